@@ -148,6 +148,40 @@ def test_cleaner_keeps_versions_within_the_retention(
     assert warehouse.read(session, "t", 4) == sorted(versions[-1])
 
 
+def test_cleaner_names_the_retention_and_no_transaction_that_reads_the_compacted_rows(
+    metastore: Metastore, warehouse: CompactedWarehouse, session: Session
+) -> None:
+    for _ in range(2):
+        warehouse.write("t")
+    session.sql("CREATE TABLE other (a bigint)")
+    with metastore.session(user="reader") as reader:
+        reader.sql("START TRANSACTION")
+        reader.snapshot_files("other")
+        warehouse.compact("t")
+        (task,) = metastore.compactor.clean()
+        assert [blocker.txn_id for blocker in task.blockers] == [0]
+
+
+def test_cleaner_waits_for_the_retention_only_where_the_clock_was_put_back(
+    metastore: Metastore, warehouse: CompactedWarehouse, session: Session, clock: Clock
+) -> None:
+    clock.advance(86_400)
+    rows = warehouse.write("t")
+    clock.advance(-86_400)
+    for _ in range(2):
+        clock.advance(1)
+        rows += warehouse.write("t")
+        assert warehouse.read(session, "t", None) == sorted(rows)
+    warehouse.compact("t")
+    assert metastore.compactor.clean()[0].outcome is CleaningOutcome.WAITING
+    assert [row[0] for row in history(session)] == [4, 3, 2, 1]
+    clock.advance(RETENTION_S)
+    (task,) = metastore.compactor.clean()
+    assert (task.outcome, len(task.deleted)) == (CleaningOutcome.CLEANED, 3)
+    metastore.housekeeper.run()
+    assert warehouse.read(session, "t", 4) == sorted(rows)
+
+
 def test_compaction_of_what_is_older_than_the_retention_is_cleaned_at_once(
     metastore: Metastore, warehouse: CompactedWarehouse, session: Session, clock: Clock
 ) -> None:
@@ -332,6 +366,8 @@ class RandomHistory:
         self.versions = Versions()
         self.versions.commit(1, clock.now_ms, [])
         self.last_write_id = 1
+        # What is removed does not return when the clock is put back.
+        self.removed = 0
         self.steps: list[Callable[[], None]] = [self.insert] * 4
         self.steps += [self.delete, self.delete, self.overwrite, self.abort, self.slow_insert, self.compact]
         self.steps += [self.compact, self.clean, self.clean, self.wait]
@@ -373,27 +409,29 @@ class RandomHistory:
         self.warehouse.compact(self.table, type=self.rng.choice(["major", "minor"]))
 
     def clean(self) -> None:
+        self.removed = max(self.removed, self.versions.readable(self.clock.now_ms))
         self.metastore.compactor.clean("default", self.table)
         if self.rng.random() < 0.3:
             self.metastore.housekeeper.run()
 
     def wait(self) -> None:
-        self.clock.advance(self.rng.choice([20, 60, 130]))
+        """Time passes; now and then the clock is put back."""
+        self.clock.advance(self.rng.choice([20, 60, 130, 130, -90]))
 
     def check(self, session: Session, share: int) -> tuple[int, int]:
         """Compare versions with the model; the numbers of those that were read, and that were too old."""
-        first = self.versions.readable(self.clock.now_ms)
+        first = max(self.versions.readable(self.clock.now_ms), self.removed)
         places = range(len(self.versions.committed))
         read = expired = 0
         for place in sorted(self.rng.sample(places, min(share, len(places)))):
             write_id, _, rows = self.versions.committed[place]
-            if place < first:
-                with pytest.raises(VersionExpiredError):
-                    self.warehouse.read(session, self.table, write_id)
-                expired += 1
-            else:
+            try:
                 assert self.warehouse.read(session, self.table, write_id) == rows, (self.table, write_id)
+                assert place >= self.versions.readable(self.clock.now_ms)
                 read += 1
+            except VersionExpiredError:
+                assert place < first, (self.table, write_id)
+                expired += 1
         return read, expired
 
 

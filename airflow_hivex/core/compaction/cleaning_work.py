@@ -158,9 +158,9 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
     blockers = []
     if replaced:
         # Many readers have begun at the same point.
-        answers: dict[tuple[object, int], frozenset[str]] = {}
+        answers: dict[tuple[object, ...], frozenset[str]] = {}
         for blocker, view in readers.of_table(work.table_id, highest):
-            key = (view.valid_txns, view.highest)
+            key = (view.valid_txns, view.highest, view.later)
             if key not in answers:
                 answers[key] = obsolete(names, view)
             if not replaced <= answers[key]:

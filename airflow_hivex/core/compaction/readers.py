@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.cleaning import Blocker, View, capped, settled_below
@@ -210,11 +210,20 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return the commits to each table after a time. One statement for each 200 tables."""
-    c = table_commits.c
+    """Return the commits to each table after its version of a time. One statement for each 200 tables.
+
+    They are later in the record. Their times need not be, where the clock was put back.
+    """
+    c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)
+
+    def after(table_id: int, since_ms: int) -> ColumnElement[bool]:
+        of_table = (earlier.table_id == table_id, earlier.write_id.is_not(None), earlier.committed_ms <= since_ms)
+        first = select(func.max(earlier.id)).where(*of_table).scalar_subquery()
+        return and_(c.table_id == table_id, c.id > func.coalesce(first, 0))
+
     for batch in batches(sorted(since.items()), _TABLES_A_BATCH):
-        conditions = [and_(c.table_id == table_id, c.committed_ms > since_ms) for table_id, since_ms in batch]
+        conditions = [after(table_id, since_ms) for table_id, since_ms in batch]
         columns = (c.table_id, c.write_id, c.txn_id, c.columns_before.is_not(None))
         query = select(*columns).where(c.write_id.is_not(None), c.txn_id.is_not(None), or_(*conditions))
         for table_id, *row in connection.execute(query):
