@@ -203,6 +203,31 @@ def test_stripes_that_a_filter_excludes_are_not_read(session: Session, tmp_path:
         session.to_arrow("e")
 
 
+@pytest.mark.parametrize("format", ["orc", "parquet"])
+def test_rows_of_a_file_that_another_program_replaces_are_of_one_state(
+    session: Session, tmp_path: Path, format: str
+) -> None:
+    where = tmp_path / "c1" / "outside"
+    where.mkdir(parents=True)
+
+    def write(state: int) -> None:
+        rows = pa.table({"id": range(100_000), "state": [state] * 100_000})
+        if format == "orc":
+            orc.write_table(rows, tmp_path / "f", stripe_size=1, batch_size=1000)
+        else:
+            parquet.write_table(rows, tmp_path / "f", row_group_size=1000)
+        (tmp_path / "f").replace(where / "f")
+
+    write(1)
+    session.sql(f"CREATE EXTERNAL TABLE e (id BIGINT, state BIGINT) STORED AS {format} LOCATION 'outside'")
+    batches = session.to_batches("e", threads=1)
+    assert batches.read_next_batch()["state"].unique().to_pylist() == [1]
+    write(2)
+    with pytest.raises(StorageError, match=r"another program has changed it while default\.e was read"):
+        batches.read_all()
+    assert session.to_arrow("e", columns=["state"]).column(0).unique().to_pylist() == [2]
+
+
 def test_what_only_spark_reads_is_refused(session: Session, tmp_path: Path) -> None:
     session.sql("CREATE EXTERNAL TABLE e (id INT) STORED AS CSV LOCATION 'e'")
     session.sql("CREATE TABLE t (id INT)")

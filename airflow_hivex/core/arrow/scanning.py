@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -33,7 +33,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A data file: the values of its partition, the deleted rows there, and its numbers if it is an original one."""
+    """A data file: the values of its partition, the deleted rows there, and its numbers if it is an original one.
+
+    One that other programs may change has the ``stamp`` that it had before its pieces were planned.
+    """
 
     place: Place
     values: tuple[Any, ...]
@@ -41,6 +44,7 @@ class _File:
     has_metadata: bool
     deleted: Deleted
     numbered: OriginalFile | None = None
+    stamp: tuple[int | None, object] | None = None
 
 
 class ArrowScan:
@@ -159,6 +163,10 @@ class ArrowScan:
             if not self._condition.can_hold(known):
                 return []
         keys = self._has_invisible(file)
+        if not self._scan.is_transactional:
+            # Another program may change the file before its pieces are read.
+            with readable(file.place):
+                file = replace(file, stamp=file.place.stamp())
         return [(file, piece) for piece in file.reading.pieces(file.place, self._read, self._condition, keys=keys)]
 
     # -- rows ----------------------------------------------------------------------------
@@ -166,7 +174,10 @@ class ArrowScan:
     def _rows(self, task: tuple[_File, Piece]) -> pa.RecordBatch:
         file, piece = task
         visible = self._visible(file, piece)
-        stored = file.reading.rows(file.place, piece, self._read, visible.metadata if visible is not None else ())
+        try:
+            stored = file.reading.rows(file.place, piece, self._read, visible.metadata if visible is not None else ())
+        finally:
+            _check_unchanged(file, self._scan.table)
         with readable(file.place):
             columns = [
                 conform(stored[each.name], self._types[each.name])
@@ -245,6 +256,20 @@ def _listed(path: str) -> list[tuple[Place, int]]:
         raise StorageError(path, str(error)) from error
     # As to Spark, a deeper file, or one of such a name, has no rows.
     return [(where / name, size) for name, size in found if "/" not in name and not name.startswith(("_", "."))]
+
+
+def _check_unchanged(file: _File, table: str) -> None:
+    """Refuse a file that has changed since its pieces were planned: they may be of two states of it.
+
+    Raises:
+        StorageError: it has changed, or was deleted.
+    """
+    if file.stamp is None:
+        return
+    with readable(file.place):
+        is_unchanged = file.place.stamp() == file.stamp
+    if not is_unchanged:
+        raise StorageError(file.place.path, f"another program has changed it while {table} was read; read it again")
 
 
 def _filtered(rows: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:

@@ -37,6 +37,11 @@ class Place:
         """Return whether a file or directory is there."""
         return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
 
+    def stamp(self) -> tuple[int | None, object]:
+        """Return the size of a file in bytes, and the time of its last change; None for a file that is not there."""
+        info = self.filesystem.get_file_info(self.path)
+        return info.size, info.mtime_ns
+
     def files(self) -> list[tuple[str, int]]:
         """Path below this directory and size of every file in it, at any depth; empty if it is not there."""
         selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
