@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.model.plans import JobResult, Write
@@ -11,10 +12,14 @@ from airflow_hivex.core.spark.new_directories import NewDirectories, PartitionVa
 
 _METADATA_FILE = "_metadata_acid"
 _TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).encode()
+_AT_ONCE = 16
+"""An object store answers one request after tens of milliseconds, and a partition takes four."""
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
     """Return the bases that now hide what these partitions (None: the table without any) have had.
+
+    Several are written at once.
 
     Raises:
         StorageError: they cannot be made; none is left then.
@@ -22,9 +27,18 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     Source: Hive's ``hive.acid.truncate.usebase``, and docs/reference/directories.md for the metadata file.
     """
     made = NewDirectories(write)
+
+    def write_one(partition: tuple[str | None, PartitionValues]) -> None:
+        (made.directory(*partition) / _METADATA_FILE).write(_TRUNCATED)
+
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hivex-empty-bases")
     try:
-        for partition, values in partitions:
-            (made.directory(partition, values) / _METADATA_FILE).write(_TRUNCATED)
+        try:
+            # The first error ends it.
+            for _ in pool.map(write_one, partitions):
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
     except BaseException as error:
         made.discard()
         if isinstance(error, OSError):

@@ -10,10 +10,8 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.objects import TRANSACTIONAL_PROPERTIES, StoredTable
-from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Insert
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.spark.empty_bases import write_empty_bases
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.context import Result, StatementContext
@@ -22,6 +20,7 @@ from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import managed_properties
 from airflow_hivex.core.statements.transactions import own_transaction
+from airflow_hivex.core.statements.whole_overwrites import with_empty_bases
 from airflow_hivex.core.statements.writing import begin_write, end_writes
 
 log = logging.getLogger(__name__)
@@ -61,9 +60,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
         names = services.catalog.list_partition_names(table.database, table.name) if table.is_partitioned else ()
-        with_rows = {each.partition for each in written.directories}
-        empty = [(name, nullable_values(name)) for name in names if name not in with_rows]
-        emptied = write_empty_bases(write.write, empty)
+        emptied = with_empty_bases(context, running, write, written, names)
 
         def change(connection: Connection) -> None:
             valid_txns = read_valid_txns(connection, running.txn_id)
@@ -71,7 +68,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
             catalog = services.catalog.joining(connection)
             catalog.alter_table(table.database, table.name, converted, write_ids, running.txn_id)
 
-        end_writes(context, running, [(write, (*written.directories, *emptied.directories))], also=change)
+        end_writes(context, running, [(write, emptied.directories)], also=change)
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )

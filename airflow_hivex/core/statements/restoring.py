@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.statements import Insert, RestoreTable
 from airflow_hivex.core.model.versions import TableVersion
-from airflow_hivex.core.spark.empty_bases import write_empty_bases
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.pending import delete_directories
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
+from airflow_hivex.core.statements.whole_overwrites import with_empty_bases
 from airflow_hivex.core.statements.writing import begin_write, end_write
 from airflow_hivex.core.transactions import pending_writes
 
@@ -48,14 +45,8 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
         )
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
-        if running.joined is None:
-            # The empty bases may fail.
-            undo = partial(delete_directories, context.services, write.table, written.directories)
-            running.undo.append(partial(undo, write.facts.cluster, write.write))
-        with_rows = {each.partition for each in written.directories}
-        empty = [name for name in _partitions(context, running, routed.target) if name not in with_rows]
-        emptied = write_empty_bases(write.write, [(name, nullable_values(name)) for name in empty])
-        end_write(context, running, write, replace(written, directories=(*written.directories, *emptied.directories)))
+        names = _partitions(context, running, routed.target)
+        end_write(context, running, write, with_empty_bases(context, running, write, written, names))
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
