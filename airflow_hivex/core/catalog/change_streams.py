@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import Connection, func, insert, select, text, update
 
 from airflow_hivex.core.store.schema import change_streams, table_commits
 
@@ -55,11 +53,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
     number, until = newest
     if row is None:
         values = {"table_id": table_id, "stream": stream, "batch_id": number, "since_write_id": begin}
-        insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-        begun = insert_or_skip(change_streams).values(**values, until_write_id=until).on_conflict_do_nothing()
-        if connection.execute(begun).rowcount == 0:
-            # Another process has begun it meanwhile.
-            return begin_batch(connection, table_id, stream, since)
+        connection.execute(insert(change_streams).values(**values, until_write_id=until))
     else:
         # An earlier release has counted batches.
         number = max(number, row.batch_id)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import Connection, delete, insert, select
 
 from airflow_hivex.core.catalog import capacity, quotas
 from airflow_hivex.core.catalog.capacity import HeldBytes
@@ -240,12 +238,10 @@ class Capacities:
         ]
 
         def work(connection: Connection) -> int:
-            connection.execute(delete(capacity_history).where(h.day < day - _KEPT_DAYS))
-            if not rows:
-                return 0
-            # Another housekeeper may be as fast: the first one counts.
-            insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-            connection.execute(insert_or_skip(capacity_history).on_conflict_do_nothing(), rows)
+            # Another housekeeper may have been faster.
+            connection.execute(delete(capacity_history).where((h.day == day) | (h.day < day - _KEPT_DAYS)))
+            if rows:
+                connection.execute(insert(capacity_history), rows)
             return len(rows)
 
         return self._store.write(work, name="purge")

@@ -43,6 +43,9 @@ T = TypeVar("T")
 # Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available,
 # invalid_sql_statement_name (behind a pooler a connection may get another server process).
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
+# The same: foreign_key_violation, unique_violation.
+_OVERTAKEN_SQLSTATES = frozenset({"23503", "23505"})
+_LOOKS = 5
 # The same: program_limit_exceeded and its kin, such as a text that is too long for an index.
 _LIMITS = "54"
 
@@ -235,10 +238,11 @@ class Store:
             try:
                 return attempt()
             except DBAPIError as error:
-                # The first one may have met a connection that had been lost while nobody used it.
-                if not _is_transient(error) and not error.connection_invalidated:
+                # The first one may have met a connection that had been lost while nobody used it, or another client
+                # that has inserted the same row after it had looked: now it sees that row.
+                if not (_is_transient(error) or error.connection_invalidated or _is_overtaken(error)):
                     raise
-            return _RETRYING(attempt)
+            return _LOOKING_AGAIN(lambda: _RETRYING(attempt))
 
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
         connection = self._raw_connection()
@@ -373,6 +377,10 @@ def _is_transient(error: BaseException) -> bool:
     return "database is locked" in str(original)
 
 
+def _is_overtaken(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _OVERTAKEN_SQLSTATES
+
+
 def _reason(error: DBAPIError) -> str:
     return _first_line(error.orig)
 
@@ -386,4 +394,8 @@ _RETRYING = tenacity.Retrying(
     wait=tenacity.wait_random_exponential(multiplier=0.02, max=1),
     stop=tenacity.stop_after_delay(BUSY_TIMEOUT_S),
     reraise=True,
+)
+
+_LOOKING_AGAIN = tenacity.Retrying(
+    retry=tenacity.retry_if_exception(_is_overtaken), stop=tenacity.stop_after_attempt(_LOOKS), reraise=True
 )

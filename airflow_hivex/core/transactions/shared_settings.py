@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
-from airflow_hivex.core.errors import InvalidSettingError, StoreRefusedError
+from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.engine import Store
@@ -49,24 +48,15 @@ def _mode(store: Store, settings: Settings) -> bool:
             connection.execute(update(counters).where(counters.c.name == NAMESPACE_MODE).values(value=wanted))
 
     if stored != wanted:
-        try:
-            store.write(change)
-        except StoreRefusedError:
-            # Another client stored the first value at the same time.
-            store.write(change)
+        store.write(change)
     return bool(wanted)
 
 
 def _store(connection: Connection, wanted: int) -> int:
     stored = connection.execute(_STORED.with_for_update()).scalar_one_or_none()
     if stored is None:
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(counters).values(name=_TIMEOUT, value=wanted))
-            return wanted
-        except IntegrityError:
-            # Another client was first.
-            stored = connection.execute(_STORED.with_for_update()).scalar_one()
+        connection.execute(insert(counters).values(name=_TIMEOUT, value=wanted))
+        return wanted
     if stored == wanted:
         return wanted
     is_open = select(txns.c.id).where(IS_OPEN).exists() | select(locks.c.lock_id).exists()

@@ -7,14 +7,16 @@ import os
 import shutil
 import socket
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, select, text
+from sqlalchemy import Connection, delete, event, insert, select, text
 
-from airflow_hivex.core.errors import InvalidSettingError, StoreUnavailableError
+from airflow_hivex.core.errors import InvalidSettingError, StoreRefusedError, StoreUnavailableError
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters
@@ -156,3 +158,43 @@ def test_interrupted_write_leaves_no_transaction(metastore_url: str, moment: str
 def add_counter(store: Store, name: str) -> None:
     added = insert(counters).values(name=name, value=1).returning(counters.c.name)
     store.write(lambda connection: connection.execute(added).all())
+
+
+def test_clients_that_look_and_insert_at_once_see_each_others_rows(postgresql_url: str) -> None:
+    clients = 4
+    looked = Barrier(clients)
+
+    def take(store: Store) -> tuple[int, int]:
+        attempts = 0
+
+        def work(connection: Connection) -> int:
+            nonlocal attempts
+            attempts += 1
+            value = connection.execute(select(counters.c.value).where(counters.c.name == "shared")).scalar_one_or_none()
+            if attempts == 1:
+                looked.wait(60)
+            # Deleted first, so that also those that look again may be overtaken.
+            connection.execute(delete(counters).where(counters.c.name == "shared"))
+            connection.execute(insert(counters).values(name="shared", value=(value or 0) + 1))
+            return (value or 0) + 1
+
+        return store.write(work), attempts
+
+    stores = [Store(postgresql_url) for _ in range(clients)]
+    try:
+        with ThreadPoolExecutor(clients) as threads:
+            found = list(threads.map(take, stores))
+    finally:
+        for store in stores:
+            store.close()
+    assert max(attempts for _, attempts in found) > 1
+
+
+def test_a_row_that_is_there_already_is_refused(postgresql_url: str) -> None:
+    store = Store(postgresql_url)
+    try:
+        add_counter(store, "one")
+        with pytest.raises(StoreRefusedError, match="duplicate key"):
+            add_counter(store, "one")
+    finally:
+        store.close()
