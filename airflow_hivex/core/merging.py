@@ -39,6 +39,11 @@ class Merge:
     target_alias: str
     parameters: Mapping[str, object] = field(default_factory=dict, repr=False)
     clauses: tuple[str, ...] = ()
+    evolves: bool = False
+
+    def with_schema_evolution(self) -> Merge:
+        """Return the MERGE with WITH SCHEMA EVOLUTION: it adds the columns of the source that the target lacks."""
+        return replace(self, evolves=True)
 
     def when_matched_update(self, set: Values, condition: str | None = None) -> Merge:
         """Return the MERGE with WHEN MATCHED THEN UPDATE SET.
@@ -119,7 +124,9 @@ class Merge:
     @property
     def text(self) -> str:
         """Return the statement."""
-        head = f"MERGE INTO {self.into} AS {quoted(self.target_alias)} USING {{rows}} AS {quoted(self.source_alias)}"
+        evolution = " WITH SCHEMA EVOLUTION" if self.evolves else ""
+        target = f"{self.into} AS {quoted(self.target_alias)}"
+        head = f"MERGE{evolution} INTO {target} USING {{rows}} AS {quoted(self.source_alias)}"
         return "\n".join((f"{head} ON {self.on}", *self.clauses))
 
     def _update(self, kind: str, values: Values, condition: str | None) -> Merge:

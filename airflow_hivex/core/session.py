@@ -170,8 +170,10 @@ class Session:
         statement = read(text, parameters, database=self._state.database)
         if self._state.objects.tables:
             return False
+        if isinstance(statement, kinds.Insert | kinds.ChangeRows) and statement.evolves:
+            return False
         if isinstance(statement, kinds.Insert):
-            return statement.rows is None and not statement.evolves
+            return statement.rows is None
         return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)
 
     def check_ended(self) -> None:

@@ -68,6 +68,30 @@ def test_columns_that_only_the_query_has_come_to_the_table(session: Session) -> 
     assert [row[0] for row in rows(session, "SHOW COLUMNS IN t")] == ["a", "s", "b", "p"]
 
 
+def test_columns_behind_those_of_the_table_come_to_it(session: Session) -> None:
+    session.sql("CREATE TABLE t (a int, b string) PARTITIONED BY (p int)")
+    evolve = "INSERT WITH SCHEMA EVOLUTION INTO t PARTITION (p = 1)"
+    session.sql(f"{evolve} SELECT 1 AS b, 'x' AS a, 2.5D AS C")
+    session.sql(f"{evolve} VALUES (2, DEFAULT, 3.5D)")
+    session.sql(f"{evolve} VALUES (3, 'z', 4.5D, DATE'2024-01-01')")
+    columns = [row[0] for row in rows(session, "SHOW COLUMNS IN t")]
+    assert columns == ["a", "b", "c", "col4", "p"]
+    for text, error in {
+        f"{evolve} SELECT 1, 'x', 2, 3, 4 AS A": InvalidObjectError,
+        f"{evolve} SELECT 1, 'x', 2, 3, 4 AS p": InvalidObjectError,
+        f"{evolve} SELECT 1, 'x', 2": ColumnCountMismatchError,
+        "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1, 'x', 2, 3, 4, 5 AS n": InvalidOperationError,
+    }.items():
+        with pytest.raises(error):
+            session.sql(text)
+    assert [row[0] for row in rows(session, "SHOW COLUMNS IN t")] == columns
+    assert rows(session, "SELECT a, b, c, year(col4) FROM t ORDER BY a") == [
+        (1, "x", 2.5, None),
+        (2, None, 3.5, None),
+        (3, "z", 4.5, 2024),
+    ]
+
+
 def test_partition_keys_may_be_named_in_part_and_in_any_order(session: Session) -> None:
     session.sql("CREATE TABLE t (a int) PARTITIONED BY (p string, q int, r string)")
     session.sql("INSERT INTO t PARTITION (q = 1) VALUES (1, 'x', 'u'), (2, 'y', 'v')")

@@ -171,13 +171,17 @@ def assigned_name(clause: int, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """The action of a clause on a row; see ``model.statements.ChangeClause``."""
+    """The action of a clause on a row; see ``model.statements.ChangeClause``.
+
+    With ``by_name`` and ``fills`` the source may lack columns, which stay as they are, or get their default values.
+    """
 
     action: str
     columns: tuple[str, ...] | None = None
     values: int = 0
     by_name: bool = False
     defaults: tuple[int, ...] = ()
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,7 @@ class Changes:
     A MERGE's ``source`` is kept as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
     ``source_rest_view``, its rows that match nothing, or without a source only rows that are inserted.
     ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` that nothing matches.
+    ``added`` are the columns that are written and that ``target_view`` does not have yet.
     """
 
     operation: str
@@ -206,6 +211,7 @@ class Changes:
     unmatched: ChangePart | None = None
     unmatched_by_source: ChangePart | None = None
     target_rest_view: str = ""
+    added: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:

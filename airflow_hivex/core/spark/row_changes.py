@@ -215,7 +215,7 @@ class _Changing:
             nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
             return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
-        given = [*_KEYS, *_updated(rows, number, rule, write)]
+        given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
         new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
         new = enforced(new, write, _KEYS)
         twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
@@ -252,6 +252,8 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
     for rule in part.rules:
         if rule.by_name:
             kept |= {name.lower() for name in write.bucket_columns}
+            given = _given_fields(matched) if rule.fills else {}
+            kept |= {column.name.lower() for column in write.columns if rule.fills and column.name.lower() not in given}
         elif rule.action == "update":
             assigned = {name.lower() for name in rule.columns or ()}
             kept |= {column.name.lower() for column in write.columns} - assigned
@@ -273,20 +275,26 @@ def broadcast_unless_large(source: DataFrame) -> DataFrame:
     return F.broadcast(source) if is_small else source
 
 
-def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """Return the columns of a row after an UPDATE, then its partition columns, which stay."""
+def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
+    """Return the columns of a row after an UPDATE, then its partition columns, which stay.
+
+    Columns that are ``added`` are NULL where they are not assigned.
+    """
     columns = (*write.columns, *write.partition_columns)
+    own = {column.name.lower(): "NULL" if column.name.lower() in added else quoted(column.name) for column in columns}
     if rule.by_name:
-        source = _source_fields(rows, write)
+        source = _source_fields(rows, rule, write)
         fixed = {column.name.lower() for column in write.partition_columns} | {
             name.lower() for name in write.bucket_columns
         }
-        return [
-            _unchanged(column, source[column.name.lower()], write)
+        assigned = {
+            column.name.lower(): _unchanged(column, source[column.name.lower()], write)
             if column.name.lower() in fixed
             else source[column.name.lower()]
             for column in columns
-        ]
+            if column.name.lower() in source
+        }
+        return list((own | assigned).values())
     by_name = {column.name.lower(): column for column in columns}
     values = {
         name.lower(): default_of(by_name[name.lower()], write)
@@ -294,7 +302,7 @@ def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> li
         else quoted(assigned_name(number, i))
         for i, name in enumerate(rule.columns or ())
     }
-    return [values.get(column.name.lower(), quoted(column.name)) for column in columns]
+    return list((own | values).values())
 
 
 def _unchanged(column: Column, value: str, write: Write) -> str:
@@ -307,22 +315,27 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
     """Return all columns of a new row, with their default values where they are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
-        source = _source_fields(rows, write)
-        return [source[column.name.lower()] for column in columns]
+        source = _source_fields(rows, rule, write)
+        return [source.get(column.name.lower()) or default_of(column, write) for column in columns]
     names = rule.columns if rule.columns is not None else tuple(column.name for column in columns)
     values = {name.lower(): quoted(assigned_name(number, i)) for i, name in enumerate(names) if i not in rule.defaults}
     return [values.get(column.name.lower()) or default_of(column, write) for column in columns]
 
 
-def _source_fields(rows: DataFrame, write: Write) -> dict[str, str]:
-    """Return the columns of the source by lower-case name, for all of the target's.
+def _given_fields(rows: DataFrame) -> dict[str, str]:
+    """Return the names of the source's columns by lower-case name."""
+    return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
+
+
+def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
+    """Return the columns of the source by lower-case name, for all of the target's unless the rule fills them.
 
     Raises:
         NoSuchColumnError: it lacks one.
     """
-    given = {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
+    given = _given_fields(rows)
     for column in (*write.columns, *write.partition_columns):
-        if column.name.lower() not in given:
+        if column.name.lower() not in given and not rule.fills:
             has = [name for key, name in given.items() if key != SOURCE_ROW]
             raise NoSuchColumnError("the source of the MERGE", column.name, has)
     return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}

@@ -89,14 +89,13 @@ def read_insert(cursor: Cursor) -> Insert:
     token = cursor.peek()
     evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     head = InsertHead.read(cursor)
-    if evolves and not head.by_name:
-        reason = "WITH SCHEMA EVOLUTION takes columns by their names; write BY NAME behind the table"
-        raise cursor.unsupported(reason, token)
+    if evolves and head.columns is not None:
+        raise cursor.unsupported("WITH SCHEMA EVOLUTION takes no list of columns; write BY NAME in its place", token)
     if not at_query(cursor):
         raise cursor.expected("VALUES or a query")
     if not head.by_name and cursor.at("VALUES") and (found := _read_defaults(cursor)):
         query, defaults = found
-        return replace(head.insert(query), defaults=defaults)
+        return replace(head.insert(query), defaults=defaults, evolves=evolves)
     rows, query = (None, read_query(cursor)) if head.by_name else _read_source(cursor)
     return replace(head.insert(query, rows), evolves=evolves)
 

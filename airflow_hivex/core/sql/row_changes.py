@@ -20,7 +20,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.pieces import Pieces
-from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of
 from airflow_hivex.core.sql.versions import at_version, read_version
 
 _SOURCE = "__merge_source"
@@ -79,8 +79,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
         StatementSyntaxError: it is not SQL.
         UnsupportedStatementError: the target is a link or a field of a struct is assigned.
     """
-    if cursor.at("WITH", "SCHEMA"):
-        raise cursor.unsupported("MERGE WITH SCHEMA EVOLUTION is not supported; add the columns by ALTER TABLE")
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
     target = _Named.read(cursor)
     cursor.expect("USING")
@@ -89,7 +88,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     on = _until(cursor, "a condition", "WHEN")
     whens: dict[str, list[_When]] = {"MATCHED": [], "NOT MATCHED": [], "NOT MATCHED BY SOURCE": []}
     while not cursor.at_end:
-        kind, when = _read_when(cursor, target)
+        kind, when = _read_when(cursor, target, source)
         before = whens[kind][-1] if whens[kind] else None
         if before is not None and before.condition is None:
             raise cursor.error(f"only the last WHEN {kind} can go without a condition", when.token)
@@ -123,7 +122,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
         text.add(" FROM ")
         at = text.copy(target.start, target.end)
         by_source = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED BY SOURCE"]], target=at)
-    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source)
+    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source, evolves)
 
 
 # -- parts of a statement -----------------------------------------------------------------
@@ -196,7 +195,7 @@ class _When:
     values: Sequence[Sequence[Token]] = ()
 
 
-def _read_when(cursor: Cursor, target: _Named) -> tuple[str, _When]:
+def _read_when(cursor: Cursor, target: _Named, source: _MergeSource) -> tuple[str, _When]:
     token = cursor.next("WHEN")
     if token.word != "WHEN":
         cursor.index -= 1
@@ -212,7 +211,7 @@ def _read_when(cursor: Cursor, target: _Named) -> tuple[str, _When]:
     cursor.expect("THEN")
     if kind == "NOT MATCHED":
         cursor.expect("INSERT")
-        return kind, _insert_clause(cursor, token, condition)
+        return kind, _insert_clause(cursor, source, token, condition)
     if cursor.accept("DELETE"):
         return kind, _When(token, condition, ChangeClause(ChangeAction.DELETE))
     if not cursor.accept("UPDATE"):
@@ -223,11 +222,12 @@ def _read_when(cursor: Cursor, target: _Named) -> tuple[str, _When]:
             raise cursor.error("there is no source whose columns * could mean here", token)
         return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
     columns, values = _assignments(cursor, target, "WHEN")
-    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values))
+    copied = _copied(columns, values, source) if kind == "MATCHED" else ()
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), copied=copied)
     return kind, _When(token, condition, clause, values)
 
 
-def _insert_clause(cursor: Cursor, token: Token, condition: Sequence[Token] | None) -> _When:
+def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition: Sequence[Token] | None) -> _When:
     if cursor.accept_symbol("*"):
         return _When(token, condition, ChangeClause(ChangeAction.INSERT, by_name=True))
     columns = cursor.names("a column") if cursor.at_symbol("(") else None
@@ -243,7 +243,8 @@ def _insert_clause(cursor: Cursor, token: Token, condition: Sequence[Token] | No
     if columns is not None and len(columns) != len(values):
         raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
     count = 0 if columns is not None else len(values)
-    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values))
+    copied = () if columns is None else _copied(columns, values, source)
+    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values), copied=copied)
     return _When(token, condition, clause, values)
 
 
@@ -288,6 +289,19 @@ def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
         if depth == 0 and token.word == "FROM" and before.word != "DISTINCT":
             advice = _JOINED.format(action="UPDATE SET ...")
             raise cursor.unsupported(f"UPDATE has no FROM; {advice}", token)
+
+
+def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: _MergeSource) -> tuple[str, ...]:
+    """Return the columns whose values are the source's columns of their names, with the source's name or without."""
+    found = []
+    for column, tokens in zip(columns, values, strict=True):
+        while len(tokens) > 1 and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
+            tokens = tokens[1:-1]
+        names = [name_of(token).lower() for token in tokens[::2] if token.kind in (Kind.WORD, Kind.QUOTED)]
+        is_name = len(names) == len(tokens[::2]) and all(token.is_symbol(".") for token in tokens[1::2])
+        if is_name and names in ([column.lower()], [source.name.lower(), column.lower()]):
+            found.append(column)
+    return tuple(found)
 
 
 def _defaults(values: Sequence[Sequence[Token]]) -> tuple[int, ...]:

@@ -15,23 +15,20 @@ _OPERATIONS = {
 }
 
 
-def change_operations(context: StatementContext, statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
-    """Return the operations of the statement on the target's rows, after a comparison with the table.
+def change_operations(context: StatementContext, statement: ChangeRows) -> frozenset[DataOperation]:
+    """Return the operations of the statement's clauses on the target's rows.
 
     With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too: two of them cannot insert the
     same key.
-
-    Raises:
-        HivexError: see :func:`check_change`.
     """
-    found = check_change(statement, target)
+    found = frozenset(_OPERATIONS[clause.action] for clause in statement.clauses)
     if DataOperation.INSERT in found and context.services.settings["hive.txn.xlock.mergeinsert"]:
         return found | {DataOperation.UPDATE}
     return found
 
 
-def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperation]:
-    """Return the operations of the statement's clauses, after a comparison with the table.
+def check_change(statement: ChangeRows, target: Table) -> None:
+    """Compare the statement's clauses with the table, which has the columns that the statement adds.
 
     Raises:
         InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row
@@ -39,19 +36,25 @@ def check_change(statement: ChangeRows, target: Table) -> frozenset[DataOperatio
         NoSuchColumnError: a column is assigned that the table does not have.
         ColumnCountMismatchError: an INSERT gives more or fewer values than the table has columns.
     """
+    check_changeable(statement, target)
+    for clause in statement.clauses:
+        if clause.action is ChangeAction.INSERT:
+            _check_insert(clause, target)
+        elif clause.action is ChangeAction.UPDATE:
+            _check_update(statement, clause, target)
+
+
+def check_changeable(statement: ChangeRows, target: Table) -> None:
+    """Refuse a table whose rows cannot be changed.
+
+    Raises:
+        InvalidOperationError: it is one.
+    """
     if target.not_written:
         raise InvalidOperationError(statement.operation, target.full_name, target.not_written)
     if target.is_insert_only:
         reason = "it is insert-only: its rows have no ids, they can be added and overwritten as a whole"
         raise InvalidOperationError(statement.operation, target.full_name, reason)
-    parts = (statement.matched, statement.unmatched, statement.unmatched_by_source)
-    clauses = [clause for part in parts if part is not None for clause in part.clauses]
-    for clause in clauses:
-        if clause.action is ChangeAction.INSERT:
-            _check_insert(clause, target)
-        elif clause.action is ChangeAction.UPDATE:
-            _check_update(statement, clause, target)
-    return frozenset(_OPERATIONS[clause.action] for clause in clauses)
 
 
 def _check_update(statement: ChangeRows, clause: ChangeClause, target: Table) -> None:

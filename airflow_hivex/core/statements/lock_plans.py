@@ -10,7 +10,7 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements import ChangeRows, Insert, MultiInsert, RoutedStatement, TableReference
-from airflow_hivex.core.statements.change_targets import change_operations
+from airflow_hivex.core.statements.change_targets import change_operations, check_change, check_changeable
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
 from airflow_hivex.core.statements.linked_names import shown
@@ -68,7 +68,10 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
-        operations = change_operations(context, statement, target)
+        # The columns that a statement adds are not there yet.
+        check = check_changeable if statement.evolves else check_change
+        check(statement, target)
+        operations = change_operations(context, statement)
         components += rules.change_rows(target, None if changed is None else sorted(changed), operations)
         if operations != {DataOperation.INSERT}:
             partitions = [None] if changed is None else sorted(changed)

@@ -13,26 +13,35 @@ from airflow_hivex.core.model.statements import ChangeClause, ChangeQuery, Chang
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import planning, resuming
-from airflow_hivex.core.statements.change_targets import change_operations
+from airflow_hivex.core.statements.change_targets import change_operations, check_change
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.statements.schema_merges import SchemaMerge
 from airflow_hivex.core.statements.transactions import in_transaction
-from airflow_hivex.core.statements.writing import begin_write, end_write
+from airflow_hivex.core.statements.writing import begin_write, end_writes
 
 log = logging.getLogger(__name__)
 
 
-def run_change(context: StatementContext, statement: ChangeRows, condition: PlannedCheck | None = None) -> Result:
+def run_change(
+    context: StatementContext,
+    statement: ChangeRows,
+    condition: PlannedCheck | None = None,
+    merge: SchemaMerge | None = None,
+) -> Result:
     """Return how many rows were written and deleted; an updated row counts as both.
 
-    A ``condition`` holds for all rows that are inserted.
+    A ``condition`` holds for all rows that are inserted. A ``merge`` changes the columns in the commit.
     """
 
     def work(running: Running) -> Result:
         running.check_may_write(statement.operation)
-        routed = route(context, statement, running)
-        target = routed.target
+        if merge is not None:
+            merge.lock(context, running)
+        routed = _with_new_types(route(context, statement, running), merge)
+        target = routed.target if merge is None else merge.merged(routed.target)
+        check_change(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         write = begin_write(
@@ -43,11 +52,12 @@ def run_change(context: StatementContext, statement: ChangeRows, condition: Plan
             overwrite=False,
             static={},
             partition=None,
-            operation=_operation(change_operations(context, statement, target)),
+            operation=_operation(change_operations(context, statement)),
         )
         plan = _plan(context, running, routed, cluster, replace(write.write, condition=condition))
         written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
-        end_write(context, running, write, written)
+        also = None if merge is None else merge.storing(context, running)
+        end_writes(context, running, [(write, written.directories)], also=also)
         return Result(
             cluster=cluster.name,
             txn_id=running.txn_id,
@@ -59,14 +69,17 @@ def run_change(context: StatementContext, statement: ChangeRows, condition: Plan
     return in_transaction(context, work)
 
 
-def run_explain_changes(context: StatementContext, statement: ExplainChanges) -> Result:
+def run_explain_changes(
+    context: StatementContext, statement: ExplainChanges, merge: SchemaMerge | None = None
+) -> Result:
     """Return Spark's plan of an UPDATE, DELETE or MERGE on the cluster that would run it. Nothing is locked or run."""
 
     def work(running: Running) -> Result:
-        routed = route(context, statement.statement)
-        change_operations(context, statement.statement, routed.target)
+        routed = _with_new_types(route(context, statement.statement), merge)
+        target = routed.target if merge is None else merge.merged(routed.target)
+        check_change(statement.statement, target)
         cluster = chosen_cluster(context, routed)
-        write = planning.write(routed.target, cluster, TableWrite(running.txn_id, 0, cluster.name))
+        write = planning.write(target, cluster, TableWrite(running.txn_id, 0, cluster.name))
         plan = _plan(context, running, routed, cluster, write)
         found = context.run(cluster, replace(plan, explain=str(statement.mode)))
         if running.joined is None:
@@ -75,6 +88,20 @@ def run_explain_changes(context: StatementContext, statement: ExplainChanges) ->
         return Result(["plan"], rows, cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
 
     return in_transaction(context, work, read_only=True)
+
+
+def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
+    """Return the statement with the target read in the types that its columns get, and without those that it gets.
+
+    Names of new columns in conditions and values are those of the source.
+    """
+    if merge is None:
+        return routed
+    target, *others = routed.bound
+    merged = merge.merged(target.table)
+    kept = merged.columns[: len(target.table.columns)]
+    table = replace(merged, storage=replace(merged.storage, columns=kept))
+    return replace(routed, bound=(replace(target, table=table), *others))
 
 
 def _operation(operations: frozenset[DataOperation]) -> Operation:
@@ -91,18 +118,26 @@ def _plan(
     write: Write,
 ) -> Plan:
     tag, statement = running.tag, routed.statement
+    there = {column.name for column in routed.bound[0].table.columns}
     views = [f"{tag}_{number}" for number in range(len(routed.bound))]
     target, others = views[0], iter(views[1:])
     names = {name: f"{tag}_{name}" for name in ("source", "source_rest", "target_rest")}
     # In the order of ChangeRows.others.
     source = None if statement.source is None else rendered(context, statement.source, others)
-    matched = _part(context, statement.matched, others, target=target, source=names["source"])
+    fills = statement.evolves
+    matched = _part(context, statement.matched, others, target=target, source=names["source"], fills=fills)
     unmatched = by_source = None
     if statement.unmatched is not None:
-        unmatched = _part(context, statement.unmatched, others, target=target, source=names["source_rest"])
+        source_rest = names["source_rest"]
+        unmatched = _part(context, statement.unmatched, others, target=target, source=source_rest, fills=fills)
     if statement.unmatched_by_source is not None:
         by_source = _part(
-            context, statement.unmatched_by_source, others, target=names["target_rest"], source=names["source"]
+            context,
+            statement.unmatched_by_source,
+            others,
+            target=names["target_rest"],
+            source=names["source"],
+            fills=fills,
         )
     parts = (statement.source, *(part.query for part in _parts(statement)))
     parameters = {name for query in parts if query is not None for name in query.parameters}
@@ -127,6 +162,7 @@ def _plan(
             unmatched=unmatched,
             unmatched_by_source=by_source,
             target_rest_view=names["target_rest"],
+            added=tuple(column.name.lower() for column in write.columns if column.name not in there),
         ),
     )
 
@@ -137,11 +173,12 @@ def _parts(statement: ChangeRows) -> list[ChangeQuery]:
 
 
 def _part(
-    context: StatementContext, part: ChangeQuery, others: Iterator[str], *, target: str, source: str
+    context: StatementContext, part: ChangeQuery, others: Iterator[str], *, target: str, source: str, fills: bool
 ) -> ChangePart:
     own = {place: view for place, view in ((part.target, target), (part.source, source)) if place is not None}
-    return ChangePart(rendered(context, part.query, others, own=own), tuple(map(_rule, part.clauses)))
+    rules = tuple(_rule(clause, fills=fills) for clause in part.clauses)
+    return ChangePart(rendered(context, part.query, others, own=own), rules)
 
 
-def _rule(clause: ChangeClause) -> ChangeRule:
-    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults)
+def _rule(clause: ChangeClause, *, fills: bool) -> ChangeRule:
+    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults, fills)

@@ -82,8 +82,8 @@ class Insert(QueryStatement):
     absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
     ``rows`` holds the constants of a VALUES list where all of them are constants: then the
     statement can be run without Spark; ``query`` is always there. ``defaults`` are the places of DEFAULT in it. With
-    ``by_name`` the columns of the query go to those of the same names; those that the table lacks are added if it
-    ``evolves``.
+    ``by_name`` the columns of the query go to those of the same names. Columns that only the query has, by name or
+    behind those of the table, are added if it ``evolves``.
     """
 
     KIND = "INSERT"
@@ -147,7 +147,8 @@ class ChangeClause:
     The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
     is None where none are listed: an INSERT has ``values`` values in the table's order then. With
     ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values. Those of ``defaults``
-    are the default values of their columns.
+    are the default values of their columns. ``copied`` are the columns whose values are those of the source's columns
+    of their names.
     """
 
     action: ChangeAction
@@ -155,6 +156,7 @@ class ChangeClause:
     values: int = 0
     by_name: bool = False
     defaults: tuple[int, ...] = ()
+    copied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ class ChangeRows(RoutedStatement):
 
     ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
     source that match nothing, or without a source only new rows, ``unmatched_by_source`` those of the target that
-    nothing matches.
+    nothing matches. The columns of a MERGE's source that its clauses name and the table lacks are added if it
+    ``evolves``.
     """
 
     operation: str
@@ -186,6 +189,7 @@ class ChangeRows(RoutedStatement):
     source: Query | None = None
     unmatched: ChangeQuery | None = None
     unmatched_by_source: ChangeQuery | None = None
+    evolves: bool = False
 
     @property
     def kind(self) -> str:
@@ -195,8 +199,13 @@ class ChangeRows(RoutedStatement):
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
         """Return the target, with the role of each action that a clause has."""
-        actions = {clause.action for part in self._parts for clause in part.clauses}
+        actions = {clause.action for clause in self.clauses}
         return ((self.target, tuple(role for action, role in _ROLES.items() if action in actions)),)
+
+    @property
+    def clauses(self) -> tuple[ChangeClause, ...]:
+        """Return the clauses of all parts."""
+        return tuple(clause for part in self._parts for clause in part.clauses)
 
     @property
     def queries(self) -> tuple[Query, ...]:

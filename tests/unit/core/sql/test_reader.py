@@ -545,7 +545,7 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1",
+        "INSERT WITH SCHEMA EVOLUTION INTO t (a) SELECT 1",
         "SHOW PARTITIONS t WHERE ds IN (SELECT 1)",
         "SHOW PARTITIONS t WHERE ds = current_date()",
         "SHOW PARTITIONS t WHERE x.ds = 1",

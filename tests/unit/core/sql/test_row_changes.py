@@ -92,7 +92,7 @@ def test_the_queries_of_a_merge() -> None:
     assert statement.matched.clauses[0] == ChangeClause(ChangeAction.DELETE)
     assert statement.unmatched is not None
     assert statement.unmatched.clauses == (
-        ChangeClause(ChangeAction.INSERT, ("k", "v")),
+        ChangeClause(ChangeAction.INSERT, ("k", "v"), copied=("k",)),
         ChangeClause(ChangeAction.INSERT, by_name=True),
     )
     assert [str(each.table) for each in statement.others] == ["s", "u"]
@@ -163,13 +163,24 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
     assert (error.value.line, error.value.column) == (line, column)
 
 
+def test_columns_that_a_merge_copies_are_known_by_name() -> None:
+    statement = read(
+        "MERGE WITH SCHEMA EVOLUTION INTO t USING s AS n ON t.k = n.k "
+        "WHEN MATCHED THEN UPDATE SET a = N.`A`, b = (b), c = n.c + 1, t.d = t.d "
+        "WHEN NOT MATCHED THEN INSERT (k, e) VALUES (n.k, n.k) "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET f = f"
+    )
+    assert isinstance(statement, ChangeRows)
+    assert statement.evolves
+    assert [clause.copied for clause in statement.clauses] == [("a", "b"), ("k",), ()]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("UPDATE t SET a.b = 1", "a whole column"),
         ("UPDATE t@y SET a = 1", "link"),
         ("MERGE INTO t@y USING s ON true WHEN MATCHED THEN DELETE", "link"),
-        ("MERGE WITH SCHEMA EVOLUTION INTO t USING s ON true WHEN MATCHED THEN DELETE", "SCHEMA EVOLUTION"),
         ("UPDATE t SET a = s.a FROM s WHERE s.id = t.id", "UPDATE has no FROM; MERGE INTO"),
         ("UPDATE t SET a = 1, b = (s.b) FROM s", "UPDATE has no FROM"),
         ("DELETE FROM t USING s WHERE s.id = t.id", "DELETE has no USING; MERGE INTO"),
