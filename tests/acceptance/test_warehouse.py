@@ -27,6 +27,7 @@ from airflow_hivex.core.errors import (
     RoutingError,
     StatementSyntaxError,
     TypeMismatchError,
+    UnsupportedStatementError,
 )
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -326,6 +327,51 @@ def test_changes_are_the_rows_that_a_table_has_got_and_lost(warehouse: Warehouse
     session.sql("CREATE TABLE o (id int) TBLPROPERTIES ('transactional_properties'='insert_only')")
     with pytest.raises(InvalidOperationError, match="insert-only"):
         session.changes("o", since=1)
+
+
+def test_queries_read_the_changes_of_tables(warehouse: Warehouse, session: Session) -> None:
+    session.sql(
+        "CREATE TABLE h (id int, v string) PARTITIONED BY (p int) TBLPROPERTIES ('hivex.history.retention'='1h')"
+    )
+    session.sql("INSERT INTO h VALUES (1, 'a', 1), (2, 'b', 1)")
+    session.sql("UPDATE h SET v = 'A' WHERE id = 1")
+    session.sql("INSERT INTO h VALUES (3, 'c', 2)")
+    changed = [("delete", 1, "a", 1), ("insert", 1, "A", 1), ("insert", 3, "c", 2)]
+
+    def read(source: str, parameters: dict[str, object] | None = None) -> list[tuple[object, ...]]:
+        return sorted(session.sql(f"SELECT _change_type, id, v, p FROM {source}", parameters).rows)
+
+    database = session.sql("SELECT current_database()").rows[0][0]
+    assert read("h CHANGES FROM VERSION 3") == changed
+    assert read(f"{database}.h CHANGES FROM VERSION 2 EXCLUSIVE TO VERSION 4 INCLUSIVE AS c") == changed
+    assert read("table_changes('h', :since, 4) AS c WHERE c.p = 2", {"since": 3}) == changed[2:]
+    assert read("h CHANGES FROM VERSION 3 TO VERSION 4 EXCLUSIVE") == changed[:2]
+    everything = [("insert", 1, "A", 1), ("insert", 2, "b", 1), ("insert", 3, "c", 2)]
+    assert read("h CHANGES FROM VERSION 2") == read(f"table_changes('`{database}`.h', 0)") == everything
+    assert read("h CHANGES FROM TIMESTAMP '2020-01-01' TO current_timestamp()") == everything
+    assert read("h CHANGES FROM TIMESTAMP current_timestamp()") == []
+    session.sql(
+        "CREATE VIEW changed AS SELECT id FROM h CHANGES FROM VERSION 3 JOIN table_changes('h', 4) d USING (id)"
+    )
+    assert session.sql("SELECT id FROM changed").rows == [(3,)]
+    done = session.sql(
+        "MERGE INTO h USING h CHANGES FROM VERSION 3 AS c ON h.id = c.id + 1 AND c._change_type = 'insert' "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (c.id + 10, c.v, c.p)"
+    )
+    assert (done.rows_deleted, done.rows_written) == (1, 2)
+    assert len(warehouse.sql("SELECT * FROM h CHANGES FROM VERSION 5 WHERE _change_type = 'insert'").collect()) == 2  # type: ignore[union-attr]
+    for source, error in (
+        ("h CHANGES FROM VERSION 4 TO VERSION 3", InvalidParametersError),
+        ("h CHANGES FROM VERSION 0 TO VERSION 0 EXCLUSIVE", InvalidParametersError),
+        ("h CHANGES FROM VERSION 99", NoSuchVersionError),
+        ("h CHANGES FROM VERSION 2 TO TIMESTAMP '2999-01-01'", NoSuchVersionError),
+        ("changed CHANGES FROM VERSION 2", InvalidOperationError),
+        ("(SELECT 1) CHANGES FROM VERSION 2", StatementSyntaxError),
+        ("table_changes(h, 1)", StatementSyntaxError),
+        ("h@y CHANGES FROM VERSION 2", UnsupportedStatementError),
+    ):
+        with pytest.raises(error):
+            read(source)
 
 
 def test_stream_of_changes_has_each_change_once(warehouse: Warehouse, session: Session) -> None:

@@ -55,6 +55,28 @@ class VersionAsOf:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The commits whose changes a statement reads, from ``since`` to ``until``, without which that is the last one.
+
+    ``text`` is the clause, and ``start`` to ``end`` its place in the text of a query.
+    """
+
+    since: VersionAsOf
+    until: VersionAsOf | None = None
+    without_first: bool = False
+    without_last: bool = False
+    text: str = ""
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Return the ``:name`` markers that have given values."""
+        given = (self.since, self.until)
+        return tuple(each.marker for each in given if each is not None and each.marker is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedVersion:
     """One row of the record of a table's commits, in the order of ``id``; without a write id, a break of its history.
 
@@ -175,6 +197,31 @@ def find_version(
         min((each.txn_id for each in changes if each.txn_id is not None), default=None),
         min(later_txns) - 1 if later_txns else None,
     )
+
+
+def version_before(
+    table: str, record: Sequence[RecordedVersion], wanted: VersionAsOf, write_ids: ValidWriteIdList, *, now_ms: int
+) -> int | None:
+    """Return the write id of the version before the one that a statement names, None before all commits.
+
+    Raises:
+        NoSuchVersionError: the table has never had the version that is named.
+        VersionExpiredError: the record begins with it.
+    """
+    commits = [place for place, each in enumerate(record) if each.write_id is not None]
+    time_ms = wanted.time_ms(now_ms)
+    if time_ms is not None:
+        before = [place for place in commits if record[place].committed_ms < time_ms]
+    elif commits:
+        found = _place(table, record, commits, wanted, write_ids, now_ms)
+        before = [place for place in commits if place < found]
+    else:
+        before = []
+    if before:
+        return record[before[-1]].write_id
+    if not commits or record[commits[0]].txn_id is not None:
+        raise VersionExpiredError(table, f"the one before {wanted.describe(now_ms)}", "its record begins later")
+    return None
 
 
 def _place(

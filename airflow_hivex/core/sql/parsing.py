@@ -40,9 +40,7 @@ _AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE
 _MOST_NAMES = 20
 _SYMBOLS = {">>>": ">>", "!>": "<=", "!<": ">="}
 _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>\.?")
-_CHANGES = "the changes of a table are not supported in a query"
 _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
-    ("CHANGES", "FROM"): _CHANGES,
     ("EXACT", "NEAREST"): "joins with the NEAREST rows are not supported",
     ("APPROX", "NEAREST"): "joins with the NEAREST rows are not supported",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",

@@ -14,6 +14,7 @@ from sqlglot import exp
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.statements import Query
+from airflow_hivex.core.sql.changed_rows import take_changes, with_changes
 from airflow_hivex.core.sql.function_calls import function_calls
 from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
@@ -49,6 +50,7 @@ def read_query(cursor: Cursor) -> Query:
     cursor.index = len(cursor.tokens)
     end = tokens[-1].end
     tokens, versions = take_versions(cursor, tokens)
+    tokens, changes = take_changes(cursor, tokens)
     _refuse_tokens(text, tokens)
     links = _find_links(tokens)
     table_statements = _table_statements(tokens)
@@ -63,9 +65,8 @@ def read_query(cursor: Cursor) -> Query:
         reason = f"a query reads only; {foreign.key.upper()} is not a part of one in this release"
         raise unsupported_error(text, tokens[0].start, reason)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
-    query = replace(
-        with_versions(query, versions, end), code_functions=code_functions(tokens), functions=function_calls(tokens)
-    )
+    query = with_changes(with_versions(query, versions, end), changes, end)
+    query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
     cursor.markers.use(sorted(query.parameters))
     return query
 

@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import (
     Query,
     TableName,
 )
+from airflow_hivex.core.sql.changed_rows import at_changes, read_changes
 from airflow_hivex.core.sql.clauses import unsupported_statement
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of
@@ -175,12 +176,16 @@ class _MergeSource:
         is_function = cursor.at_symbol("(")
         if is_function:
             _skip_parentheses(cursor)
-        if not is_function and at_version(cursor):
+        has_changes = not is_function and at_changes(cursor)
+        if has_changes:
+            read_changes(cursor)
+        elif not is_function and at_version(cursor):
             read_version(cursor)
         alias = _alias(cursor)
         # What is kept has the new names of its columns already.
         is_renamed = alias is not None and _column_names(cursor)
-        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_function or is_renamed)
+        is_query = is_function or has_changes or is_renamed
+        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
 
     @property
     def quoted(self) -> str:

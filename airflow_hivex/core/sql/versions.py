@@ -17,8 +17,8 @@ from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, syntax_error
 
-_BY_WRITE_ID = ("VERSION", "SYSTEM_VERSION")
-_BY_TIME = ("TIMESTAMP", "SYSTEM_TIME")
+BY_WRITE_ID = ("VERSION", "SYSTEM_VERSION")
+BY_TIME = ("TIMESTAMP", "SYSTEM_TIME")
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "CURRENT_DATE")
 _BEFORE_VALUE = (*_NOW, "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE", "CAST")
 _TIME_TYPES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "DATE")
@@ -79,9 +79,14 @@ def at_version(cursor: Cursor) -> bool:
     """Return whether a clause begins here, and not a column of that name with the alias OF."""
     ahead = 1 if cursor.at("FOR") else 0
     words = [token.word for place in range(3) if (token := cursor.peek(ahead + place)) is not None]
-    if len(words) < 3 or words[0] not in (*_BY_WRITE_ID, *_BY_TIME) or words[1:] != ["AS", "OF"]:
+    if len(words) < 3 or words[0] not in (*BY_WRITE_ID, *BY_TIME) or words[1:] != ["AS", "OF"]:
         return False
-    value = cursor.peek(ahead + 3)
+    return at_version_value(cursor, ahead + 3)
+
+
+def at_version_value(cursor: Cursor, ahead: int) -> bool:
+    """Return whether the value of a version, or the end of the text, comes behind ``ahead`` tokens."""
+    value = cursor.peek(ahead)
     if value is None:
         return True
     is_value = value.kind in (Kind.NUMBER, Kind.STRING) or value.is_symbol(":", "-")
@@ -96,12 +101,12 @@ def read_version(cursor: Cursor) -> VersionAsOf:
     """
     first = cursor.peek()
     cursor.accept("FOR")
-    kind = cursor.accept_one(*_BY_WRITE_ID, *_BY_TIME)
+    kind = cursor.accept_one(*BY_WRITE_ID, *BY_TIME)
     if first is None or kind is None:
         raise cursor.expected("VERSION AS OF or TIMESTAMP AS OF")
     cursor.expect("AS", "OF")
     marker = cursor.peek(1) if cursor.at_symbol(":") else None
-    found = _write_id(cursor) if kind in _BY_WRITE_ID else _time(cursor)
+    found = read_write_id(cursor) if kind in BY_WRITE_ID else read_time(cursor)
     end = cursor.tokens[cursor.index - 1].end
     return replace(found, marker=None if marker is None else marker.text, start=first.start, end=end)
 
@@ -119,7 +124,12 @@ def read_restore(cursor: Cursor) -> RestoreTable:
     return RestoreTable(table, read_version(cursor))
 
 
-def _write_id(cursor: Cursor) -> VersionAsOf:
+def read_write_id(cursor: Cursor) -> VersionAsOf:
+    """Return the write id that comes next.
+
+    Raises:
+        StatementSyntaxError: it is not a whole number.
+    """
     token = cursor.peek()
     literal = read_constant(cursor)
     value = None if literal is None else literal.value
@@ -130,7 +140,12 @@ def _write_id(cursor: Cursor) -> VersionAsOf:
     return VersionAsOf(write_id=value)
 
 
-def _time(cursor: Cursor) -> VersionAsOf:
+def read_time(cursor: Cursor) -> VersionAsOf:
+    """Return the time that comes next.
+
+    Raises:
+        StatementSyntaxError: it is not a time.
+    """
     token = cursor.peek()
     word = cursor.accept_one(*_NOW)
     if word is not None:

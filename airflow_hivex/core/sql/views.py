@@ -120,8 +120,11 @@ def _read_definition(cursor: Cursor) -> Query:
         marker = sorted(query.parameters)[0]
         raise cursor.unsupported(f"a view is kept without values for markers; write a constant for :{marker}", token)
     for each in query.references:
+        markers = () if each.changes is None else each.changes.markers
         if each.version is not None and each.version.marker is not None:
-            reason = f"a view is kept without values for markers; write a constant for :{each.version.marker}"
+            markers = (each.version.marker,)
+        for marker in markers:
+            reason = f"a view is kept without values for markers; write a constant for :{marker}"
             raise cursor.unsupported(reason, token)
     return query
 
@@ -207,7 +210,7 @@ def _expanded(
         if view is not None and reference.alias_position is not None:
             reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
             raise unsupported_error(query.text, reference.start, reason)
-    whole, places = _without_table_statements(query, texts).render_with_places(
+    whole, places = _without_table_statements(_without_changes(query, texts), texts).render_with_places(
         [
             f"({text})"
             if text is not None
@@ -230,6 +233,18 @@ def _expanded(
             for each in read.references
         ),
     )
+
+
+def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query without the clauses of changes whose rows the texts return."""
+    edits = []
+    references = []
+    for each, text in zip(query.references, texts, strict=True):
+        if text is not None and each.changes is not None:
+            edits.append(TextEdit(each.changes.start, each.changes.end, ""))
+            each = replace(each, changes=None)
+        references.append(each)
+    return replace(query, references=tuple(references), qualifiers=(*query.qualifiers, *edits))
 
 
 def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:

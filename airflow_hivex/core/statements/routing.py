@@ -29,9 +29,11 @@ from airflow_hivex.core.model.statements import (
     CreateTable,
     Insert,
     RoutedStatement,
+    TableName,
     TableReference,
     is_stored,
 )
+from airflow_hivex.core.model.versions import VersionRange
 from airflow_hivex.core.settings import ALLOW_CODE, MAX_LAG
 from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements import versions
@@ -49,6 +51,7 @@ from airflow_hivex.core.statements.reading import (
     statement_snapshot,
 )
 from airflow_hivex.core.statements.row_ids import with_row_ids
+from airflow_hivex.core.statements.table_changes import changes_in
 from airflow_hivex.core.statements.table_definitions import home_cluster
 from airflow_hivex.core.statements.transactions import OutrunError
 from airflow_hivex.core.transactions import pending_writes
@@ -203,10 +206,16 @@ def _without_views(
     session = context.session
     known: dict[QualifiedName, StoredTable] = {}
     names = Names(context)
+    changes: dict[tuple[TableName, VersionRange], str] = {}
 
     def text_of(reference: TableReference) -> str | None:
         if not is_stored(reference.table):
             return None
+        if reference.changes is not None:
+            key = (reference.table, reference.changes)
+            if key not in changes:
+                changes[key] = changes_in(context, *key)
+            return changes[key]
         temporary = session.objects.view(reference.table)
         return known[names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
 
@@ -229,7 +238,8 @@ def _without_views(
         found = {name for name in viewed if known[name].is_view}
         for view in found:
             _check_read(statement, known[view])
-        if not found and not temporary:
+        has_changes = any(each.changes is not None for each in statement.references)
+        if not found and not temporary and not has_changes:
             return statement, snapshot, frozenset(views), names
         views |= found
         views.update(("", name) for name in temporary)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 from airflow_hivex.core.catalog import change_streams
 from airflow_hivex.core.catalog.change_streams import ChangeBatch
+from airflow_hivex.core.catalog.versions import read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.statements import TableName
-from airflow_hivex.core.model.versions import TableVersion, VersionAsOf
+from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, VersionRange, version_before
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.sql.versions import moment
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import versions
@@ -19,6 +24,7 @@ from airflow_hivex.core.statements.context import StatementContext
 
 _OPERATION = "changes"
 _OLD, _NEW = "__old", "__new"
+_PRESENT = VersionAsOf(before_now_ms=0)
 CHANGE_TYPE, ROW_ID_COLUMN = "_change_type", "_row_id"
 
 Version = int | datetime | str
@@ -36,27 +42,80 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
         InvalidParametersError: a version is not a write id or a time, or the versions are in the wrong order.
         NoSuchVersionError, VersionExpiredError: the table has never had one of them, or it cannot be read any more.
     """
-    table = context.services.catalog.get_table(*context.session.qualify(name))
-    if table.is_insert_only:
-        reason = "it is insert-only, and its rows have no ids by which changes are told"
-        raise InvalidOperationError(_OPERATION, table.full_name, reason)
-    snapshot = context.services.catalog.snapshot([(table.database, table.name)])
+    read = _VersionReader.of(context, name)
+    new = read.version(_PRESENT if until is None else _version(until))
+    old = None if since is None else read.version(_version(since))
+    return _query(read, old, new)
 
-    def found(value: Version | None) -> TableVersion:
-        wanted = VersionAsOf(before_now_ms=0) if value is None else _version(value)
-        return versions.find(context, snapshot, table, wanted, None).version
 
-    new = found(until)
-    columns = [*(new.columns or table.columns), *table.partition_keys]
-    if since is None:
-        return _select(table, new, _NEW, "insert", columns, columns)
-    old = found(since)
+def changes_in(context: StatementContext, name: TableName, wanted: VersionRange) -> str:
+    """Return the query of the rows that a table has got and lost by the commits that a statement names.
+
+    Raises:
+        HivexError: as :func:`changes_query`.
+    """
+    read = _VersionReader.of(context, name)
+    last = wanted.until or _PRESENT
+    if wanted.without_last:
+        before = read.before(last)
+        if before is None:
+            raise InvalidParametersError(f"No commit to table {read.table.full_name} is in the range of {wanted.text}.")
+        last = VersionAsOf(write_id=before)
+    new = read.version(last)
+    if wanted.without_first:
+        return _query(read, read.version(wanted.since), new)
+    before = read.before(wanted.since)
+    if wanted.since.write_id is not None:
+        _check_order(read.table, read.version(wanted.since), new)
+    return _query(read, None if before is None else read.version(VersionAsOf(write_id=before)), new)
+
+
+@dataclass(frozen=True, slots=True)
+class _VersionReader:
+    """Finds the versions of a table, in one snapshot."""
+
+    context: StatementContext
+    table: StoredTable
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, context: StatementContext, name: TableName) -> Self:
+        table = context.services.catalog.get_table(*context.session.qualify(name))
+        if table.is_insert_only:
+            reason = "it is insert-only, and its rows have no ids by which changes are told"
+            raise InvalidOperationError(_OPERATION, table.full_name, reason)
+        versions.check_has_versions(_OPERATION, table)
+        return cls(context, table, context.services.catalog.snapshot([(table.database, table.name)]))
+
+    @property
+    def write_ids(self) -> ValidWriteIdList:
+        return self.snapshot.write_ids[self.table.id]
+
+    def version(self, wanted: VersionAsOf) -> TableVersion:
+        return versions.find(self.context, self.snapshot, self.table, wanted, None).version
+
+    def before(self, wanted: VersionAsOf) -> int | None:
+        services = self.context.services
+        with services.store.read() as connection:
+            record = read_record(connection, self.table.id)
+        return version_before(self.table.full_name, record, wanted, self.write_ids, now_ms=services.clock())
+
+
+def _check_order(table: StoredTable, old: TableVersion, new: TableVersion) -> None:
     if not set(new.later) <= set(old.later):
         raise InvalidParametersError(
             f"Version {old.write_id} of table {table.full_name} is later than version {new.write_id}; give the "
-            "earlier one as since."
+            "earlier one first."
         )
-    seen = old.seen(snapshot.write_ids[table.id])
+
+
+def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) -> str:
+    table = read.table
+    columns = [*(new.columns or table.columns), *table.partition_keys]
+    if old is None:
+        return _select(table, new, _NEW, "insert", columns, columns)
+    _check_order(table, old, new)
+    seen = old.seen(read.write_ids)
     write_id = f"{_NEW}.ROW__ID.writeid"
     is_new = f"{write_id} > {seen.high_watermark}"
     if seen.open_ids:

@@ -9,7 +9,7 @@ from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.row_ids import RowIdReads
 from airflow_hivex.core.model.statements.names import Span, TableName
-from airflow_hivex.core.model.versions import VersionAsOf
+from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class TableReference:
     ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
     ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
     read nothing but columns that may be this table's. ``row_id`` is the name of one more column with
-    the ids of its rows, None where the query reads none. ``version`` is an earlier version that is read.
+    the ids of its rows, None where the query reads none. ``version`` is an earlier version that is read, ``changes``
+    the commits whose changes are read in place of its rows.
     """
 
     table: TableName
@@ -33,6 +34,7 @@ class TableReference:
     alias_position: int | None = None
     row_id: str | None = None
     version: VersionAsOf | None = None
+    changes: VersionRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ class Query:
         for reference, view in zip(self.references, views, strict=True):
             alias = "" if reference.has_alias else f" AS `{reference.alias}`"
             alias_position, version = reference.alias_position, reference.version
+            if reference.changes is not None:
+                edits.append(TextEdit(reference.changes.start, reference.changes.end, ""))
+                view += f" {reference.changes.text}" if with_versions else ""
             if version is not None and with_versions:
                 alias_position = alias_position or version.end
             elif version is not None:

@@ -302,7 +302,6 @@ def test_what_spark_parses_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column"),
     [
-        ("SELECT * FROM t CHANGES FROM VERSION 1 TO VERSION 5", 17),
         ("SELECT * FROM t JOIN u APPROX NEAREST 5 BY DISTANCE t.a - u.a", 24),
         ("SELECT * FROM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE", 17),
     ],
@@ -325,6 +324,8 @@ def test_marker_of_other_drivers_is_named_with_ours(text: str, column: int) -> N
 
 def test_words_of_what_only_spark_has_are_names() -> None:
     assert tables("SELECT changes, nearest FROM watermark AS exact") == ["watermark"]
+    assert tables("SELECT t.changes FROM version") == ["version"]
+    assert tables("SELECT n changes FROM timestamp JOIN table_changes USING (n)") == ["timestamp", "table_changes"]
 
 
 def test_a_keyword_that_is_no_name_here_is_named_with_a_way_out() -> None:
