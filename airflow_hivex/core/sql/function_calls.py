@@ -9,7 +9,6 @@ from airflow_hivex.core.model.statements import FunctionCall
 from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
 from airflow_hivex.core.sql.tokens import Kind, Token, name_of
 
-_CATALOG = "spark_catalog"
 _NAMES = (Kind.WORD, Kind.QUOTED)
 _BEFORE_CALLS = frozenset(
     """
@@ -51,8 +50,6 @@ def _first_part(tokens: Sequence[Token], index: int) -> int | None:
     parts = [index]
     while parts[0] > 1 and tokens[parts[0] - 1].is_symbol(".") and tokens[parts[0] - 2].kind in _NAMES:
         parts.insert(0, parts[0] - 2)
-    if len(parts) == 3 and normalise(name_of(tokens[parts[0]])) == _CATALOG:
-        return parts[0]
     return parts[0] if len(parts) < 3 else None
 
 

@@ -19,7 +19,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.statements import Span, TableName
 from airflow_hivex.core.sql.filters import conjuncts
-from airflow_hivex.core.sql.tokens import Token, syntax_error, unsupported_error
+from airflow_hivex.core.sql.tokens import CATALOG, Token, syntax_error, unsupported_error
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
 """Where each name ``T@Y`` begins: its end, T and Y."""
@@ -32,7 +32,7 @@ _PATH = re.compile(r"[/:.*\\]")
 _QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
 _TABLE_PARTS = ("this", "db", "alias", "joins", "laterals", "pivots", "sample")
 _REFUSED_TABLE_PARTS = {
-    "catalog": "a table is named table or database.table; catalogs are not known here",
+    "catalog": f"a table is named table or database.table; the only catalog is {CATALOG}",
     "version": "reading an earlier version of a table is not of this release",
     "when": "reading an earlier version of a table is not of this release",
 }

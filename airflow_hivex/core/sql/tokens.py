@@ -20,6 +20,10 @@ from airflow_hivex.core.model.statements import PlacedName, Span, TableName
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.strings import unescape
 
+CATALOG = "spark_catalog"
+"""Spark's name of the one catalog."""
+_ONE_CATALOG = f"the only catalog is {CATALOG}"
+
 
 class Kind(enum.Enum):
     """The kind of a token."""
@@ -80,6 +84,8 @@ _HINT_START, _HINT_END = "/*+", "*/"
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of ``text`` without white space, comments and hints.
 
+    Before ``database.name`` the one catalog, spark_catalog, is a part of the token of the database.
+
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string names no character,
             a hint holds more than names and numbers, or a character has no place in SQL.
@@ -99,7 +105,30 @@ def tokenize(text: str) -> list[Token]:
             raise syntax_error(text, token.start, f"a hint holds names and numbers only, not {token.text}")
     if hint is not None:
         raise syntax_error(text, hint.start, "the hint that begins here has no end")
-    return tokens
+    return _without_catalog(tokens)
+
+
+def _without_catalog(tokens: list[Token]) -> list[Token]:
+    found: list[Token] = []
+    for index, token in enumerate(tokens):
+        if found and index > 1 and _at_catalog(tokens, index - 2):
+            # The name of the catalog and the dot behind it.
+            del found[-2:]
+            token = token._replace(start=tokens[index - 2].start)
+        found.append(token)
+    return found
+
+
+def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether ``spark_catalog.database.name`` begins here."""
+    names, dots = tokens[index : index + 5 : 2], tokens[index + 1 : index + 4 : 2]
+    return (
+        len(names) == 3
+        and all(token.kind in (Kind.WORD, Kind.QUOTED) for token in names)
+        and all(token.is_symbol(".") for token in dots)
+        and normalise(name_of(names[0])) == CATALOG
+        and not (index and tokens[index - 1].is_symbol("."))
+    )
 
 
 def lex(text: str, *, with_placeholders: bool = False) -> Iterator[Token]:
@@ -289,10 +318,12 @@ class Cursor:
         """Return the name of a database."""
         first = self.peek()
         start = self.offset()
-        name = PlacedName(self.name("the name of a database"), self.span_from(start))
+        name = self.name("the name of a database")
+        if name == CATALOG and self.accept_symbol("."):
+            name = self.name("the name of a database")
         if self.at_symbol("."):
-            raise self.unsupported("a database has a name of one part; catalogs are not known here", first)
-        return name
+            raise self.unsupported(f"a database has a name of one part; {_ONE_CATALOG}", first)
+        return PlacedName(name, self.span_from(start))
 
     def table_name(self) -> TableName:
         """``table``, ``database.table``, either followed by ``@namespace``."""
@@ -302,7 +333,7 @@ class Cursor:
         while self.accept_symbol("."):
             parts.append(self.name("the name of a table"))
         if len(parts) > 2:
-            raise self.unsupported("a table is named table or database.table; catalogs are not known here", first)
+            raise self.unsupported(f"a table is named table or database.table; {_ONE_CATALOG}", first)
         namespace = self.name("the namespace of a link") if self.accept_symbol("@") else None
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace, self.span_from(start))
 

@@ -166,7 +166,7 @@ def test_two_aliases_of_one_name_are_left_to_spark() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "reason"),
     [
-        ("SELECT * FROM spark_catalog.db.t", 15, "catalogs"),
+        ("SELECT * FROM other_catalog.db.t", 15, "the only catalog"),
         ("SELECT * FROM a.b.c.d", 15, "catalogs|database.table"),
         ("SELECT * FROM parquet.`/data/x`", 15, "path"),
         ("SELECT * FROM csv.`a.csv`", 15, "path"),

@@ -29,6 +29,7 @@ from airflow_hivex.core.model.statements import (
     ExplainRoute,
     Insert,
     Literal,
+    RoutedStatement,
     Select,
     SetLinkProperties,
     SetTableProperties,
@@ -524,7 +525,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1) STORED AS DIRECTORIES", 45),
         ("CREATE TABLE t LIKE FILE PARQUET '/x'", 21),
         ("CREATE DATABASE a.b", 17),
-        ("DROP TABLE spark_catalog.db.t", 12),
+        ("DROP TABLE other_catalog.db.t", 12),
         ("ALTER TABLE t@y SET TBLPROPERTIES ('a' = 'b')", 13),
         ("EXPLAIN ROUTE SHOW TABLES", 15),
         ("EXPLAIN ROUTE CREATE TABLE t (a INT)", 15),
@@ -534,6 +535,32 @@ def test_part_that_would_be_lost_is_refused_at_its_place(text: str, column: int)
     with pytest.raises(UnsupportedStatementError) as error:
         read(text)
     assert (error.value.line, error.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {}d.t.a, u.b FROM {}d.t JOIN u ON {}d.t.a = u.a",
+        "UPDATE {}d.t SET {}d.t.a = {}d.f({}d.t.b)",
+        "MERGE INTO {}d.t USING {}d.s ON t.a = s.a WHEN MATCHED THEN DELETE",
+        "SELECT * FROM table_changes('{}d.t', 1)",
+        "SELECT * FROM IDENTIFIER('{}d.t') VERSION AS OF 2",
+        "DESCRIBE {}d.t a",
+        "USE {}d",
+        "SHOW TABLES IN {}d",
+    ],
+)
+def test_the_one_catalog_may_stand_before_a_database(text: str) -> None:
+    def told(catalog: str) -> tuple[object, list[str], list[str]]:
+        statement = read(text.replace("{}", catalog))
+        queries = statement.queries if isinstance(statement, RoutedStatement) else ()
+        texts = [query.render([f"v{n}" for n in range(len(query.references))]) for query in queries]
+        tables = [str(reference.table) for query in queries for reference in query.references]
+        # Spark calls functions by their whole names.
+        return None if queries else statement, [each.replace(catalog, "") for each in texts], tables
+
+    for catalog in ("spark_catalog.", "`SPARK_CATALOG` . "):
+        assert told(catalog) == told("")
 
 
 def test_a_property_and_its_value_may_be_two_strings() -> None:
