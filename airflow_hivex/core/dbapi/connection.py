@@ -20,6 +20,7 @@ _WITH_A_SNAPSHOT = (kinds.RoutedStatement, kinds.LoadData, kinds.Truncate, kinds
 _ALONE = (
     kinds.ExplainRoute,
     kinds.ExplainChanges,
+    kinds.ExplainMultiInsert,
     kinds.ExplainQuery,
     kinds.DescribeQuery,
     kinds.ShowFunctions,

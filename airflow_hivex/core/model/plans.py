@@ -308,7 +308,7 @@ class Plan:
     With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
     neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either.
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
-    With ``explain``, a form of EXPLAIN, the one row of the result is the text of Spark's plan, and nothing is run.
+    With ``explain``, a form of EXPLAIN, the rows of the result are the texts of Spark's plans, and nothing is run.
     A ``command`` is one of Spark's own about functions, whose rows come back.
     A ``prelude`` has the statements that declare the variables and temporary functions that the texts name.
     """

@@ -163,7 +163,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         if plan.changes is not None and plan.explain is not None:
             assert plan.write is not None
             changed = row_changes.matched_rows(spark, plan.changes, plan.write, arguments, registered, views=views)
-            return _explained(changed, plan, plan.explain)
+            return _explained([changed], plan, plan.explain)
         if plan.changes is not None:
             assert plan.write is not None
             return JobResult(
@@ -171,6 +171,9 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
                     spark, plan.changes, plan.write, arguments, registered, save, views=views
                 )
             ), None
+        if plan.inserts and plan.explain is not None:
+            several = multi_inserts.queried(spark, plan.sources, plan.inserts, arguments, registered, views=views)
+            return _explained(several, plan, plan.explain)
         if plan.inserts:
             return JobResult(
                 inserted=multi_inserts.write_inserts(
@@ -179,7 +182,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
             ), None
         rows = bound.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.explain is not None:
-            return _explained(rows, plan, plan.explain)
+            return _explained([rows], plan, plan.explain)
         if plan.write is None:
             return selects.fetch(rows, plan.max_rows)
         return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
@@ -187,9 +190,9 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         drop_views(spark, registered)
 
 
-def _explained(rows: DataFrame, plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:
-    text = with_table_names(selects.explain(rows, mode), plan)
-    return JobResult((Column("plan", "string"),)), pa.table({"plan": [text]})
+def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:
+    texts = [with_table_names(selects.explain(rows, mode), plan) for rows in queries]
+    return JobResult((Column("plan", "string"),)), pa.table({"plan": texts})
 
 
 def drop_views(spark: SparkSession, views: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.model.plans import PlannedInsert, Source, WrittenDirectory
 from airflow_hivex.core.spark import bound, writes
@@ -14,6 +14,22 @@ from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.new_directories import discard
 
 log = logging.getLogger(__name__)
+
+
+def queried(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    inserts: Sequence[PlannedInsert],
+    arguments: Mapping[str, Any],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
+) -> list[DataFrame]:
+    """Return the rows of each INSERT, for EXPLAIN. Runs no job; temporary views are as in :func:`write_inserts`."""
+    for source in sources:
+        bound.query(spark, source.sql, arguments, (*made, *views)).createOrReplaceTempView(source.view)
+        made.append(source.view)
+    return [bound.query(spark, insert.sql, arguments, (*made, *views)) for insert in inserts]
 
 
 def write_inserts(

@@ -69,7 +69,6 @@ _INSTEAD = {
     "SHOW CONF": "SET shows the configuration of the session, and `hivex metastore status` that of the metastore",
     "SHOW CONNECTORS": "the rows of other databases come in by Airflow's operators or by Spark",
     "SHOW CURRENT ROLES": _NO_RIGHTS,
-    "SHOW CURRENT": "SELECT current_database() returns the current database",
     "SHOW GRANT": _NO_RIGHTS,
     "SHOW INDEX": "ORC files have indexes of their own; sort or partition the table",
     "SHOW INDEXES": "ORC files have indexes of their own; sort or partition the table",

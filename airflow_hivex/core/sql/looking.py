@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import (
     ShowCompactions,
     ShowCopies,
     ShowCreateTable,
+    ShowCurrentNamespace,
     ShowDatabases,
     ShowFunctions,
     ShowLinks,
@@ -46,6 +47,7 @@ from airflow_hivex.core.sql.transactions import read_show_locks
 Show: TypeAlias = (
     ShowCapacity
     | ShowClusters
+    | ShowCurrentNamespace
     | ShowDatabases
     | ShowTables
     | ShowColumns
@@ -70,6 +72,8 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         return ShowClusters()
     if cursor.accept_one(*_DATABASES):
         return ShowDatabases(_pattern(cursor))
+    if any(cursor.accept("CURRENT", word) for word in ("NAMESPACE", *DATABASE_WORDS)):
+        return ShowCurrentNamespace()
     if listed := cursor.accept_one("TABLES", "VIEWS", "LINKS"):
         return _show_names(cursor, listed)
     if cursor.accept("TABLE", "EXTENDED"):
@@ -210,16 +214,19 @@ def read_describe(
     table = cursor.table_name()
     partition = read_static_partition(cursor) if cursor.accept("PARTITION") else None
     column = None
-    if not cursor.at_end:
+    if not cursor.at_end and not cursor.at("AS", "JSON"):
         column = _described_column(cursor, first)
         if partition is None and cursor.accept("PARTITION"):
             partition = read_static_partition(cursor)
-    return DescribeTable(table, extended, partition, column)
+    token = cursor.peek()
+    as_json = cursor.accept("AS", "JSON")
+    if as_json and (not extended or column is not None):
+        reason = "AS JSON describes a whole table or partition: DESCRIBE EXTENDED name [PARTITION (...)] AS JSON"
+        raise cursor.unsupported(reason, token)
+    return DescribeTable(table, extended, partition, column, as_json)
 
 
 def _described_column(cursor: Cursor, first: Token) -> str:
-    if cursor.at("AS", "JSON"):
-        raise cursor.unsupported("DESCRIBE ... AS JSON is not supported; leave AS JSON out")
     column = cursor.name("the name of a column")
     if cursor.at_symbol("."):
         raise cursor.unsupported("DESCRIBE of a field of a column is not a statement of this release", first)

@@ -24,10 +24,12 @@ from airflow_hivex.core.model.statements import (
     DropView,
     ExplainChanges,
     ExplainMode,
+    ExplainMultiInsert,
     ExplainQuery,
     ExplainRoute,
     Insert,
     Literal,
+    MultiInsert,
     RoutedStatement,
     Select,
     SetLinkProperties,
@@ -359,7 +361,7 @@ def _has_defaults(statement: Statement) -> bool:
     return isinstance(statement, Insert) and bool(statement.defaults)
 
 
-def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChanges:
+def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChanges | ExplainMultiInsert:
     following = cursor.peek()
     if following is not None and following.word in _OTHER_PLANS and cursor.peek(1) is not None:
         reason = f"EXPLAIN {following.word} is not a statement of this release; EXPLAIN FORMATTED shows Spark's plan"
@@ -371,13 +373,15 @@ def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChange
     statement = _statement(cursor)
     if isinstance(statement, ChangeRows):
         return ExplainChanges(statement, mode)
+    if isinstance(statement, MultiInsert):
+        return ExplainMultiInsert(statement, mode)
     if isinstance(statement, Insert | CreateTable) and len(statement.queries) == 1 and not _has_defaults(statement):
         return ExplainQuery(statement.queries[0], mode)
     advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
     raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)
 
 
-def _explain(cursor: Cursor, first: Token) -> ExplainRoute | ExplainQuery | ExplainChanges:
+def _explain(cursor: Cursor, first: Token) -> ExplainRoute | ExplainQuery | ExplainChanges | ExplainMultiInsert:
     if not cursor.accept("ROUTE"):
         return _explain_query(cursor, first)
     inner = cursor.peek()

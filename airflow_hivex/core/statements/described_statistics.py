@@ -50,6 +50,13 @@ def statistics_facts(
     return facts
 
 
+def statistics_of(
+    context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
+) -> Statistics | None:
+    """Return the results of ANALYZE for a table or partition, None without any."""
+    return _statistics(context, table, partition)[0]
+
+
 def partition_rows(
     context: StatementContext, table: StoredTable, partition: StoredPartition
 ) -> Iterator[tuple[str, str]]:

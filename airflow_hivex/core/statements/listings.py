@@ -23,13 +23,20 @@ from airflow_hivex.core.model.statements import (
     Select,
     ShowClusters,
     ShowCreateTable,
+    ShowCurrentNamespace,
     ShowDatabases,
     ShowTables,
 )
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.runners.running_jobs import count_jobs
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.described_statistics import column_rows, partition_rows, statistics_facts
+from airflow_hivex.core.statements.described_json import json_of_partition, json_of_table
+from airflow_hivex.core.statements.described_statistics import (
+    column_rows,
+    partition_rows,
+    statistics_facts,
+    statistics_of,
+)
 from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
 from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
@@ -44,6 +51,11 @@ def show_databases(context: StatementContext, statement: ShowDatabases) -> Resul
     """SHOW DATABASES: one name a row."""
     names = context.services.catalog.list_databases(statement.pattern)
     return Result(["database_name"], [(name,) for name in names])
+
+
+def show_current_namespace(context: StatementContext, statement: ShowCurrentNamespace) -> Result:  # noqa: ARG001 - one form only
+    """SHOW CURRENT NAMESPACE: Spark's name of the one catalog, and the current database."""
+    return Result(["catalog", "namespace"], [("spark_catalog", context.session.database)])
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
@@ -149,6 +161,11 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         partition = catalog.get_partition(database, name, partition_values(named), cluster=None)
         if link is not None and not link.shows(partition.id):
             raise NoSuchPartitionError(link.name.database, link.name.in_database, named)
+    if statement.as_json and partition is not None:
+        return json_of_partition(table, partition, statistics_of(context, table, partition))
+    if statement.as_json:
+        statistics = statistics_of(context, table) if link is None else None
+        return json_of_table(as_named(context.session, table), statistics, link)
     if statement.column is not None:
         told = column_rows(context, table, statement.column, partition, extended=statement.extended)
         return Result(["info_name", "info_value"], told)

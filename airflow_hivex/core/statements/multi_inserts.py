@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source
-from airflow_hivex.core.model.statements import Insert, MultiInsert, Query, source_name
+from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source, Write
+from airflow_hivex.core.model.statements import ExplainMultiInsert, Insert, MultiInsert, Query, source_name
+from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
@@ -19,7 +20,7 @@ from airflow_hivex.core.statements.insert_targets import check_insert, static_pa
 from airflow_hivex.core.statements.queries import partition_exists
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
-from airflow_hivex.core.statements.writing import OpenWrite, begin_write, end_writes
+from airflow_hivex.core.statements.writing import begin_write, end_writes
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +65,34 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
             )
             for number, branch in enumerate(chosen)
         ]
-        plan = _plan(context, running, [branch.insert for branch in chosen], writes, routed, cluster)
+        inserts = [branch.insert for branch in chosen]
+        plan = _plan(context, running, inserts, [write.write for write in writes], routed, cluster)
         written = context.run(cluster, plan)
         end_writes(context, running, list(zip(writes, written.inserted, strict=True)))
         rows_written = sum(directory.rows for directories in written.inserted for directory in directories)
         return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
 
     return in_transaction(context, work)
+
+
+def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiInsert) -> Result:
+    """Return Spark's plan of each INSERT, on the cluster that would run them. Nothing is locked or run."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement.statement)
+        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        _check_apart(branches)
+        cluster = chosen_cluster(context, routed)
+        facts = TableWrite(running.txn_id, 0, cluster.name)
+        writes = [planning.write(branch.target, cluster, facts) for branch in branches]
+        plan = _plan(context, running, [branch.insert for branch in branches], writes, routed, cluster)
+        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        rows = list(found.rows)
+        return Result(["plan"], rows, cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+
+    return in_transaction(context, work, read_only=True)
 
 
 def _branch(insert: Insert, target: StoredTable) -> _Branch:
@@ -106,7 +128,7 @@ def _plan(
     context: StatementContext,
     running: Running,
     inserts: Sequence[Insert],
-    writes: Sequence[OpenWrite],
+    writes: Sequence[Write],
     routed: RoutedQuery[MultiInsert],
     cluster: Cluster,
 ) -> Plan:
@@ -133,5 +155,5 @@ def _plan(
         scans,
         parameters=parameters,
         sources=(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
-        inserts=(PlannedInsert(texts[id(insert)], write.write) for insert, write in zip(inserts, writes, strict=True)),
+        inserts=(PlannedInsert(texts[id(insert)], write) for insert, write in zip(inserts, writes, strict=True)),
     )

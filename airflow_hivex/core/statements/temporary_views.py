@@ -21,6 +21,7 @@ from airflow_hivex.core.model.statements import (
 from airflow_hivex.core.sql.views import definition
 from airflow_hivex.core.statements.called_functions import qualified as qualified_functions
 from airflow_hivex.core.statements.context import Result, Running, SessionState, StatementContext
+from airflow_hivex.core.statements.described_json import json_of_temporary_view
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -97,6 +98,8 @@ def describe_temporary_view(view: TemporaryView, name: str, statement: DescribeT
     """DESCRIBE of a temporary view: its columns."""
     if statement.partition is not None or statement.column is not None:
         raise InvalidOperationError("DESCRIBE", name, "a temporary view is described as a whole")
+    if statement.as_json:
+        return json_of_temporary_view(view, name)
     rows: list[tuple[object, ...]] = [(each.name, each.type, each.comment) for each in view.columns]
     if statement.extended:
         rows += [("", "", ""), ("# Detailed Table Information", "", ""), ("Type", "TEMPORARY VIEW", "")]

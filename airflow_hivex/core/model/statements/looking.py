@@ -25,6 +25,13 @@ class ShowDatabases(StatementWithoutObjects):
 
 
 @dataclass(frozen=True, slots=True)
+class ShowCurrentNamespace(StatementWithoutObjects):
+    """SHOW CURRENT NAMESPACE | DATABASE | SCHEMA."""
+
+    KIND = "SHOW CURRENT NAMESPACE"
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTables(Statement):
     """SHOW TABLES | VIEWS [IN database] [LIKE 'pattern']; TABLES are those and views."""
 
@@ -122,7 +129,7 @@ class ShowCreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable(Statement):
-    """DESCRIBE [EXTENDED | FORMATTED] name [PARTITION (...)] [column]."""
+    """DESCRIBE [EXTENDED | FORMATTED] name [PARTITION (...)] [column] [AS JSON]."""
 
     KIND = "DESCRIBE"
 
@@ -130,6 +137,7 @@ class DescribeTable(Statement):
     extended: bool = False
     partition: Mapping[str, Literal] | None = None
     column: str | None = None
+    as_json: bool = False
 
     @property
     def uses(self) -> Uses:

@@ -295,6 +295,25 @@ class ExplainChanges(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainMultiInsert(RoutedStatement):
+    """EXPLAIN of several INSERTs, which write no row."""
+
+    KIND = "EXPLAIN"
+
+    statement: MultiInsert
+    mode: ExplainMode = ExplainMode.SIMPLE
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the queries of the statement."""
+        return self.statement.queries
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its queries changed."""
+        return replace(self, statement=self.statement.with_queries(change))
+
+
+@dataclass(frozen=True, slots=True)
 class LoadData(Statement):
     """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)] [INPUTFORMAT '' SERDE ''].
 

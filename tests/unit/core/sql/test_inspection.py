@@ -20,6 +20,7 @@ from airflow_hivex.core.statements.handlers import HANDLERS
 EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.Select: {"SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b"},
     kinds.ExplainQuery: {"EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a", "EXPLAIN TABLE a": "read a"},
+    kinds.ExplainMultiInsert: {"EXPLAIN FROM a INSERT INTO d.b SELECT x INSERT INTO c SELECT y": "read a"},
     kinds.ExplainChanges: {"EXPLAIN DELETE FROM d.a WHERE x IN (SELECT y FROM b)": "read d.a, read b"},
     kinds.DescribeQuery: {"DESCRIBE QUERY SELECT * FROM d.a": "read d.a"},
     kinds.Insert: {
@@ -101,6 +102,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     },
     kinds.CancelMove: {"ALTER DATABASE d CANCEL MOVE KEEP COPIES": "alter d"},
     kinds.ShowDatabases: {"SHOW DATABASES": ""},
+    kinds.ShowCurrentNamespace: {"SHOW CURRENT NAMESPACE": ""},
     kinds.ShowTables: {"SHOW TABLES IN d": "describe d", "SHOW VIEWS FROM d": "describe d"},
     kinds.CommentOn: {
         "COMMENT ON DATABASE d IS 'x'": "alter d",

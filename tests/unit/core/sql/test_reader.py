@@ -36,6 +36,7 @@ from airflow_hivex.core.model.statements import (
     ShowClusters,
     ShowColumns,
     ShowCreateTable,
+    ShowCurrentNamespace,
     ShowDatabases,
     ShowFunctions,
     ShowLinks,
@@ -71,6 +72,7 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
         ("USE database", UseDatabase("database")),
         ("SHOW CLUSTERS", ShowClusters()),
         ("SHOW DATABASES", ShowDatabases()),
+        ("SHOW CURRENT SCHEMA", ShowCurrentNamespace()),
         ("SHOW SCHEMAS LIKE 'a*'", ShowDatabases("a*")),
         ("SHOW NAMESPACES 'a*'", ShowDatabases("a*")),
         ("SHOW TABLES", ShowTables()),
@@ -151,6 +153,7 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
         ("DESCRIBE t", DescribeTable(T)),
         ("DESC TABLE db.t", DescribeTable(DB_T)),
         ("DESC EXTENDED t", DescribeTable(T, extended=True)),
+        ("DESC EXTENDED t AS JSON", DescribeTable(T, extended=True, as_json=True)),
         ("DESCRIBE TABLE FORMATTED t", DescribeTable(T, extended=True)),
         ("DESC DATABASE db", DescribeDatabase("db")),
         ("DESCRIBE SCHEMA EXTENDED db", DescribeDatabase("db", extended=True)),
@@ -249,7 +252,7 @@ def test_query_to_explain_is_read(text: str, mode: str) -> None:
     ("text", "column", "reason"),
     [
         ("EXPLAIN INSERT INTO t VALUES (DEFAULT)", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE tells where"),
-        ("EXPLAIN EXTENDED FROM t INSERT INTO a SELECT 1 INSERT INTO b SELECT 2", 18, "not of INSERT; EXPLAIN ROUTE"),
+        ("EXPLAIN EXTENDED DROP TABLE t", 18, "plan of a query, and not of DROP TABLE"),
         ("EXPLAIN SHOW TABLES", 9, "plan of a query, and not of SHOW TABLES"),
     ],
 )
@@ -557,7 +560,7 @@ def test_the_one_catalog_may_stand_before_a_database(text: str) -> None:
         texts = [query.render([f"v{n}" for n in range(len(query.references))]) for query in queries]
         tables = [str(reference.table) for query in queries for reference in query.references]
         # Spark calls functions by their whole names.
-        return None if queries else statement, [each.replace(catalog, "") for each in texts], tables
+        return None if queries else statement, [" ".join(each.replace(catalog, "").split()) for each in texts], tables
 
     for catalog in ("spark_catalog.", "`SPARK_CATALOG` . "):
         assert told(catalog) == told("")
@@ -573,6 +576,8 @@ def test_a_property_and_its_value_may_be_two_strings() -> None:
     "text",
     [
         "INSERT WITH SCHEMA EVOLUTION INTO t (a) SELECT 1",
+        "DESCRIBE t AS JSON",
+        "DESCRIBE EXTENDED t a AS JSON",
         "SHOW PARTITIONS t WHERE ds IN (SELECT 1)",
         "SHOW PARTITIONS t WHERE ds = current_date()",
         "SHOW PARTITIONS t WHERE x.ds = 1",
