@@ -49,7 +49,8 @@ def make_tables(session: Session, root: Path, text: str) -> None:
             session.sql(f"CREATE TABLE {name} (id INT, v STRING) PARTITIONED BY (p INT)")
         session.sql(f"INSERT INTO {min(words & {'t', 'u'})} VALUES (1, 'a', 1), (2, 'b', 2)")
     if words & {"s", "w"}:
-        session.sql("CREATE TABLE s (id INT, v STRING)")
+        kept = " TBLPROPERTIES ('hivex.history.retention' = '1h')" if "changes" in text.lower() else ""
+        session.sql(f"CREATE TABLE s (id INT, v STRING){kept}")
         session.sql("INSERT INTO s VALUES (1, 'a')")
     if "i" in words:
         properties = "('transactional_properties' = 'insert_only')"

@@ -58,6 +58,8 @@ REFUSED = [
     ("SHOW LOCKS b.t", 1, 12, "CREATE LINK TO t@b"),
     ("EXPLAIN SELECT * FROM b.t", 1, 23, "CREATE LINK TO t@b"),
     ("EXPLAIN ROUTE SELECT * FROM b.t", 1, 29, "CREATE LINK TO t@b"),
+    ("SELECT * FROM spark_catalog.b.t", 1, 15, "CREATE LINK TO t@b"),
+    ("SELECT * FROM table_changes('b.t', 1)", 1, 15, "CREATE LINK TO t@b"),
     ("ANALYZE TABLES IN b COMPUTE STATISTICS", 1, 19, None),
     ("SHOW TABLE EXTENDED IN b LIKE 't'", 1, 24, None),
     ("COMMENT ON DATABASE b IS 'theirs'", 1, 21, None),

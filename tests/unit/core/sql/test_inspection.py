@@ -18,7 +18,10 @@ from airflow_hivex.core.statements.handlers import HANDLERS
 
 # For each class of statements one or more texts, and the roles and words of what each names, in order of the text.
 EXAMPLES: dict[type[Statement], dict[str, str]] = {
-    kinds.Select: {"SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b"},
+    kinds.Select: {
+        "SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b",
+        "SELECT * FROM d.a CHANGES FROM VERSION 1 AS c JOIN d.b USING (id)": "read d.a, read d.b",
+    },
     kinds.ExplainQuery: {"EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a", "EXPLAIN TABLE a": "read a"},
     kinds.ExplainMultiInsert: {"EXPLAIN FROM a INSERT INTO d.b SELECT x INSERT INTO c SELECT y": "read a"},
     kinds.ExplainChanges: {"EXPLAIN DELETE FROM d.a WHERE x IN (SELECT y FROM b)": "read d.a, read b"},
