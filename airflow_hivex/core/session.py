@@ -29,6 +29,7 @@ from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements import (
     explicit_transactions,
     exports,
+    immediate,
     session_settings,
     temporary_tables,
     temporary_views,
@@ -138,6 +139,18 @@ class Session:
         with own_errors("The statement"):
             statement = read(text, parameters, database=self._state.database)
             return self._execute(statement, parameters, max_rows, text)
+
+    def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
+        """Return the statement that a text has, or the one in the text that EXECUTE IMMEDIATE runs; nothing is run.
+
+        Raises:
+            StatementSyntaxError: the text is not a statement that this warehouse runs.
+            NoSuchVariableError, InvalidParametersError: EXECUTE IMMEDIATE cannot be run as written.
+        """
+        statement = read(text, parameters, database=self._state.database)
+        if isinstance(statement, kinds.ExecuteImmediate):
+            return immediate.statement_of(self._context(parameters), statement).statement
+        return statement
 
     def insert_rows(self, table: str, rows: Sequence[Sequence[object] | Mapping[str, object]]) -> Result:
         """Insert Python values, as INSERT INTO ... VALUES does: in the open transaction, or in one of its own.

@@ -66,6 +66,21 @@ def test_statement_that_no_transaction_may_have_commits_first(
     assert rows(other) == [(1, "x")]
 
 
+def test_a_statement_that_is_a_value_is_in_the_transaction(
+    connection: dbapi.Connection, other: dbapi.Connection
+) -> None:
+    cursor = connection.cursor()
+    cursor.execute("EXECUTE IMMEDIATE 'INSERT INTO t VALUES (?, ''x'')' USING 1")
+    assert rows(connection) == [(1, "x")]
+    assert rows(other) == []
+    connection.rollback()
+    assert rows(connection) == []
+    cursor.execute("INSERT INTO t VALUES (2, 'y')")
+    cursor.execute("EXECUTE IMMEDIATE 'CREATE TABLE u (a INT)'")
+    connection.rollback()
+    assert rows(other) == [(2, "y")]
+
+
 def test_insert_rows_takes_python_values_in_the_transaction(
     connection: dbapi.Connection, other: dbapi.Connection
 ) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from airflow_hivex.core.dbapi.cursor import Cursor
 from airflow_hivex.core.errors import ClosedError, InvalidOperationError, pep249
 from airflow_hivex.core.model import statements as kinds
-from airflow_hivex.core.sql.reader import read
 
 if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session
@@ -166,7 +165,7 @@ class Connection:
         """Return the result of a statement, in the connection's transaction. Cursors call it."""
         self.check_open()
         if not self._autocommit:
-            self._begin_or_commit(read(text, parameters, database=self._session.database))
+            self._begin_or_commit(self._session.read(text, parameters))
         return self._session.sql(text, parameters, max_rows)
 
     def insert_rows(self, table: str, rows: list[Any]) -> Result:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.constants import constant
-from airflow_hivex.core.model.statements import ExecuteImmediate, SetVariables
+from airflow_hivex.core.model.statements import ExecuteImmediate, SetVariables, Statement
 from airflow_hivex.core.sql.positional import named_markers
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.statements import variables
@@ -24,6 +26,29 @@ def execute_immediate(context: StatementContext, statement: ExecuteImmediate) ->
     """
     for name in statement.into:
         variables.value_of(context, name)
+    inner = statement_of(context, statement)
+    assert context.execute is not None
+    most = 2 if statement.into else context.max_rows
+    result = context.execute(inner.statement, inner.parameters, most, inner.text)
+    return _into(context, statement, result) if statement.into else result
+
+
+class ImmediateStatement(NamedTuple):
+    """The statement in the text of an EXECUTE IMMEDIATE, and the values of its markers."""
+
+    statement: Statement
+    parameters: Mapping[str, object]
+    text: str
+
+
+def statement_of(context: StatementContext, statement: ExecuteImmediate) -> ImmediateStatement:
+    """Return the statement that EXECUTE IMMEDIATE runs.
+
+    Raises:
+        InvalidOperationError: the text is another EXECUTE IMMEDIATE or NULL.
+        InvalidParametersError: the values do not fit the markers of the text.
+        NoSuchVariableError: a variable was not declared.
+    """
     text = statement.text if statement.variable is None else variables.value_of(context, statement.variable)
     if not isinstance(text, str):
         raise InvalidOperationError(statement.kind, statement.variable or "text", "its value is not a text")
@@ -37,7 +62,7 @@ def execute_immediate(context: StatementContext, statement: ExecuteImmediate) ->
             raise InvalidParametersError(
                 f"The text of EXECUTE IMMEDIATE has {len(positions)} markers ?, and USING gives {len(values)} values."
             )
-        parameters = dict(zip(positions, (value for _, value in values), strict=True))
+        parameters: dict[str, object] = dict(zip(positions, (value for _, value in values), strict=True))
     else:
         if any(name is None for name, _ in values):
             raise InvalidParametersError("USING gives a value without a name; name it by AS, as the marker :name is.")
@@ -45,9 +70,7 @@ def execute_immediate(context: StatementContext, statement: ExecuteImmediate) ->
     inner = read(text, parameters, database=context.session.database)
     if isinstance(inner, ExecuteImmediate):
         raise InvalidOperationError(statement.kind, "EXECUTE IMMEDIATE", "it cannot be nested")
-    assert context.execute is not None
-    result = context.execute(inner, parameters, 2 if statement.into else context.max_rows, text)
-    return _into(context, statement, result) if statement.into else result
+    return ImmediateStatement(inner, parameters, text)
 
 
 def _into(context: StatementContext, statement: ExecuteImmediate, result: Result) -> Result:
