@@ -83,7 +83,7 @@ class Session:
         check_length("The name of a user", check_text("The name of a user", user), MAX_NAME_LENGTH)
         self._state = SessionState(user=user, agent_info=agent_info, report=progress, server_jobs_only=server_jobs_only)
         given = {MAX_LAG: max_lag, MAX_LAG_COMMITS: max_lag_commits}
-        self._state.max_lag = session_settings.max_lag_of(services.settings, given)
+        self._given_lag = self._state.max_lag = session_settings.max_lag_of(services.settings, given)
         self._is_closed = False
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))
@@ -175,13 +175,14 @@ class Session:
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job and may do so in a transaction that another process commits.
 
-        Temporary tables end with the session that has them, and its statements with it.
+        Temporary views, tables and functions, variables and what SET has changed end with the session that has them,
+        so that its statements run in it.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
         """
         statement = read(text, parameters, database=self._state.database)
-        if self._state.objects.tables:
+        if self._state.objects.are_needed or self._state.max_lag != self._given_lag:
             return False
         if isinstance(statement, kinds.Insert | kinds.ChangeRows) and statement.evolves:
             return False

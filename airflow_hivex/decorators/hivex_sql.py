@@ -60,6 +60,10 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
         self.render_template_fields(context)
         return HivexQueryOperator.execute(self, context)
 
+    @property
+    def _scripts_of_function(self) -> list[str] | None:
+        return [self.sql] if isinstance(self.sql, str) else list(self.sql)
+
 
 def hivex_sql_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
     """Return a function as a task that runs the SQL that the function returns.

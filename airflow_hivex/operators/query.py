@@ -169,7 +169,8 @@ class HivexQueryOperator(BaseOperator):
         txn_id = None if self.transaction is None else as_txn_id(self.transaction)
         with self._failures(txn_id):
             if self._defers():
-                query = self._deferred_query(context, Course.begin(self.database, self.cluster, self.execution_timeout))
+                course = Course.begin(self.database, self.cluster, self.execution_timeout, self._scripts_of_function)
+                query = self._deferred_query(context, course)
                 if query.can_defer():
                     if txn_id is not None:
                         self._defer(query.in_group(txn_id, self._begin_task_id))
@@ -186,6 +187,7 @@ class HivexQueryOperator(BaseOperator):
         if not event or "course" not in event:
             raise AirflowException("The trigger has ended without an answer.")
         reached = Course(**event["course"])
+        self.sql = reached.scripts or self.sql
         query = self._deferred_query(context, reached)
         with self._failures(reached.txn_id if reached.is_of_group else None):
             if reached.is_of_group and event.get("kind") == "in process" and not self.deferrable:
@@ -255,8 +257,16 @@ class HivexQueryOperator(BaseOperator):
             self.log.info("Result: %s", result)
         return result
 
+    @property
+    def _scripts_of_function(self) -> list[str] | None:
+        """Return the scripts that a function of the task has returned, which only this process knows."""
+        return None
+
     def _statements(self) -> list[str]:
         """Return the statements as they run: the last one may write its rows to a table."""
+        if not isinstance(self.sql, str | list | tuple):
+            # A function of the task returns them, and was not called in this process.
+            return []
         hook = WarehouseHook(self.hivex_conn_id)
         return self._output().rewritten(split_statements(self.sql), hook, self.database)
 

@@ -41,7 +41,8 @@ class Course:
     the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
     ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
     (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done,
-    ``links`` their changes of links (``operators/link_statements.py``).
+    ``links`` their changes of links (``operators/link_statements.py``). ``scripts`` are those that a function of the
+    task has returned, which is called once.
     """
 
     database: str | None
@@ -54,12 +55,15 @@ class Course:
     is_of_group: bool = False
     committed: list[int] = field(default_factory=list)
     links: list[Any] = field(default_factory=list)
+    scripts: list[str] | None = None
 
     @classmethod
-    def begin(cls, database: str | None, cluster: str | None, timeout: timedelta | None) -> Course:
+    def begin(
+        cls, database: str | None, cluster: str | None, timeout: timedelta | None, scripts: list[str] | None
+    ) -> Course:
         """Return the course of a task that begins now."""
         ends_at = None if timeout is None else (datetime.now(UTC) + timeout).isoformat()
-        return cls(database, cluster, ends_at=ends_at)
+        return cls(database, cluster, ends_at=ends_at, scripts=scripts)
 
     @property
     def time_left(self) -> timedelta | None:
@@ -153,11 +157,6 @@ class DeferredQuery:
                     # They may have changed, as by USE in a statement before it.
                     course.database, course.cluster = session.database, session.cluster
                     raise self._deferral(statement, values)
-                if session.inspect(statement)[0].kind == "SET":
-                    raise AirflowFailException(
-                        "SET cannot be in a script of a deferrable task, whose statements run in several processes. "
-                        "Use the arguments max_lag and max_lag_commits, or set deferrable=False."
-                    )
                 result = self._run_here(session, statement, values)
                 if session.txn_id is not None:
                     raise AirflowFailException(

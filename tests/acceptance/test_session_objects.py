@@ -110,6 +110,11 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     with metastore.session(user="other") as other, pytest.raises(AnalysisError):
         other.sql("SELECT plus(1)")
     t.sql("DECLARE VARIABLE three INT DEFAULT 3")
+    t.sql("CREATE TEMPORARY FUNCTION times(x INT) RETURNS INT RETURN x * three")
+    assert rows(t, "SELECT times(2)") == [(6,)]
+    t.sql("SET VAR three = 4")
+    assert rows(t, "SELECT times(2)") == [(8,)]
+    t.sql("SET VAR three = DEFAULT")
     for query in ("SELECT plus(id) AS p FROM t", "SELECT id FROM t WHERE id = three", "SELECT session.three AS x"):
         with pytest.raises(InvalidObjectError, match="without the variables and temporary functions of a session"):
             t.sql(f"CREATE VIEW kept AS {query}")

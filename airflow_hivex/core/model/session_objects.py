@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from airflow_hivex.core.model.objects import Column
@@ -50,6 +50,22 @@ class SessionObjects:
     configuration: dict[str, str] = field(default_factory=dict)
     without_effect: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def are_needed(self) -> bool:
+        """Return whether a statement of another session may have another meaning."""
+        return bool(self.views or self.tables or self.variables or self.functions or self.configuration)
+
+    @property
+    def definitions(self) -> list[object]:
+        """Return all on which the meaning of a statement depends, in types of JSON."""
+        return [
+            sorted((name, view.text) for name, view in self.views.items()),
+            sorted((name, *stored) for name, stored in self.tables.items()),
+            sorted((name, each.type, each.sql) for name, each in self.variables.items()),
+            sorted(self.functions.items()),
+            sorted(self.configuration.items()),
+        ]
+
     def view(self, name: TableName) -> TemporaryView | None:
         """Return the temporary view of a name; one with a database or a namespace names a table."""
         if name.database is not None or name.namespace is not None:
@@ -67,24 +83,24 @@ class SessionObjects:
 
         A job without them shares Spark's session with all others of its configuration.
         """
-        declarations: Mapping[str, str] = {
-            **{name: _create_function(name, text) for name, text in self.functions.items()},
-            **{
-                name: f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}"
+        # A function may read variables, and call functions that were made before it. One may have a variable's name.
+        declarations = [
+            *(
+                (name, f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}")
                 for name, each in self.variables.items()
-            },
-        }
+            ),
+            *((name, _create_function(name, text)) for name, text in self.functions.items()),
+        ]
         if not declarations:
             return ()
         named: set[str] = set()
         unread = [text.lower() for text in texts]
         while unread:
             text = unread.pop()
-            new = {name for name in declarations if name not in named and name in text}
+            new = {name for name, _ in declarations if name not in named and name in text}
             named |= new
-            unread += [declarations[name].lower() for name in new]
-        # A function may call one that was made before it.
-        return tuple(text for name, text in declarations.items() if name in named)
+            unread += [declaration.lower() for name, declaration in declarations if name in new]
+        return tuple(declaration for name, declaration in declarations if name in named)
 
 
 def _create_function(name: str, text: str) -> str:

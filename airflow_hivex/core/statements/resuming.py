@@ -89,9 +89,10 @@ def resumed(context: StatementContext, running: Running, table: StoredTable, fac
 
 
 def fingerprint(context: StatementContext) -> str:
-    """Return a name for the text of the statement, with its parameters, that no other statement has."""
+    """Return a name for the statement that no other one has: its text, parameters and the objects of its session."""
     given = [context.text, sorted((name, repr(value)) for name, value in context.parameters.items())]
-    return hashlib.sha256(json.dumps([*given, context.session.database]).encode()).hexdigest()
+    session = context.session
+    return hashlib.sha256(json.dumps([*given, session.database, session.objects.definitions]).encode()).hexdigest()
 
 
 def resumable(

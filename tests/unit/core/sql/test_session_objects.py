@@ -92,16 +92,16 @@ def test_a_job_gets_the_objects_that_it_names_and_those_that_they_name() -> None
     objects = SessionObjects()
     objects.functions = {
         "plus": "(x INT) RETURNS INT RETURN x + 1",
-        "twice": "(x INT) RETURNS INT RETURN plus(plus(x))",
+        "twice": "(x INT) RETURNS INT RETURN plus(plus(x)) * low",
     }
     objects.variables = {
         name: Variable("int", 1, "CAST('1' AS int)", 1, "CAST('1' AS int)") for name in ("low", "high")
     }
     assert objects.prelude(["SELECT 1"]) == ()
-    assert objects.prelude(["SELECT Twice(1) FROM t WHERE id > LOW"]) == (
-        "CREATE OR REPLACE TEMPORARY FUNCTION `plus` (x INT) RETURNS INT RETURN x + 1",
-        "CREATE OR REPLACE TEMPORARY FUNCTION `twice` (x INT) RETURNS INT RETURN plus(plus(x))",
+    assert objects.prelude(["SELECT Twice(1) FROM t"]) == (
         "DECLARE OR REPLACE VARIABLE `low` int DEFAULT CAST('1' AS int)",
+        "CREATE OR REPLACE TEMPORARY FUNCTION `plus` (x INT) RETURNS INT RETURN x + 1",
+        "CREATE OR REPLACE TEMPORARY FUNCTION `twice` (x INT) RETURNS INT RETURN plus(plus(x)) * low",
     )
 
 
