@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from airflow_hivex.core import Session
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AnalysisError,
     HivexError,
@@ -239,3 +240,32 @@ def test_examples_of_the_page_run_one_after_the_other(
     assert session.sql("SELECT text FROM notes").rows == [("NOTEnote",)]
     assert len(examples) == 2
     spark.catalog.dropTempView("recent")
+
+
+def test_sessions_with_other_objects_and_settings_share_a_spark(
+    metastore: Metastore, warehouse: Warehouse, spark: SparkSession
+) -> None:
+    assert warehouse.table("t").count() == 3
+    ansi = spark.conf.get("spark.sql.ansi.enabled")
+
+    def run(number: int) -> list[tuple[object, ...]]:
+        with metastore.session() as session:
+            own = session.warehouse(spark)
+            session.sql(f"DECLARE number INT DEFAULT {number}")
+            session.sql("CREATE TEMPORARY FUNCTION plus(x INT) RETURNS INT RETURN x + number")
+            session.sql(f"SET spark.sql.ansi.enabled = {number == 0}")
+            frames = [own.sql("SELECT plus(id), number FROM t WHERE id = 1") for _ in range(2)]
+            converted = "SELECT IF(number > 0, CAST('x' AS INT), plus(0)) FROM t LIMIT 1"
+            return [*(tuple(row) for frame in frames for row in frame.collect()), *session.sql(converted).rows]
+
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(run, range(3)))
+    assert found == [[(number + 1, number)] * 2 + [(None if number else 0,)] for number in range(3)]
+    with metastore.session() as session:
+        session.warehouse(spark)
+        session.sql("SET spark.sql.ansi.enabled = perhaps")
+        with pytest.raises(HivexError, match="perhaps"):
+            session.sql("SELECT 1")
+        session.sql("RESET")
+        assert session.sql("SELECT 1").rows == [(1,)]
+    assert spark.conf.get("spark.sql.ansi.enabled") == ansi

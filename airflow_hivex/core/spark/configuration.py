@@ -87,13 +87,14 @@ _OF_SPEED = re.compile(
 
 @dataclass(slots=True)
 class _Pins:
-    """The jobs that run in a session now, and the user's values of what they have changed."""
+    """The jobs that run in a session now, their configuration, and the user's values of what they have changed."""
 
+    conf: Mapping[str, str]
     jobs: int = 0
     before: dict[str, str | None] = field(default_factory=dict)
 
 
-_lock = threading.Lock()
+_changed = threading.Condition()
 _pins: WeakKeyDictionary[SparkSession, _Pins] = WeakKeyDictionary()
 _configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
 
@@ -111,26 +112,32 @@ def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Configure a session that its user has brought while a job runs, and give it back as it was.
 
-    Other threads of the user see the changes meanwhile. Costs a look at all that is set in the session.
+    Other threads of the user see the changes meanwhile. A job waits for those of other threads that have another
+    configuration. Costs a look at all that is set in the session.
     """
-    with _lock:
-        pins = _pins.setdefault(spark, _Pins())
-        for key, value in _change(spark, conf).items():
+    with _changed:
+        _changed.wait_for(lambda: spark not in _pins or _pins[spark].conf == conf)
+        before = _change(spark, conf)
+        pins = _pins.setdefault(spark, _Pins(dict(conf)))
+        for key, value in before.items():
             # Jobs side by side share the changes; the last of them gives the user's values back.
             pins.before.setdefault(key, value)
         pins.jobs += 1
     try:
         yield
     finally:
-        with _lock:
+        with _changed:
             pins.jobs -= 1
             if pins.jobs == 0:
                 del _pins[spark]
-                _restore(spark, pins.before)
+                try:
+                    _restore(spark, pins.before)
+                finally:
+                    _changed.notify_all()
 
 
 def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
-    """Set the configuration of a job; return the earlier values of all that was changed."""
+    """Set the configuration of a job, all of it or nothing; return the earlier values of all that was changed."""
     found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
@@ -145,8 +152,14 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
     others = {key: value for key, value in wanted.items() if found.get(key) != value}
     # The others were fixed when the application started.
     changed = {key: others[key] for key in _modifiable(spark, others)}
-    _set(spark, changed)
-    return {key: found.get(key) for key in changed}
+    before = {key: found.get(key) for key in changed}
+    try:
+        _set(spark, changed)
+    except Exception:
+        # Spark has refused a value.
+        _set(spark, before)
+        raise
+    return before
 
 
 def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
