@@ -213,3 +213,21 @@ def test_constraints_that_are_not_valid_are_refused(
     with pytest.raises(error, match=reason):
         session.sql(f"CREATE TABLE t ({columns})")
     assert rows(session, "SHOW TABLES") == []
+
+
+def test_constraints_call_functions_of_spark_only(session: Session) -> None:
+    # No class is loaded before a call.
+    session.sql("CREATE FUNCTION code AS 'a.Missing'")
+    session.sql("CREATE TABLE t (id int)")
+    session.sql("CREATE TEMPORARY FUNCTION own(x INT) RETURNS INT RETURN x")
+    for statement, function in {
+        "CREATE TABLE u (id int CHECK (code(id) > 0))": "permanent function default.code",
+        "CREATE TABLE u (id int DEFAULT default.code(1))": "permanent function default.code",
+        "CREATE TABLE u (id int, CHECK (own(id) > 0))": "temporary function own",
+        "ALTER TABLE t ADD CONSTRAINT c CHECK (abs(own(id)) > 0)": "temporary function own",
+        "ALTER TABLE t ALTER COLUMN id SET DEFAULT code(1)": "permanent function default.code",
+        "ALTER TABLE t CHANGE id id int DEFAULT own(1)": "temporary function own",
+    }.items():
+        with pytest.raises(InvalidObjectError, match=f"calls the {function}; constraints call those of Spark only"):
+            session.sql(statement)
+    assert rows(session, "SHOW TABLES") == [("t",)]

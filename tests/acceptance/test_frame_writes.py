@@ -224,6 +224,10 @@ def test_rows_of_a_condition_are_replaced(warehouse: Warehouse, session: Session
     done = warehouse.write(rows.where("day = 2"), "t", "replace_where", where="day BETWEEN 2 AND 3")
     assert (done.rows_deleted, done.rows_written) == (3, 1)
     assert session.sql(query).rows == [(1, "a", 7, 1), (2, "b", 7, 1), (30, "x", 0, 2)]
+    session.sql("CREATE FUNCTION plus(x INT) RETURNS INT RETURN x + 1")
+    with pytest.raises(ReplaceConditionError, match="day = 2"):
+        warehouse.write(rows.where("day = 2"), "t", "replace_where", where="plus(day) = 4")
+    assert warehouse.write(rows.where("day = 2"), "t", "replace_where", where="plus(day) = 3").rows_written == 1
     session.sql("START TRANSACTION")
     short = spark.createDataFrame([(9, 31, "x")], "day int, id int, v string")
     warehouse.write(short, "t", "replace_where", where="v = 'a' OR v = 'x'", merge_schema=True)

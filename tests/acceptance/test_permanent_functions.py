@@ -70,6 +70,14 @@ def test_functions_of_sql_are_called_by_all_sessions(t: Session, metastore: Meta
             other.sql("SELECT plus2(1)")
     assert rows(t, "SELECT id FROM t ORDER BY id") == [(1,), (4,), (101,)]
     assert rows(t, "SELECT * FROM w ORDER BY n") == [(3,), (6,), (103,)]
+    (plan,) = t.sql("EXPLAIN UPDATE t SET v = 'x' WHERE shop.plus(id) = 2").rows[0]
+    assert "FileScan" in str(plan)
+    (plan,) = t.sql("EXPLAIN FROM t INSERT INTO t SELECT plus2(id), v INSERT INTO t SELECT id, v").rows[0]
+    assert "FileScan" in str(plan)
+    (plan,) = t.sql("EXPLAIN MERGE INTO t USING w ON plus2(t.id) = w.n WHEN MATCHED THEN DELETE").rows[0]
+    assert "FileScan" in str(plan)
+    with pytest.raises(InvalidOperationError, match=r"it calls the permanent function default\.plus2"):
+        t.sql("CREATE TEMPORARY FUNCTION own(x INT) RETURNS INT RETURN plus2(x)")
     t.sql("CREATE OR REPLACE FUNCTION shop.plus(x INT) RETURNS INT RETURN x - 1")
     assert rows(t, "SELECT plus2(10)") == [(8,)]
     # The functions of the session, and those of Spark, win over a name without a database.

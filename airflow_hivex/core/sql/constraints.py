@@ -15,6 +15,7 @@ from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.constraints import Constraints, Key, KeyKind
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.statements import FunctionCall, Query
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.queries import read_query
@@ -270,15 +271,14 @@ def expression_columns(text: str) -> tuple[str, ...]:
         StatementSyntaxError: it is not an expression.
         UnsupportedStatementError: it reads tables, groups rows, or calls any code.
     """
-    whole = f"SELECT ({text}\n)"
     depth = 0
     for token in tokenize(text):
         depth += token.is_symbol("(") - token.is_symbol(")")
         if depth < 0 or token.is_symbol(";"):
             raise unsupported_error(text, token.start, "this is not one expression")
-    query = read_query(Cursor(whole, tokenize(whole), Markers(None)))
+    query = expression_query(text)
     try:
-        tree = parse_one(whole, dialect="spark").expressions[0]
+        tree = parse_one(query.text, dialect="spark").expressions[0]
     except SqlglotError as error:
         raise unsupported_error(text, 0, "this expression is not understood") from error
     if query.references or query.code_functions or query.parameters or tree.find(*_NO_PART) is not None:
@@ -286,6 +286,17 @@ def expression_columns(text: str) -> tuple[str, ...]:
         raise unsupported_error(text, 0, reason)
     names = (normalise(column.parts[0].name) for column in tree.find_all(exp.Column))
     return tuple(dict.fromkeys(names))
+
+
+def expression_functions(text: str) -> tuple[FunctionCall, ...]:
+    """Return the calls in an expression of functions that are not Spark's own, as far as their names tell."""
+    return expression_query(text).functions
+
+
+def expression_query(text: str) -> Query:
+    """Return the query of one column, an expression in parentheses."""
+    whole = f"SELECT ({text}\n)"
+    return read_query(Cursor(whole, tokenize(whole), Markers(None)))
 
 
 def constant_of(text: str) -> Literal | None:

@@ -14,23 +14,26 @@ from airflow_hivex.core.errors import (
     SqlError,
     StatementSyntaxError,
 )
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
 from airflow_hivex.core.model.statements import CreateFunction, FunctionCall, Query, RoutedStatement, TextEdit
 from airflow_hivex.core.settings import ALLOW_CODE
+from airflow_hivex.core.sql.constraints import expression_functions, expression_query
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.tokens import location
 from airflow_hivex.core.sql.views import quoted
-from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.described_storage import quoted_text
 
 S = TypeVar("S", bound=RoutedStatement)
 
 
-def with_functions(context: StatementContext, statement: S, running: Running | None) -> S:
-    """Return the statement with full names in its calls of permanent functions, which its jobs declare from then on.
+def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
+    """Return the statement with full names in its calls of permanent functions.
 
-    One round trip for each name that is neither one of Spark nor of the session.
+    Their definitions join ``declarations``, for a statement whose jobs are run. One round trip for each name that is
+    neither one of Spark nor of the session.
 
     Raises:
         InvalidOperationError: one runs any code, which ``hivex.allow.code.execution`` does not allow, or reads tables.
@@ -39,9 +42,9 @@ def with_functions(context: StatementContext, statement: S, running: Running | N
     found = _called(context, statement.queries, database, temporary)
     if not found:
         return statement
-    if running is not None:
+    if declarations is not None:
         for function in found.values():
-            declare(context, running.functions, function)
+            declare(context, declarations, function)
     return statement.with_queries(lambda query: _renamed(query, found, database, temporary))
 
 
@@ -83,6 +86,35 @@ def check_functions(
                 f"Create the function in namespace {current}, too; functions have no links.",
                 None,
             )
+
+
+def full_expression(context: StatementContext, text: str) -> str:
+    """Return an expression with full names in its calls of permanent functions, as jobs have it that declare them."""
+    query = expression_query(text)
+    temporary = context.session.objects.functions
+    found = _called(context, [query], context.session.database, temporary)
+    if not found:
+        return text
+    return _renamed(query, found, context.session.database, temporary).render(()).removeprefix("SELECT ")
+
+
+def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
+    """Refuse constraints that call permanent functions, or temporary ones of the session: no job that writes has them.
+
+    One round trip for each name that is neither one of Spark nor of the session.
+
+    Raises:
+        InvalidObjectError: one does so.
+    """
+    session = context.session
+    for text in (*constraints.defaults.values(), *constraints.checks.values()):
+        for call in expression_functions(text):
+            is_temporary = call.database is None and call.name in session.objects.functions
+            owner = call.database or session.database
+            if is_temporary or _find(context, owner, call.name) is not None:
+                kind, name = ("temporary", call.name) if is_temporary else ("permanent", f"{owner}.{call.name}")
+                reason = f"the constraint {text} calls the {kind} function {name}; constraints call those of Spark only"
+                raise InvalidObjectError("table", table, reason)
 
 
 def declare(context: StatementContext, declarations: dict[str, str], function: PermanentFunction) -> None:

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 from airflow_hivex.core.model.type_conversions import is_widening, with_fields
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.statements.called_functions import check_constraint_functions
 from airflow_hivex.core.statements.constraints import (
     with_added_constraints,
     with_renamed_column,
@@ -128,6 +129,7 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
         return with_added_constraints(changed_table, Constraints.of(changed_table.parameters), added)
 
     added = statement.added.with_parents_in(context.session.database)
+    check_constraint_functions(context, str(statement.table), added)
     return _alter(context, statement.table, "CHANGE COLUMN", edit)
 
 

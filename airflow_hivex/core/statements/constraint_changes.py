@@ -18,6 +18,7 @@ from airflow_hivex.core.model.statements import ChangeConstraints, Select
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.sql.constraints import expression_columns
 from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.statements.called_functions import check_constraint_functions
 from airflow_hivex.core.statements.constraints import with_added_constraints
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.metadata_changes import change_metadata
@@ -38,6 +39,7 @@ def change_constraints(context: StatementContext, statement: ChangeConstraints) 
     if table.is_view:
         raise InvalidOperationError(statement.kind, table.full_name, "it is a view; alter the tables that it reads")
     statement = replace(statement, added=statement.added.with_parents_in(context.session.database))
+    check_constraint_functions(context, table.full_name, statement.added)
     _changed(table, statement)
 
     def before(running: Running) -> None:

@@ -79,7 +79,7 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
     """Return Spark's plan of each INSERT, on the cluster that would run them. Nothing is locked or run."""
 
     def work(running: Running) -> Result:
-        routed = route(context, statement.statement)
+        routed = route(context, statement.statement, declarations=running.functions)
         branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
         _check_apart(branches)
         cluster = chosen_cluster(context, routed)

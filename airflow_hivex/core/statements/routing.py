@@ -98,6 +98,7 @@ def route(
     *,
     runs_job: bool = True,
     may_lag: bool = False,
+    declarations: dict[str, str] | None = None,
 ) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
 
@@ -107,7 +108,8 @@ def route(
     does it for an INSERT of constants.
 
     With ``running`` the statement's locks are had first, and a transaction of its own takes its
-    snapshot after that; without, it is bound in the snapshot of now and nothing is locked.
+    snapshot after that; without, it is bound in the snapshot of now and nothing is locked. The permanent functions
+    that it calls join those of ``running``, or ``declarations``.
 
     What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
@@ -119,7 +121,7 @@ def route(
     """
     statement, snapshot, views, names = _without_views(context, statement, running)
     _refuse_code(context, statement)
-    statement = with_functions(context, statement, running)
+    statement = with_functions(context, statement, declarations if running is None else running.functions)
     reading = StatementReading(context, snapshot, names)
     if running is None:
         routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)

@@ -75,7 +75,7 @@ def run_explain_changes(
     """Return Spark's plan of an UPDATE, DELETE or MERGE on the cluster that would run it. Nothing is locked or run."""
 
     def work(running: Running) -> Result:
-        routed = _with_new_types(route(context, statement.statement), merge)
+        routed = _with_new_types(route(context, statement.statement, declarations=running.functions), merge)
         target = routed.target if merge is None else merge.merged(routed.target)
         check_change(statement.statement, target)
         cluster = chosen_cluster(context, routed)

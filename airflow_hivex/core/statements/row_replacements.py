@@ -13,6 +13,7 @@ from airflow_hivex.core.model.statements import ChangeAction, ChangeClause, Chan
 from airflow_hivex.core.sql.constraints import expression_columns
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.called_functions import full_expression
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frame_columns import selection
 from airflow_hivex.core.statements.row_changes import run_change
@@ -43,7 +44,8 @@ def replace_where(
     """
     from airflow_hivex.core.runners import given
 
-    condition = PlannedCheck(_KIND, where, _columns_of(table, where))
+    columns_of_where = _columns_of(table, where)
+    condition = PlannedCheck(_KIND, full_expression(context, where), columns_of_where)
     named = selection(table, columns, (), fills=fills)
     database = "" if target.database is None else f"{quoted(target.database)}."
     text = f"DELETE FROM {database}{quoted(target.name)} WHERE ({where}\n)"  # noqa: S608 - it was read as a condition

@@ -41,6 +41,7 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.statements import CreateTable
 from airflow_hivex.core.model.text_files import CHARSETS, LAZY_SIMPLE_SERDE, TEXTFILE, text_format
+from airflow_hivex.core.statements.called_functions import check_constraint_functions
 from airflow_hivex.core.statements.constraints import with_checked_constraints
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.metadata_changes import check_location
@@ -149,6 +150,7 @@ def describe_table(
         comment=statement.comment,
     )
     check_text(table)
+    check_constraint_functions(context, full_name, statement.constraints)
     return with_checked_constraints(table, statement.constraints.with_parents_in(context.session.database))
 
 

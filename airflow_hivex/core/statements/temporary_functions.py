@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.errors import AlreadyExistsError, NoSuchTemporaryFunctionError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchTemporaryFunctionError
 from airflow_hivex.core.model.statements import CreateTemporaryFunction, DropTemporaryFunction
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.planning import plan_job
@@ -17,6 +17,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
+        InvalidOperationError: its body calls a permanent function.
         AnalysisError: Spark refuses its body, or its types.
     """
     functions, name = context.session.objects.functions, statement.name
@@ -28,6 +29,9 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
+        if running.functions:
+            reason = f"it calls the permanent function {next(reversed(running.functions))}; make a permanent one of it"
+            raise InvalidOperationError(statement.kind, name, reason)
         plan = plan_job(context, running, cluster, ())
         if context.run(cluster, replace(plan, command=f"SHOW SYSTEM FUNCTIONS LIKE '{name}'")).rows:
             raise AlreadyExistsError("function", name, "it is one of Spark's; choose another name")
