@@ -82,7 +82,10 @@ def read_column(
             continue
         _refuse_constraint(cursor)
         if constraints is None and token is not None and token.word in ("DEFAULT", "NOT"):
-            reason = "a column is added without constraints; ALTER COLUMN sets DEFAULT, and NOT NULL, behind that"
+            reason = (
+                "rows that are there get NULL in a new column; add it without DEFAULT and NOT NULL, fill it by UPDATE, "
+                "and set both by ALTER COLUMN"
+            )
             raise cursor.unsupported(reason, token)
         if token is not None and token.word in _NOT_KEPT:
             raise cursor.unsupported(f"{token.word} is not kept for a column here; leave it out", token)
