@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from airflow_hivex.cli.connection import (
 )
 from airflow_hivex.cli.output import add_output_option
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.model.configuration import HIVECONF, HIVEVAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +96,16 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser], data
         metavar="TIME",
         help="read copies that lag by at most TIME (10min), as SET hivex.replica.max.lag does",
     )
+    for names, scope in ((("-d", "--define", "--hivevar"), HIVEVAR), (("--hiveconf",), HIVECONF)):
+        sql.add_argument(
+            *names,
+            metavar="NAME=VALUE",
+            dest="variables",
+            action="append",
+            default=[],
+            type=partial(_variable, scope),
+            help=f"give ${{{scope}NAME}} in statements a value, as SET {scope}NAME = VALUE does; may be repeated",
+        )
     add_output_option(sql)
     sql.add_argument(
         "--max-rows", metavar="N", type=_row_count, help="print at most N rows of each result (default: all)"
@@ -251,6 +263,13 @@ def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     demo.set_defaults(command=_run_demo)
 
 
+def _variable(scope: str, text: str) -> tuple[str, str]:
+    name, is_given, value = text.partition("=")
+    if not is_given or not name.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return f"{scope}{name.strip()}", value
+
+
 def _row_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
@@ -283,6 +302,8 @@ def _run_sql(options: argparse.Namespace) -> int:
         ) as session,
         closing(StatementRunner(session, printer(options.format), options.max_rows, progress)) as runner,
     ):
+        for name, value in options.variables:
+            session.set_variable(name, value)
         if text is None:
             run_prompt(session, runner, _complain)
         else:

@@ -26,6 +26,7 @@ from airflow_hivex.core.model.texts import check_length, check_text
 from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
 from airflow_hivex.core.sql.inspection import Inspection, inspect
 from airflow_hivex.core.sql.reader import read, read_table_name
+from airflow_hivex.core.sql.session_settings import variable_statement
 from airflow_hivex.core.statements import (
     explicit_transactions,
     exports,
@@ -137,6 +138,7 @@ class Session:
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
             raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
         with own_errors("The statement"):
+            text = self._state.with_variables(text)
             statement = read(text, parameters, database=self._state.database)
             return self._execute(statement, parameters, max_rows, text)
 
@@ -147,7 +149,7 @@ class Session:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
             NoSuchVariableError, InvalidParametersError: EXECUTE IMMEDIATE cannot be run as written.
         """
-        statement = read(text, parameters, database=self._state.database)
+        statement = read(self._state.with_variables(text), parameters, database=self._state.database)
         if isinstance(statement, kinds.ExecuteImmediate):
             return immediate.statement_of(self._context(parameters), statement).statement
         return statement
@@ -172,6 +174,15 @@ class Session:
         with own_errors("The INSERT"):
             return insert_rows(self._context(None), name, rows)
 
+    def set_variable(self, name: str, value: str) -> None:
+        """Set ``hivevar:name``, ``hiveconf:name`` or a parameter, as ``SET name = value`` does, to any text.
+
+        Raises:
+            InvalidParametersError: a session has no such parameter.
+            InvalidOperationError: it is a setting of the metastore that has another value.
+        """
+        self._execute(variable_statement(name, value))
+
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job and may do so in a transaction that another process commits.
 
@@ -181,8 +192,10 @@ class Session:
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
         """
-        statement = read(text, parameters, database=self._state.database)
-        if self._state.objects.are_needed or self._state.max_lag != self._given_lag:
+        replaced = self._state.with_variables(text)
+        statement = read(replaced, parameters, database=self._state.database)
+        # Another process has no values for Hive's variables.
+        if replaced != text or self._state.objects.are_needed or self._state.max_lag != self._given_lag:
             return False
         if isinstance(statement, kinds.Insert | kinds.ChangeRows) and statement.evolves:
             return False
@@ -210,6 +223,7 @@ class Session:
         A statement that no cluster can run has a route without a cluster; its candidates say why.
         """
         with own_errors("The search for a route"):
+            text = self._state.with_variables(text)
             statement = read(text, parameters, database=self._state.database)
             if isinstance(statement, kinds.ExplainRoute):
                 statement = statement.statement
@@ -232,7 +246,7 @@ class Session:
             UnsupportedStatementError: a statement is SQL that this release does not run.
         """
         with own_errors("The inspection"):
-            return inspect(text, self._state.database)
+            return inspect(self._state.with_variables(text), self._state.database)
 
     def snapshot_files(
         self, table: str, *, version: int | None = None, timestamp: datetime | str | None = None

@@ -96,6 +96,7 @@ class Warehouse:
         """
         with own_errors("The statement"):
             context = self._context(parameters)
+            text = context.session.with_variables(text)
             with reading_frames(context, text, frames, self._spark) as (statement, inputs, spark):
                 context = replace(context, frames=inputs)
                 check_statement(context, statement, text)

@@ -33,6 +33,32 @@ def t(session: Session) -> Session:
     return session
 
 
+def test_variables_of_hive_are_pieces_of_text(session: Session) -> None:
+    session.sql("CREATE TABLE t (id int, day date)")
+    session.sql("INSERT INTO t VALUES (1, DATE '2024-02-29'), (2, DATE '2024-03-01')")
+    session.sql("SET hivevar:day = DATE '2024-02-29'")
+    session.sql("SET source=default.t")
+    query = "SELECT ${columns} FROM ${hiveconf:source} WHERE day = ${day} AND 't${id}' = 't1'"
+    for name, value in {"columns": "id, '${id}' -- ${day}\n", "id": "1"}.items():
+        session.set_variable(f"hivevar:{name}", value)
+    assert rows(session, query) == [(1, "1")]
+    assert session.explain(query).cluster == "c1"
+    assert session.inspect(query)[0].inputs[0].name == "t"
+    # The process that it would go to has no variables.
+    assert not session.is_detachable(query)
+    session.sql("UPDATE ${hiveconf:source} SET id = id + ${id}")
+    assert rows(session, "SELECT id FROM t ORDER BY id") == [(2,), (3,)]
+    assert rows(session, "SET hivevar:id") == [("hivevar:id", "1")]
+    assert ("hivevar:id", "1") in rows(session, "SET")
+    shown = dict(rows(session, "SET -v"))
+    assert {"hivevar:id": "1", "source": "default.t", "metastore.txn.timeout": "300"}.items() <= shown.items()
+    session.sql("DECLARE VARIABLE x INT DEFAULT 1")
+    with pytest.raises(InvalidOperationError, match="SET VARIABLE x"):
+        session.sql("SET x = 2")
+    with pytest.raises(InvalidParametersError, match="belongs to spark_conf"):
+        session.set_variable("hiveconf:spark.executor.memory", "1g")
+
+
 def test_a_temporary_view_stands_for_its_query_in_its_session(t: Session, metastore: Metastore) -> None:
     t.sql("CREATE TEMPORARY VIEW w (ten COMMENT 'ids', v) AS SELECT id * 10, v FROM t WHERE p = 1")
     assert rows(t, "SELECT * FROM w ORDER BY ten") == [(10, "a"), (20, "b")]

@@ -29,7 +29,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
         return text, None
     if isinstance(parameters, Mapping):
         return text, {name: plain(value) for name, value in parameters.items()}
-    marks = [token for token in tokenize(text) if token.is_symbol("?")]
+    marks = [token for token in tokenize(text, with_variables=True) if token.is_symbol("?")]
     if len(marks) != len(parameters):
         advice = " %s is a marker of other drivers; write ? in its place." if "%s" in text else ""
         raise InvalidParametersError(
@@ -47,7 +47,9 @@ def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Seque
         InvalidParametersError: no statement has a marker.
         StatementSyntaxError: a statement cannot be taken apart.
     """
-    marked = [any(token.is_symbol("?") for token in tokenize(statement)) for statement in statements]
+    marked = [
+        any(token.is_symbol("?") for token in tokenize(statement, with_variables=True)) for statement in statements
+    ]
     if not any(marked):
         bind(";\n".join(statements), parameters)
     return [parameters if is_marked else None for is_marked in marked]
@@ -92,7 +94,7 @@ def _checked(parameters: Iterable[object]) -> bool:
 
 def _row_of_insert(text: str) -> tuple[int, int] | None:
     """Return the place of the one row of VALUES that ends an INSERT INTO; None for any other statement."""
-    tokens = tokenize(text)
+    tokens = tokenize(text, with_variables=True)
     while tokens and tokens[-1].is_symbol(";"):
         tokens.pop()
     if not tokens or tokens[0].word != "INSERT" or any(token.word in ("OVERWRITE", "SELECT") for token in tokens):
@@ -126,7 +128,7 @@ def _joined(before: str, row: str, after: str, sets: Sequence[Parameters]) -> tu
 
 def _marks(text: str) -> list[Token]:
     """Return the tokens of the names of ``:name`` markers."""
-    tokens = tokenize(text)
+    tokens = tokenize(text, with_variables=True)
     return [name for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD]
 
 

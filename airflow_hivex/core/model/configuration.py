@@ -8,9 +8,14 @@ from airflow_hivex.core.model.secrets import is_secret_name
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
+HIVEVAR = "hivevar:"
+"""The beginning of the names of Hive's variables, whose values are put into the texts of statements."""
+HIVECONF = "hiveconf:"
+
 _TIMESTAMP_TYPE = "spark.sql.timestampType"
 
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
+_OWN_NAME = re.compile(r"\w+")
 _OF_SPARK_SQL = "spark.sql."
 # Parameters of Hive and of its engines that say how fast a statement runs, or allow what is always allowed here.
 _WITHOUT_EFFECT = re.compile(r"(?:hive|tez|mapred|mapreduce|yarn|dfs|io|fs\.trash|hcatalog|parquet|orc)\.")
@@ -55,6 +60,20 @@ _OF_THE_APPLICATION = re.compile(
 )
 
 
+def stored_name(name: str) -> str:
+    """Return the name of a variable or parameter as a session stores it: ``hivevar:x``, or a parameter's alone."""
+    scope, _, rest = name.partition(":")
+    scope = f"{scope.strip().lower()}:"
+    if scope == HIVEVAR:
+        return f"{HIVEVAR}{rest.strip()}"
+    return rest.strip() if scope == HIVECONF and rest else name
+
+
+def is_own_name(name: str) -> bool:
+    """Return whether a script has made up the name of a parameter, for ``${hiveconf:name}`` in its texts."""
+    return _OWN_NAME.fullmatch(name) is not None
+
+
 def refusal(name: str) -> str | None:
     """Return why SET does not take a parameter; None if it does."""
     if not _NAME.fullmatch(name):
@@ -63,7 +82,7 @@ def refusal(name: str) -> str | None:
         return f"{name} is a secret; a secret belongs to spark_conf or storage_options of a cluster"
     if _OF_THE_METASTORE.match(name):
         return f"{name} is a setting of the metastore, the same for all sessions; change it there"
-    if has_no_effect(name):
+    if has_no_effect(name) or is_own_name(name):
         return None
     if not name.startswith(_OF_SPARK_SQL):
         if name.startswith("spark."):

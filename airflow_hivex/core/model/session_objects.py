@@ -38,7 +38,8 @@ class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
     ``functions`` has the parts of each CREATE FUNCTION behind the name. ``without_effect`` are parameters of Hive that
-    a script has set and that change nothing here. ``tables`` has the stored name of each temporary table,
+    a script has set and that change nothing here, and parameters that it has made up. ``texts`` has Hive's variables,
+    whose values are put into the texts of statements. ``tables`` has the stored name of each temporary table,
     and ``used_ms`` is when the metastore was last told that the session uses them.
     """
 
@@ -49,6 +50,7 @@ class SessionObjects:
     functions: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     without_effect: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def are_needed(self) -> bool:

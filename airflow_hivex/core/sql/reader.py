@@ -136,7 +136,8 @@ def spans(text: str) -> list[Span]:
     Raises:
         StatementSyntaxError: a string, name or comment does not end.
     """
-    return [Span(tokens[0].start, tokens[-1].end) for tokens in _statements(_checked(text))]
+    # The values of variables are put into each statement when it runs.
+    return [Span(tokens[0].start, tokens[-1].end) for tokens in _statements(_checked(text), with_variables=True)]
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
@@ -197,9 +198,10 @@ def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatemen
             database = str(statement.name)
 
 
-def _statements(text: str) -> Iterator[list[Token]]:
+def _statements(text: str, *, with_variables: bool = False) -> Iterator[list[Token]]:
     """Return the tokens of each statement of a script, without the semicolons between them."""
-    for is_end, tokens in groupby(tokenize(text), key=lambda token: token.is_symbol(";")):
+    found = tokenize(text, with_variables=with_variables)
+    for is_end, tokens in groupby(found, key=lambda token: token.is_symbol(";")):
         if not is_end:
             yield list(tokens)
 

@@ -36,12 +36,15 @@ def share_parameters(
 def is_complete(text: str) -> bool:
     """Return whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
     try:
-        tokens = tokenize(text)
+        tokens = tokenize(text, with_variables=True)
     except StatementSyntaxError:
         return False
     return bool(tokens) and tokens[-1].is_symbol(";")
 
 
 def _marker_names(statement: str) -> frozenset[str]:
-    tokens = tokenize(statement)
+    tokens = tokenize(statement, with_variables=True)
+    if [token.word for token in tokens[:2]] in (["SET", "HIVEVAR"], ["SET", "HIVECONF"]):
+        # The name of a variable.
+        tokens = tokens[4:]
     return frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.model.configuration import TIME_ZONE, refusal
+from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.model.configuration import HIVEVAR, TIME_ZONE, is_own_name, refusal, stored_name
 from airflow_hivex.core.model.statements import (
     ResetConfiguration,
     ResetSetting,
@@ -16,11 +17,8 @@ from airflow_hivex.core.sql.strings import unescape
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
 _INSTEAD = {
-    "-": "SET lists what the session has set, and SET name shows one value",
     "AUTOCOMMIT": "each statement commits by itself; START TRANSACTION and COMMIT join several",
     "CATALOG": "there is one catalog; namespaces are databases, and USE names one",
-    "HIVECONF": "SET takes the name of a parameter alone, without hiveconf:",
-    "HIVEVAR": "variables of Hive are not replaced in texts; DECLARE a variable, or write :name markers",
     "ROLE": "the metastore has no users, roles and rights; the rights of the database and of file systems count",
 }
 
@@ -33,14 +31,42 @@ def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
     """
     if cursor.at_end:
         return SetConfiguration()
+    if cursor.at_symbol("-") and len(cursor.tokens) == cursor.index + 2 and cursor.tokens[-1].word == "V":
+        cursor.index += 2
+        return SetConfiguration(shows_all=True)
     is_variable = cursor.peek(1) is not None and not cursor.at_symbol("=", ".", ahead=1)
     if is_variable and cursor.accept_one("VARIABLE", "VAR"):
         return read_set_variables(cursor)
     if cursor.accept("TIME", "ZONE"):
         return _read_time_zone(cursor)
     name = _read_name(cursor)
-    value = _read_value(cursor) if cursor.accept_symbol("=") else None
+    if not cursor.accept_symbol("="):
+        return set_statement(name, None)
+    # Hive's variables are pieces of text, whose quotes belong to them.
+    is_text = name.startswith(HIVEVAR) or is_own_name(name)
+    return set_statement(name, _read_text(cursor) if is_text else _read_value(cursor))
+
+
+def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
+    """Return the statement that gives a parameter or variable a value, or shows it where the value is None."""
     return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
+
+
+def _is_of_the_session(name: str) -> bool:
+    return name in SESSION_SETTINGS or name.startswith(HIVEVAR)
+
+
+def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
+    """Return the statement that sets a variable or parameter to any text.
+
+    Raises:
+        InvalidParametersError: a session has no such parameter.
+    """
+    name = stored_name(name)
+    reason = None if _is_of_the_session(name) else refusal(name)
+    if reason is not None:
+        raise InvalidParametersError(f"{reason}.")
+    return set_statement(name, value)
 
 
 def read_reset(cursor: Cursor) -> ResetSetting | ResetConfiguration:
@@ -62,10 +88,17 @@ def _read_name(cursor: Cursor) -> str:
     words = cursor.tokens[start : cursor.index]
     quoted = len(words) == 1 and words[0].kind is Kind.QUOTED
     name = words[0].text[1:-1] if quoted else cursor.text[words[0].start : words[-1].end] if words else ""
-    reason = None if name in SESSION_SETTINGS else _INSTEAD.get(words[0].text.upper() if words else "") or refusal(name)
+    name = stored_name(name)
+    reason = _INSTEAD.get(words[0].text.upper()) if len(words) > 1 else None
+    reason = reason or (None if _is_of_the_session(name) else refusal(name))
     if reason is not None:
         raise cursor.unsupported(reason, words[0] if words else None)
     return name
+
+
+def _read_text(cursor: Cursor) -> str:
+    start, cursor.index = cursor.index, len(cursor.tokens)
+    return cursor.text[cursor.tokens[start].start : cursor.tokens[-1].end] if start < len(cursor.tokens) else ""
 
 
 def _read_value(cursor: Cursor) -> str:

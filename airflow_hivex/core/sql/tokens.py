@@ -73,6 +73,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PLACEHOLDER = re.compile(r"(?P<placeholder>\{[^{}]*\})")
+_VARIABLE = re.compile(r"(?P<placeholder>\$\{[^{}$ \n]+\})")
 _KINDS = {kind.value: kind for kind in Kind}
 _COMMENT_EDGE = re.compile(r"/\*(?!\+)|\*/")
 _SHIFT_RIGHT = re.compile(r">>>?")
@@ -81,10 +82,11 @@ _IN_HINTS = frozenset("(),.")
 _HINT_START, _HINT_END = "/*+", "*/"
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
     """Return the tokens of ``text`` without white space, comments and hints.
 
     Before ``database.name`` the one catalog, spark_catalog, is a part of the token of the database.
+    ``with_variables``, ``${name}`` is a token, too, as in a script before its variables are replaced.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string names no character,
@@ -92,7 +94,7 @@ def tokenize(text: str) -> list[Token]:
     """
     tokens: list[Token] = []
     hint: Token | None = None
-    for token in lex(text):
+    for token in lex(text, with_variables=with_variables):
         if token.kind is Kind.SYMBOL and token.text in (_HINT_START, _HINT_END):
             if (hint is None) is (token.text == _HINT_END):
                 raise syntax_error(text, token.start, f"no hint can {'end' if hint is None else 'begin'} here")
@@ -131,10 +133,10 @@ def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
     )
 
 
-def lex(text: str, *, with_placeholders: bool = False) -> Iterator[Token]:
+def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = False) -> Iterator[Token]:
     """Yield the tokens of ``text`` as Spark's lexer cuts it, hints included.
 
-    ``with_placeholders``, ``{name}`` is a token, too, which Spark does not know.
+    ``with_placeholders``, ``{name}`` is a token, too, and ``with_variables`` ``${name}``. Spark knows neither.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, for all but hints.
@@ -146,8 +148,10 @@ def lex(text: str, *, with_placeholders: bool = False) -> Iterator[Token]:
         found = _TOKEN.match(text, position)
         if found is None and with_placeholders:
             found = _PLACEHOLDER.match(text, position)
+        if found is None and with_variables:
+            found = _VARIABLE.match(text, position)
         if found is None:
-            raise syntax_error(text, position, _stray(text[position]))
+            raise syntax_error(text, position, _stray(text, position))
         group, end = found.lastgroup or "", found.end()
         if group == "comment":
             position = _comment_end(text, position)
@@ -199,13 +203,19 @@ def _comment_end(text: str, start: int) -> int:
     return position
 
 
-def _stray(character: str) -> str:
+def _stray(text: str, position: int) -> str:
+    character = text[position]
     if character in "'\"":
         return "the string that begins here has no end"
     if character == "`":
         return "the quoted name that begins here has no end"
     if character == "$":
-        return "variables ($...) are not replaced here; use :name markers with parameters"
+        variable = _VARIABLE.match(text, position)
+        if variable is not None:
+            name = variable.group()[2:-1]
+            scoped = name if ":" in name else f"hivevar:{name}"
+            return f"the variable ${{{name}}} has no value; SET {scoped} = ... gives it one, or write a :name marker"
+        return "$ has no place in a statement; a variable is written ${name}, a parameter :name"
     return f"the character {character!r} has no place in a statement"
 
 

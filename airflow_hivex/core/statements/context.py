@@ -43,6 +43,7 @@ from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.sql.substitution import substituted
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
@@ -216,6 +217,14 @@ class SessionState:
     max_lag: MaxLag = field(default_factory=MaxLag)
     server_jobs_only: bool = False
     objects: SessionObjects = field(default_factory=SessionObjects)
+
+    def with_variables(self, text: str) -> str:
+        """Return the text of a statement with the values of Hive's variables in it (``SET hivevar:x = ...``).
+
+        Raises:
+            InvalidOperationError: the values name each other without an end.
+        """
+        return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
 
     def qualify(self, name: TableName) -> tuple[str, str]:
         """Return the database and name of a table as a statement names it, and the stored ones of a temporary table.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from airflow_hivex.core.errors import InvalidOperationError
-from airflow_hivex.core.model.configuration import has_no_effect
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.configuration import HIVEVAR, has_no_effect, is_own_name
 from airflow_hivex.core.model.secrets import hide_in_properties
 from airflow_hivex.core.model.snapshots import MaxLag
 from airflow_hivex.core.model.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
@@ -60,21 +62,52 @@ def set_configuration(context: StatementContext, statement: SetConfiguration) ->
     """SET: the value goes to Spark with each later job of the session. Without a value it is shown, as Spark does.
 
     Raises:
-        InvalidOperationError: it is a setting of the metastore that has another value.
+        InvalidOperationError: it is a setting of the metastore that has another value, or a variable of SQL.
     """
     objects, name = context.session.objects, statement.name
     if name is None:
         found = {**objects.configuration, **objects.without_effect}
+        found |= {f"{HIVEVAR}{each}": value for each, value in objects.texts.items()}
+        if statement.shows_all:
+            found = {**_of_the_metastore(context.services.settings), **_cluster(context).spark_conf, **found}
         return Result(["key", "value"], [*sorted(hide_in_properties(found).items())])
+    if name.startswith(HIVEVAR):
+        variable = name.removeprefix(HIVEVAR)
+        if statement.value is not None:
+            objects.texts[variable] = statement.value
+        return _shown(name, objects.texts.get(variable, _UNDEFINED))
     if statement.value is not None:
-        if has_no_effect(name):
+        if name.lower() in objects.variables:
+            reason = f"it is a variable of SQL here; SET VARIABLE {name} = ... gives it a value"
+            raise InvalidOperationError("SET", name, reason)
+        if has_no_effect(name) or is_own_name(name):
             _check_without_effect(context.services.settings, name, statement.value)
             objects.without_effect[name] = statement.value
         else:
             objects.configuration[name] = statement.value
-    cluster = context.services.clusters.get(context.session.cluster or context.services.clusters.default)
-    found = {**cluster.spark_conf, **objects.without_effect, **objects.configuration}
-    return Result(["key", "value"], [(name, hide_in_properties({name: found.get(name, _UNDEFINED)})[name])])
+    found = {**_cluster(context).spark_conf, **objects.without_effect, **objects.configuration}
+    return _shown(name, found.get(name, _UNDEFINED))
+
+
+def _shown(name: str, value: str) -> Result:
+    return Result(["key", "value"], [(name, hide_in_properties({name: value})[name])])
+
+
+def _cluster(context: StatementContext) -> Cluster:
+    return context.services.clusters.get(context.session.cluster or context.services.clusters.default)
+
+
+def _of_the_metastore(settings: Settings) -> dict[str, str]:
+    """Return the settings of the metastore as texts; the clusters' descriptions have passwords, and are left out."""
+    return {
+        name: ",".join(value)
+        if isinstance(value, tuple)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        for name, value in settings.items()
+        if value is not None and not isinstance(value, Mapping | Path) and describe(name).type != "properties"
+    }
 
 
 def reset_configuration(context: StatementContext, statement: ResetConfiguration) -> Result:

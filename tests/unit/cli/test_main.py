@@ -83,6 +83,19 @@ def test_statements_come_from_a_file_or_standard_input(
     assert "never" not in hivex("sql", "-e", "SHOW DATABASES")[1]
 
 
+def test_variables_of_hive_come_from_options(hivex: Hivex) -> None:
+    options = ("-d", "like=sh*", "--hivevar", "name=o'brien; x", "--hiveconf", "prefix=shop")
+    script = "CREATE DATABASE ${hiveconf:prefix}_1; SHOW DATABASES LIKE '${like}'; SET hivevar:name"
+    code, out, err = hivex("sql", "--format", "csv", *options, "-e", script)
+    assert (code, err) == (0, "")
+    assert "shop_1" in out
+    assert "hivevar:name,o'brien; x" in out
+    code, _, err = hivex("sql", "--hiveconf", "spark.executor.memory=1g", "-e", script)
+    assert (code, "belongs to spark_conf" in err) == (1, True)
+    code, _, err = hivex("sql", "-d", "name", "-e", script)
+    assert (code, "is not NAME=VALUE" in err) == (2, True)
+
+
 def test_options_choose_metastore_clusters_database_and_cluster(hivex: Hivex, tmp_path: Path) -> None:
     clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[1]"} for name in ("c1", "c2")}
     file = tmp_path / "clusters.json"

@@ -32,12 +32,16 @@ class CreateTemporaryView(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetConfiguration(StatementWithoutObjects):
-    """SET name = value; SET name, which shows the value (None); SET, which shows all."""
+    """SET name = value; SET name, which shows the value (None); SET, which shows what the session has set.
+
+    ``SET -v`` shows the configuration of the cluster and the settings of the metastore, too.
+    """
 
     KIND = "SET"
 
     name: str | None = None
     value: str | None = None
+    shows_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,46 @@
+"""Hive's variables in the texts of statements: ``${hivevar:x}``, ``${x}`` and ``${hiveconf:name}``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.configuration import HIVECONF, HIVEVAR
+
+# Source: varPat and MAX_SUBST of Hive's SystemVariables.
+_VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
+_MOST_ROUNDS = 40
+
+
+def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[str, str]) -> str:
+    """Return a text with the values of its variables in it, as texts.
+
+    ``variables`` are those of ``${hivevar:x}`` and ``${x}``, ``configuration`` those of ``${hiveconf:x}``. A value may
+    have variables, too. A variable without a value stays as it is.
+
+    Raises:
+        InvalidOperationError: the values of variables name each other without an end.
+    """
+    if not isinstance(text, str) or "${" not in text:
+        return text
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name.startswith(HIVECONF):
+            given = configuration.get(name.removeprefix(HIVECONF))
+        else:
+            given = variables.get(name.removeprefix(HIVEVAR))
+        return found[0] if given is None else given
+
+    for _ in range(_MOST_ROUNDS):
+        replaced = _VARIABLE.sub(value, text)
+        if replaced == text:
+            return text
+        text = replaced
+    found = _VARIABLE.search(text)
+    raise InvalidOperationError(
+        "The replacement of variables",
+        "a statement" if found is None else found[0],
+        f"its value still has variables after {_MOST_ROUNDS} rounds; give them values without each other",
+    )
