@@ -37,6 +37,10 @@ class Markers:
         self._used[name] = None
         return self._literals.get(name, self._stand_in)
 
+    def is_stand_in(self, literal: Literal | None) -> bool:
+        """Return whether a value stands in for one that is given when the text is run."""
+        return literal is not None and literal is self._stand_in
+
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the statement's markers."""

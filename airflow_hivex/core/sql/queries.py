@@ -56,6 +56,9 @@ def read_query(cursor: Cursor) -> Query:
     table_statements = _table_statements(tokens)
     if has_pipes(tokens):
         _refuse_with_pipes(text, tokens)
+        for clause in changes.values():
+            reason = "the pipe syntax |> does not support CHANGES FROM; write the query without it"
+            raise unsupported_error(text, clause.start, reason)
         unpiped = without_pipes(text, tokens)
         tree = parse(text, unpiped, links, _table_statements(unpiped))
     else:

@@ -162,6 +162,8 @@ def read_time(cursor: Cursor) -> VersionAsOf:
         cursor.expect_symbol(")")
     else:
         literal = _typed(cursor)
+    if cursor.markers.is_stand_in(literal):
+        return VersionAsOf(before_now_ms=0)
     found = None if literal is None else moment(literal.value)
     if found is None:
         raise cursor.error("a time is a text such as '2026-01-31 12:30:00', in UTC or with a zone", token)

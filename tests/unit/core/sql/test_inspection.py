@@ -279,6 +279,8 @@ def test_statements_of_a_script_have_their_places_in_it() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT * FROM t TIMESTAMP AS OF :x",
+        "SELECT * FROM t CHANGES FROM TIMESTAMP :x",
         "ALTER TABLE t ADD PARTITION (ds = :x)",
         "ALTER TABLE t DROP PARTITION (ds < :x)",
         "INSERT INTO t VALUES ('a'), (:x)",

@@ -302,6 +302,7 @@ def test_what_spark_parses_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column"),
     [
+        ("FROM t CHANGES FROM VERSION 1 |> WHERE a > 1", 8),
         ("SELECT * FROM t JOIN u APPROX NEAREST 5 BY DISTANCE t.a - u.a", 24),
         ("SELECT * FROM t WATERMARK ts DELAY OF INTERVAL 1 MINUTE", 17),
     ],
