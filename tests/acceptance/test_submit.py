@@ -129,6 +129,19 @@ def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path)
     assert_nothing_was_written(metastore, tmp_path)
 
 
+@pytest.mark.evidence(cases=1, among="permanent functions")
+def test_a_class_of_hive_is_called_on_the_cluster(cluster: StandaloneCluster, sqlite_url: str, tmp_path: Path) -> None:
+    clusters = {"remote": cluster.properties(tmp_path / "remote")}
+    settings = {"hivex.allow.code.execution": True}
+    with Metastore.open(sqlite_url, clusters=clusters, settings=settings) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE v (a string)")
+        session.sql("INSERT INTO v VALUES ('a'), ('b')")
+        session.sql("CREATE FUNCTION hexed AS 'org.apache.hadoop.hive.ql.udf.UDFHex'")
+        session.sql("CREATE FUNCTION twice(x STRING) RETURNS STRING RETURN concat(hexed(x), hexed(x))")
+        assert session.sql("UPDATE v SET a = hexed(a) WHERE twice(a) = '6161'").rows_written == 1
+        assert session.sql("SELECT twice(a) FROM v ORDER BY a").rows == [("36313631",), ("6262",)]
+
+
 def test_cancel_stops_the_job_on_the_cluster_within_seconds(
     metastore: Metastore, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

@@ -37,6 +37,9 @@ _SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 """The states of a call of gRPC that no server has answered."""
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
+_NO_CONNECTOR = re.compile(r"Class (org\.apache\.hadoop\.fs\.[\w.]+) not found|No FileSystem for scheme \"?(\w+)")
+_IN_VALUES = "[INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE]"
+_INSTEAD_OF_VALUES = "Write a SELECT in place of VALUES, which calls no functions of SQL."
 _AVRO_PACKAGE = (
     f"its Spark lacks the package org.apache.spark:spark-avro_2.13:{pyspark.__version__}, which reads and writes Avro; "
     "name it in spark.jars.packages, or its file in spark.jars, of the cluster's spark_conf"
@@ -76,11 +79,18 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
         if _NO_AVRO.search(message):
             return JobError("", _AVRO_PACKAGE)
         if error.getCondition() != "PATH_NOT_FOUND":
-            return AnalysisError(message)
+            is_in_values = message.startswith(_IN_VALUES)
+            return AnalysisError(f"{message} {_INSTEAD_OF_VALUES}" if is_in_values else message)
         # A directory that is not there is no fault of the statement.
         message += _whose_directory(message, plan)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
+    if missing := _NO_CONNECTOR.search(message):
+        message = (
+            f"its Spark has no connector for files that it reads or writes ({missing[1] or missing[2]}); name the "
+            "library in spark.jars.packages of the cluster's spark_conf: for s3a org.apache.hadoop:hadoop-aws in the "
+            "release of Spark's own Hadoop libraries"
+        )
     if _NO_MEMORY.search(text):
         return SparkProcessError("", message)
     return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from airflow_hivex.core.errors import (
     ExecutorsLostError,
     JobCancelledError,
@@ -79,3 +81,11 @@ def test_job_without_memory_may_be_run_again() -> None:
     assert isinstance(error, SparkProcessError)
     assert error.retryable
     assert "Java heap space" in str(error)
+
+
+def test_a_missing_connector_is_named_with_what_to_do() -> None:
+    cause = "Caused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    for text in (f"An error occurred\n{cause}\n\tat a.B(C.java)", 'No FileSystem for scheme "gs"'):
+        error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1"))
+        assert isinstance(error, JobError)
+        assert re.search(r"no connector .*\((org\S+S3AFileSystem|gs)\); name .* in spark\.jars\.packages", str(error))
