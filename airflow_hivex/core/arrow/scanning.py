@@ -1,10 +1,10 @@
-"""A scan of a plan as record batches: its files are read by several threads, in their order, piece by piece."""
+"""A scan of a plan as record batches: its files are read by several threads, in their order, share by share."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
+from airflow_hivex.core.arrow.shares import PieceRows, Share, shares_of
 from airflow_hivex.core.arrow.types import arrow_type, conform, partition_value
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
@@ -87,7 +88,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; as many pieces as there are threads, and as many again, are in memory at a time.
+        """Yield the rows; twice as many shares of pieces as there are threads are in memory at a time.
 
         Raises:
             StorageError: a file cannot be read, or is not there.
@@ -98,9 +99,9 @@ class ArrowScan:
                 listed = _ahead(pool, lambda part: self._files(part, deleted), self._scan.parts, _READERS)
                 files = (file for found in listed for file in found)
                 planned = _ahead(pool, self._pieces, files, 4 * self._threads)
-                pieces = (each for found in planned for each in found)
-                for batch in _ahead(pool, self._rows, pieces, 2 * self._threads):
-                    if batch.num_rows:
+                shares = (each for found in planned for file, piece in found for each in self._shares(file, piece))
+                for batch in _ahead(pool, self._rows, shares, 2 * self._threads):
+                    if batch is not None and batch.num_rows:
                         yield batch
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -169,35 +170,60 @@ class ArrowScan:
                 file = replace(file, stamp=file.place.stamp())
         return [(file, piece) for piece in file.reading.pieces(file.place, self._read, self._condition, keys=keys)]
 
+    def _shares(self, file: _File, piece: Piece) -> list[tuple[_File, Share]]:
+        return [(file, share) for share in shares_of(piece, self._visible(file, piece), self._read)]
+
     # -- rows ----------------------------------------------------------------------------
 
-    def _rows(self, task: tuple[_File, Piece]) -> pa.RecordBatch:
-        file, piece = task
-        visible = self._visible(file, piece)
+    def _rows(self, task: tuple[_File, Share]) -> pa.RecordBatch | None:
+        """Read a share of a piece; return the rows of the piece with its last share."""
+        file, share = task
+        rows = share.rows
         try:
-            stored = file.reading.rows(file.place, piece, self._read, visible.metadata if visible is not None else ())
+            stored = file.reading.rows(file.place, rows.piece, share.columns, share.metadata)
         finally:
             _check_unchanged(file, self._scan.table)
+        stay = None if rows.metadata else rows.stay({})
+        columns = {name: stored[name] for name in share.metadata}
+        columns |= self._conformed(file, rows.piece, stored, share.columns, stay)
+        return self._finished(file, rows) if rows.add(columns) else None
+
+    def _conformed(
+        self,
+        file: _File,
+        piece: Piece,
+        stored: Mapping[str, pa.Array],
+        columns: Sequence[Column],
+        stay: pa.Array | None,
+    ) -> dict[str, pa.Array]:
+        """Return columns in the types of the table, with the rows that stay."""
+        count = piece.rows if stay is None else stay.true_count
         with readable(file.place):
-            columns = [
-                conform(stored[each.name], self._types[each.name])
+            return {
+                each.name: conform(
+                    stored[each.name] if stay is None else stored[each.name].filter(stay), self._types[each.name]
+                )
                 if each.name in stored
-                else pa.nulls(piece.rows, self._types[each.name])
-                for each in self._read
-            ]
-            columns += [self._partition_column(file, each, piece.rows) for each in self._keys]
-        names = [each.name for each in (*self._read, *self._keys)]
+                else pa.nulls(count, self._types[each.name])
+                for each in columns
+            }
+
+    def _finished(self, file: _File, rows: PieceRows) -> pa.RecordBatch:
+        stay = rows.stay(rows.columns)
+        count = rows.piece.rows if stay is None else stay.true_count
+        columns = [rows.columns[each.name] for each in self._read]
+        if stay is not None and rows.metadata:
+            columns = [each.filter(stay) for each in columns]
+        columns += [self._partition_column(file, each, count) for each in self._keys]
+        fields = [pa.field(each.name, self._types[each.name]) for each in (*self._read, *self._keys)]
         # Also a batch without columns has a number of rows.
-        rows = pa.RecordBatch.from_struct_array(
-            pa.StructArray.from_arrays(columns, names) if columns else pa.array([{}] * piece.rows, pa.struct([]))
+        found = pa.RecordBatch.from_struct_array(
+            pa.StructArray.from_buffers(pa.struct(fields), count, [None], children=columns)
         )
-        stay = visible.among(stored) if visible is not None else None
-        if stay is not None and not stay.all():
-            rows = rows.filter(pa.array(stay))
         for condition in (self._condition and self._condition.expression, self._filter):
             if condition is not None:
-                rows = _filtered(rows, condition)
-        return rows.select(self.schema.names).cast(self.schema) if self.schema.names else rows.select([])
+                found = _filtered(found, condition)
+        return found.select(self.schema.names).cast(self.schema) if self.schema.names else found.select([])
 
     def _partition_column(self, file: _File, key: Column, rows: int) -> pa.Array:
         value = file.values[self._scan.partition_columns.index(key)]
