@@ -21,6 +21,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.arrow import shares
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -171,7 +172,9 @@ class Play:
         for name in (*self.model.open, *self.chance.sample(alone, min(1, len(alone)))):
             found = self.read(name, f"SELECT * FROM {table.name}")
             if found is not None:
-                self.same(f"{name} reads {table.name}", found, table.shown(self.model.rows(name, table)))
+                expected = table.shown(self.model.rows(name, table))
+                self.same(f"{name} reads {table.name}", found, expected)
+                self.same(f"{name} reads {table.name} without Spark", self.read_without_spark(name, table), expected)
                 if table.for_hive:
                     planned = self.sessions[name].snapshot_files(table.name)
                     self.hive.compare(table, self.model.rows(name, table), planned)
@@ -186,6 +189,11 @@ class Play:
             assert self.locks == "default", "a reader has waited for a lock"
             return None
         return Counter(warehouse_model.frozen(row) for row in rows)
+
+    def read_without_spark(self, session: str, table: Table) -> Counter[tuple[Value, ...]]:
+        found = self.sessions[session].to_arrow(table.name)
+        columns = [map(warehouse_model.frozen, column.to_pylist()) for column in found.columns]
+        return Counter(zip(*columns, strict=True))
 
     def same(self, what: str, found: Counter[tuple[Value, ...]], expected: Counter[tuple[Value, ...]]) -> None:
         assert found == expected, f"{what}\n  too many: {found - expected}\n  missing: {expected - found}"
@@ -795,8 +803,16 @@ def told(sequence: Play, seed: int) -> Iterator[None]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_statement_does_what_the_model_does(
-    metastore_url: str, clusters: dict[str, dict[str, object]], tmp_path: Path, seed: int, counts: Counts
+    metastore_url: str,
+    clusters: dict[str, dict[str, object]],
+    tmp_path: Path,
+    seed: int,
+    counts: Counts,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if seed % 4 > 1:
+        # Reads without Spark are of a column at a time.
+        monkeypatch.setattr(shares, "VALUES", 1)
     locks = list(LOCKS)[seed // 2 % len(LOCKS)]
     settings = {**LOCKS[locks], "hive.lock.numretries": 0}
     if seed % 3:
