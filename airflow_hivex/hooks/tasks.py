@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.core.errors import HivexError, JobError, Outcome, StorageError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from airflow.sdk import Context
 
@@ -39,15 +39,25 @@ def part_name(context: Context) -> str:
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
 
 
-def name_in_map(context: Context) -> None:
-    """Show a mapped task under its ``map_name``, unless its DAG gives a ``map_index_template``.
+class NamedInMap:
+    """An operator that Airflow's web interface shows under its ``map_name`` where it is mapped.
 
-    Airflow renders the template from the context when the task ends, and when it is deferred: a task calls this again
-    when it resumes.
+    A ``map_index_template`` of its DAG comes first.
     """
-    map_index = context["ti"].map_index
-    if map_index is not None and map_index >= 0 and context.get("map_index_template") is None:
-        context["map_index_template"] = "{{ task.map_name }}"
+
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
+    ) -> None:
+        """Render the fields of the task, and name the template of its index.
+
+        Airflow renders that template next, before the task runs, so that a task has its name while it runs and while
+        it is deferred.
+        """
+        render: Callable[..., None] = super()._do_render_template_fields  # type: ignore[misc]
+        render(parent, template_fields, context, *args, **kwargs)
+        map_index = context["ti"].map_index
+        if parent is self and map_index is not None and map_index >= 0 and context.get("map_index_template") is None:
+            context["map_index_template"] = "{{ task.map_name }}"
 
 
 def cause_of(error: HivexError) -> BaseException | None:

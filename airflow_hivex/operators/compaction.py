@@ -17,7 +17,7 @@ from airflow_hivex.hooks.compactions import (
     describe_compaction,
     table_to_compact,
 )
-from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexCompactionsLink, HivexTableLink
 from airflow_hivex.triggers.compaction import HivexCompactionTrigger, look_at_compaction
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.model.objects import SortColumn
 
 
-class HivexCompactOperator(BaseOperator):
+class HivexCompactOperator(NamedInMap, BaseOperator):
     """Request a compaction of one table or partition, and wait for its end if that is wanted.
 
     Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not count. A worker runs the compaction. A retry does not
@@ -116,7 +116,7 @@ class HivexCompactOperator(BaseOperator):
         """Return the name of a mapped task in Airflow's web interface: the table and partition."""
         return self._place()
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Ask, and wait if that is wanted.
 
         :raises AirflowFailException: it cannot be compacted, or the compaction has failed: a retry would fail again
@@ -124,7 +124,6 @@ class HivexCompactOperator(BaseOperator):
         :raises HivexError: the failure may pass
         """
         self._killed = SimpleQueue()
-        name_in_map(context)
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
             compactor = hook.get_metastore().compactor
@@ -158,12 +157,15 @@ class HivexCompactOperator(BaseOperator):
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=self.timeout)
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002 - Airflow gives it by this name
+        event: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Return the outcome of the compaction.
 
         :raises AirflowFailException: it has failed
         """
-        name_in_map(context)
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
         answer: dict[str, Any] = event["answer"]

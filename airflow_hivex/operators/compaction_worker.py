@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_hivex.core.errors import CompactionLostError, HivexError, JobCancelledError
 from airflow_hivex.hooks.compactions import as_whole_number, describe_compaction
-from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexCompactionsLink
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CANCEL_LIMIT_S = 60
 
 
-class HivexCompactionWorkerOperator(BaseOperator):
+class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     """Run compactions that wait in the queue, on the primary cluster of each table.
 
     Readers and writers continue meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
@@ -99,7 +99,6 @@ class HivexCompactionWorkerOperator(BaseOperator):
         from airflow_hivex.operators.asset_events import declare_tables
 
         self._killed = False
-        name_in_map(context)
         with failing_for_good(self._waits_again):
             metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             if self.compaction_id is None:

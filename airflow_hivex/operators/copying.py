@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, agent_info, failing_for_good
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CopyOperator(BaseOperator):
+class CopyOperator(NamedInMap, BaseOperator):
     """Makes a call that copies.
 
     :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, and the task little
@@ -51,7 +51,6 @@ class CopyOperator(BaseOperator):
         """
         from airflow_hivex.triggers.copying import HivexCopyTrigger, copy
 
-        name_in_map(context)
         arguments = {**self._arguments(), "agent_info": agent_info(context)}
         with failing_for_good():
             if self._defers(is_dry_run=bool(arguments.get("dry_run"))):
@@ -60,13 +59,16 @@ class CopyOperator(BaseOperator):
             answer = copy(self.hivex_conn_id, self.call, arguments)
         return self._complete(answer)
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002 - Airflow gives it by this name
+        event: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Return the result of the deferred task.
 
         :raises AirflowFailException: a retry would fail again
         :raises AirflowException: the failure may pass
         """
-        name_in_map(context)
         if not event or not event.keys() & {"answer", "error"}:
             raise AirflowException(f"The trigger ended without a result: {event!r}")
         if "error" in event:

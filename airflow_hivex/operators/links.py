@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.sdk import BaseOperator
 
-from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class _Change(NamedTuple):
     is_dropped: bool = False
 
 
-class _LinkOperator(BaseOperator):
+class _LinkOperator(NamedInMap, BaseOperator):
     """A change of one link; a retry finds what is done already."""
 
     ui_color = "#fdee21"
@@ -57,7 +57,6 @@ class _LinkOperator(BaseOperator):
         :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
-        name_in_map(context)
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
             namespace = self.namespace or hook.get_configuration().database

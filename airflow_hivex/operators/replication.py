@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, agent_info, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.copying import CopyOperator
 
@@ -107,7 +107,7 @@ class HivexReplicateOperator(CopyOperator):
         return answer
 
 
-class HivexSetPrimaryClusterOperator(BaseOperator):
+class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     """Change the primary cluster of a table; the previous one keeps a copy. A retry continues, or does nothing.
 
     It copies the table in the worker, so that it is not deferrable. It waits for the readers and writers of the table.
@@ -162,7 +162,6 @@ class HivexSetPrimaryClusterOperator(BaseOperator):
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.operators.asset_events import declare_tables, send_event
 
-        name_in_map(context)
         with failing_for_good():
             found = (
                 WarehouseHook(self.hivex_conn_id)

@@ -31,7 +31,7 @@ class HivexCompactionSensor(HivexSensor):
 
     :param compaction_id: a number, or the ``output`` of HivexCompactOperator (templated)
     :param until_cleaned: wait until the replaced files are deleted, too, which is after the end of their readers and of
-        ``hivex.history.retention``; otherwise until the rows are merged
+        ``hivex.history.retention``; False waits until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -42,7 +42,7 @@ class HivexCompactionSensor(HivexSensor):
         self,
         *,
         compaction_id: int | str | Mapping[str, Any] | XComArg,
-        until_cleaned: bool = True,
+        until_cleaned: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
-from airflow_hivex.hooks.tasks import failing_for_good, name_in_map
+from airflow_hivex.hooks.tasks import NamedInMap, failing_for_good
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.transactions import (
     HivexTableCommitTrigger,
@@ -29,7 +29,7 @@ SINCE = "since"
 """The XCom key of a run and the point from which its sensor has waited."""
 
 
-class HivexSensor(BaseSensorOperator):
+class HivexSensor(NamedInMap, BaseSensorOperator):
     """A sensor that looks into the metastore, in a worker or, ``deferrable``, in the triggerer.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -70,7 +70,6 @@ class HivexSensor(BaseSensorOperator):
 
         :raises AirflowSensorTimeout: ``timeout`` has passed
         """
-        name_in_map(context)
         self._is_prepared = False
         if not self.deferrable:
             try:
@@ -90,12 +89,15 @@ class HivexSensor(BaseSensorOperator):
             trigger=self._trigger(), method_name="execute_complete", timeout=timedelta(seconds=self.timeout)
         )
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Answer:
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002 - Airflow gives it by this name
+        event: dict[str, Any] | None = None,
+    ) -> Answer:
         """Return the result of the trigger.
 
         :raises AirflowFailException: waiting has turned out to be of no use
         """
-        name_in_map(context)
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
         answer: Answer = event["answer"]

@@ -50,7 +50,7 @@ def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) ->
     database, name = table_to_compact(hook, table)
     found = hook.get_metastore().compactor.explain(database, name, partition)
     if found.problem is not None:
-        raise InvalidOperationError("Waiting for a threshold", found.name, found.problem)
+        raise InvalidOperationError("Waiting for a threshold of", found.name, found.problem)
     if not found.worthwhile:
         return None
     is_major = any(kind is CompactionType.MAJOR for _, kind in found.worthwhile)
@@ -77,9 +77,7 @@ class HivexCompactionTrigger(HivexTrigger):
     :param until_cleaned: it has ended when what it has replaced is deleted, too
     """
 
-    def __init__(
-        self, *, compaction_id: int, hivex_conn_id: str, poll_interval: float, until_cleaned: bool = True
-    ) -> None:
+    def __init__(self, *, compaction_id: int, hivex_conn_id: str, poll_interval: float, until_cleaned: bool) -> None:
         super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
         self.compaction_id = compaction_id
         self.until_cleaned = until_cleaned

@@ -312,13 +312,13 @@ def test_sensor_waits_for_the_end_of_a_compaction_and_of_its_cleaning(metastore:
         return str(sensor.execute(context())["state"])
 
     with pytest.raises(AirflowSensorTimeout, match=f"no end of compaction {compaction_id} within 0 s"):
-        look(until_cleaned=False)
-    metastore.compactor.work()
-    assert look(until_cleaned=False) == "ready for cleaning"
-    with pytest.raises(AirflowSensorTimeout):
         look()
+    metastore.compactor.work()
+    assert look() == "ready for cleaning"
+    with pytest.raises(AirflowSensorTimeout):
+        look(until_cleaned=True)
     metastore.compactor.clean()
-    assert look() == "succeeded"
+    assert look(until_cleaned=True) == "succeeded"
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
@@ -344,6 +344,7 @@ def test_partitions_that_need_it_are_compacted_where_the_initiator_may_not_act(
         session.sql(f"CREATE TABLE days (id INT) PARTITIONED BY (day STRING) TBLPROPERTIES ({ONLY_BY_HAND})")
         for day in ("1", "2", "2", "3", "3"):
             session.sql(f"INSERT INTO days PARTITION (day = '{day}') VALUES (1)")
+    names_at_begin: set[str | None] = set()
     with DAG("hivex_compact_by_hand", schedule=None) as dag:
         needed = HivexCompactionThresholdSensor(task_id="needed", table="days", deferrable=False)
 
@@ -356,9 +357,11 @@ def test_partitions_that_need_it_are_compacted_where_the_initiator_may_not_act(
             partitions_of(needed.output)  # type: ignore[arg-type]
         )
         work = HivexCompactionWorkerOperator(task_id="work", max_compactions=None)
-        ended = HivexCompactionSensor.partial(task_id="ended", until_cleaned=False, deferrable=True).expand(
-            compaction_id=compact.output
-        )
+        ended = HivexCompactionSensor.partial(
+            task_id="ended",
+            deferrable=True,
+            on_execute_callback=lambda context: names_at_begin.add(context["ti"].rendered_map_index),
+        ).expand(compaction_id=compact.output)
         chain(compact, work, ended)
     run = run_dag(dag)
     done = [f"{task_id}[{index}]" for task_id in ("compact", "ended") for index in range(2)]
@@ -366,7 +369,7 @@ def test_partitions_that_need_it_are_compacted_where_the_initiator_may_not_act(
     names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.task_id == "compact"}
     assert names == {"days (day=2)", "days (day=3)"}
     ended_names = {ti.rendered_map_index for ti in run.get_task_instances() if ti.task_id == "ended"}
-    assert ended_names == {"compaction 1", "compaction 2"}
+    assert ended_names == names_at_begin == {"compaction 1", "compaction 2"}
     assert {(each["partition"], each["state"]) for each in returned(run, "work")} == {
         ("day=2", "ready for cleaning"),
         ("day=3", "ready for cleaning"),
@@ -394,7 +397,7 @@ def test_deferred_sensors_give_their_triggers_all_they_need(metastore: Metastore
     compaction_id = metastore.compactor.request("default", "t").id
     sensors = {
         HivexCompactionTrigger: HivexCompactionSensor(
-            task_id="a", compaction_id=str(compaction_id), until_cleaned=False, deferrable=True
+            task_id="a", compaction_id=str(compaction_id), until_cleaned=True, deferrable=True
         ),
         HivexCompactionThresholdTrigger: HivexCompactionThresholdSensor(task_id="b", table="t", deferrable=True),
     }
