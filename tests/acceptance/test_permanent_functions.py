@@ -128,6 +128,15 @@ def test_functions_that_cannot_be_made_or_called_are_refused(t: Session, metasto
             t.sql(statement)
     t.sql("CREATE FUNCTION f(x INT) RETURNS INT RETURN x * 2")
     assert rows(t, "SELECT f(1), closed.f(2)") == [(2, 4)]
+    t.sql("CREATE TABLE own AS SELECT 1 AS id")
+    t.sql("USE default")
+    for query, foreign in (("SELECT f(1) AS x", r"default\.f"), ("SELECT id FROM t", r"default\.t")):
+        t.sql(f"CREATE OR REPLACE VIEW moved AS {query}")
+        with pytest.raises(ForeignNameError, match=f"{foreign} belongs to another namespace"):
+            t.sql("ALTER VIEW moved RENAME TO closed.moved")
+    t.sql("ALTER VIEW moved AS SELECT closed.f(id) AS id FROM closed.own")
+    t.sql("ALTER VIEW moved RENAME TO closed.moved")
+    assert rows(t, "SELECT id FROM closed.moved") == [(2,)]
 
 
 def test_spark_and_sessions_share_functions_of_sql_and_of_classes(trusting: Session, metastore: Metastore) -> None:

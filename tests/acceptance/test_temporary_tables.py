@@ -43,6 +43,7 @@ def test_a_temporary_table_belongs_to_its_session_and_goes_with_it(
         assert rows(own, "SELECT * FROM n") == [(4,)]
         assert rows(own, "SHOW TABLES") == [("like_t",), ("n",), ("t",), ("w",)]
         assert rows(session, "SHOW TABLES") == [("t",)]
+        assert rows(own, "SHOW DATABASES") == [("default",)]
         assert rows(own, "SELECT count(*) FROM default.t JOIN t USING (id)") == [(2,)]
         assert str(rows(own, "SHOW CREATE TABLE n")[0][0]).startswith("CREATE TEMPORARY TABLE `n` (")
         assert ("Table", "n", "") in rows(own, "DESCRIBE EXTENDED n")

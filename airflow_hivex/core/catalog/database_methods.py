@@ -17,6 +17,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Database, StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions import former_write_ids
 
@@ -112,9 +113,13 @@ class DatabaseMethods(StorePart):
         return found
 
     def list_databases(self, pattern: str | None = None) -> list[str]:
-        """Return the names of databases that match a SHOW pattern, sorted."""
+        """Return the names of databases that match a SHOW pattern, sorted.
+
+        The database that stores temporary tables of sessions is not among them.
+        """
         with self._read() as connection:
-            return databases.select_database_names(connection, pattern)
+            names = databases.select_database_names(connection, pattern)
+        return [name for name in names if name != TEMPORARY_DATABASE]
 
     def _record_database(self, connection: Connection, type: EventType, database: Database) -> None:
         message = {"object": database_document(database)}

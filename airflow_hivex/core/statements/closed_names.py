@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from airflow_hivex.core.errors import NoSuchDatabaseError
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements import RoutedStatement, Statement, TableName
 from airflow_hivex.core.namespaces.foreign_names import (
@@ -16,6 +16,7 @@ from airflow_hivex.core.namespaces.foreign_names import (
     foreign_view_error,
 )
 from airflow_hivex.core.settings import NAMESPACE_MODE
+from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import tables_of
 from airflow_hivex.core.statements.called_functions import check_functions
 from airflow_hivex.core.statements.context import StatementContext
@@ -69,6 +70,24 @@ def check_views(
             foreign = foreign_tables(tables_of(known[database, name].view_expanded_text or ""), database)
             if foreign:
                 raise foreign_view_error(f"{database}.{name}", foreign[0], database)
+
+
+def check_moved_view(context: StatementContext, view: Table) -> None:
+    """Refuse a view that gets into a closed namespace, and whose query names tables or functions of another one.
+
+    ``view`` is in that namespace already. One round trip where the namespace is not closed.
+
+    Raises:
+        ForeignNameError: its query does.
+        InvalidObjectError: its query cannot be read.
+    """
+    namespaces = context.services.namespaces
+    if not namespaces.is_closed(view.database):
+        return
+    namespaces.check_view(view)
+    statement = read(view.view_expanded_text or "", database=view.database)
+    if isinstance(statement, RoutedStatement):
+        check_functions(context, statement.queries, None, view.database)
 
 
 def _is_closed(context: StatementContext, namespace: str) -> bool:

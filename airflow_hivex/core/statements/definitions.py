@@ -36,6 +36,7 @@ from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.statements.acid_upgrades import is_upgrade, upgrade_table
+from airflow_hivex.core.statements.closed_names import check_moved_view
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.likeness import definition_like
@@ -276,6 +277,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
         AlreadyExistsError: the new name is taken.
         LinkedTableError: links show the table, and it would get another database.
         QuotaExceededError: the other database would hold more than its quota.
+        ForeignNameError: it is a view, and the other database is closed to the tables that it reads.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -285,6 +287,8 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     if (new_database, new_name) == (database, name):
         raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
     catalog.get_database(new_database)
+    if table.is_view and new_database != database:
+        check_moved_view(context, replace(table, database=new_database, name=new_name))
     locks = context.services.statement_locks
     wanted = locks.alter_table(table)
     if new_database != database:

@@ -9,11 +9,11 @@ from airflow_hivex.core.errors import NoSuchFunctionError
 from airflow_hivex.core.imports.hive_functions import JAVA, OWNER_NUMBERS, RESOURCE_NUMBERS, convert_function
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
+from airflow_hivex.core.namespaces.named_tables import tables_of_function
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
-from airflow_hivex.core.thrift.sql_functions import tables_of_function
 
 
 @call("create_function")

@@ -24,7 +24,6 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import CLUSTER, ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.statements import definitions, views
 from airflow_hivex.core.statements.constraints import with_checked_constraints
 from airflow_hivex.core.statements.context import StatementContext
@@ -39,7 +38,6 @@ from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
 from airflow_hivex.core.thrift.hive_constraints import Given, described_constraints
 from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE, TRANSLATED
-from airflow_hivex.core.thrift.sql_functions import tables_of_view
 
 _DDL_TIME = "transient_lastDdlTime"
 _EXPECTED_KEY = "expected_parameter_key"
@@ -127,7 +125,7 @@ def _create(
     table = _with_constraints(table, given)
     is_placed = bool(hive.sd is not None and hive.sd.location)
     if table.is_view:
-        _check_view(endpoint, table)
+        endpoint.services.namespaces.check_view(table)
     else:
         parameters = {key: value for key, value in table.parameters.items() if key != CLUSTER}
         table = replace(table, parameters=parameters)
@@ -188,23 +186,6 @@ def _with_constraints(table: Table, given: Given) -> Table:
     if constraints and table.is_view:
         raise InvalidObjectError("view", table.full_name, "a view has no constraints; give them to its tables")
     return with_checked_constraints(table, constraints) if constraints else table
-
-
-def _check_view(endpoint: Endpoint, view: Table) -> None:
-    """Refuse a view of a closed namespace whose query names a table of another one.
-
-    Raises:
-        ForeignNameError: it does.
-        InvalidObjectError: the namespace is closed, and the query cannot be read.
-    """
-    if not endpoint.services.namespaces.is_closed(view.database):
-        return
-    if view.is_of_other_engine:
-        reason = "its query cannot be read, and may name tables that its closed namespace does not see"
-        raise InvalidObjectError("view", view.full_name, reason)
-    foreign = foreign_tables(tables_of_view(view), view.database)
-    if foreign:
-        raise foreign_view_error(view.full_name, foreign[0], view.database)
 
 
 def _store_statistics(endpoint: Endpoint, connection: Connection, stored: StoredTable, hive: Any) -> None:
@@ -272,7 +253,7 @@ def _alter(
     table = _converted(new_name, hive, cluster, stored.storage.primary.location)
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     if stored.is_view:
-        _check_view(endpoint, table)
+        endpoint.services.namespaces.check_view(table)
     elif stored.is_transactional or table.is_transactional:
         _check_transactional(stored, table)
     table = _with_stored_names(stored, table)
