@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 STATEMENT_WORDS = """
 ADD ALTER AND CATALOG CATALOGS CHANGE CLUSTER COLUMN COLUMNS COMPACT COMPACTIONS CONNECTOR CREATE CURRENT DATA
@@ -14,6 +15,7 @@ TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW V
 """Words that name a kind of statement, behind its first."""
 
 
+_SIMILAR = 0.75
 _NO_RIGHTS = "the metastore has no users, roles and rights; the rights of the database and of file systems count"
 _NO_JARS = "name jars and files in spark.jars, spark.files or spark.archives of the cluster's spark_conf"
 _NO_CATALOGS = "there is one catalog; namespaces are databases"
@@ -27,8 +29,10 @@ _INSTEAD = {
     "ALTER SCHEDULED": _AIRFLOW,
     "BEGIN": "run the statements one after the other, in a transaction by START TRANSACTION and COMMIT",
     "CACHE": "a table that CREATE TABLE ... AS SELECT makes keeps rows for later statements",
-    "CALL": "run the statements of the procedure one after the other",
+    "CALL": "run the statements of the procedure one after the other, such as RESTORE TABLE, OPTIMIZE and VACUUM",
     "CLEAR": "statements cache no rows, so that it is not needed",
+    "CONVERT": "CREATE EXTERNAL TABLE reads files where they are, and ALTER TABLE ... SET TBLPROPERTIES ('EXTERNAL' = "
+    "'FALSE', 'transactional' = 'true') makes the table transactional without a copy",
     "COPY": "LOAD DATA, or INSERT from an external table of the files, copies rows",
     "CREATE CONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
     "CREATE DATACONNECTOR": "the rows of other databases come in by Airflow's operators or by Spark",
@@ -53,6 +57,8 @@ _INSTEAD = {
     "DROP ROLE": _NO_RIGHTS,
     "DROP TEMPORARY": "DROP VIEW and DROP TEMPORARY FUNCTION drop objects of the session",
     "EXPORT": "`hivex export --hive` copies a table to files that Hive reads",
+    "FSCK": "MSCK REPAIR TABLE registers partitions, and `hivex metastore doctor` compares tables with their files",
+    "GENERATE": "session.snapshot_files lists the files of a table for other engines",
     "GRANT": _NO_RIGHTS,
     "IMPORT": "`hivex metastore import` takes over tables of a Hive metastore, and LOAD DATA files",
     "KILL": "ABORT TRANSACTIONS ends a transaction with its statement",
@@ -62,14 +68,18 @@ _INSTEAD = {
     "REFRESH FUNCTION": "functions go to Spark with each statement, so that it is not needed",
     "REFRESH": "it is not needed: each statement reads the newest snapshot",
     "RELOAD": "functions go to Spark with each statement, so that it is not needed",
+    "RENAME": "ALTER TABLE ... RENAME TO gives a table another name",
+    "REORG": "OPTIMIZE merges the files of a table, and VACUUM deletes old ones",
     "REPL": "REPLICATE TABLE and ALTER DATABASE ... SET PRIMARY CLUSTER copy rows to other clusters",
     "REPLACE INTO": "use MERGE INTO",
     "REVOKE": _NO_RIGHTS,
     "SHOW CATALOGS": _NO_CATALOGS,
     "SHOW CONF": "SET shows the configuration of the session, and `hivex metastore status` that of the metastore",
     "SHOW CONNECTORS": "the rows of other databases come in by Airflow's operators or by Spark",
+    "SHOW CREATE VIEW": "SHOW CREATE TABLE takes views, too",
     "SHOW CURRENT ROLES": _NO_RIGHTS,
     "SHOW GRANT": _NO_RIGHTS,
+    "SHOW HISTORY": "DESCRIBE HISTORY lists the commits to a table",
     "SHOW INDEX": "ORC files have indexes of their own; sort or partition the table",
     "SHOW INDEXES": "ORC files have indexes of their own; sort or partition the table",
     "SHOW MATERIALIZED": _NO_MATERIALIZED,
@@ -80,6 +90,7 @@ _INSTEAD = {
     "SOURCE": "`hivex sql -f` runs a file",
     "UNCACHE": "statements cache no rows, so that it is not needed",
     "UNDROP": "files of a dropped table are deleted; DROP has no way back",
+    "UPSERT": "use MERGE INTO",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
 }
 """What to do instead of the statements that begin with these words; longer beginnings come first."""
@@ -103,7 +114,9 @@ _INSTEAD_OF_CHANGE = {
     "NOT": "SKEWED BY has no effect here",
     "SKEWED": "SKEWED BY has no effect here",
     "UNARCHIVE": "partitions are never archived",
+    "REPLACE PARTITION": "CREATE TABLE ... AS SELECT makes a table with other partition keys",
     "UPDATE": "columns are kept in the metastore, and ALTER TABLE ... ADD COLUMNS changes them",
+    "WRITE": "ALTER TABLE ... COMPACT 'rebalance' ORDER BY sorts its rows",
     "PARTITION COLUMN": "CREATE TABLE ... AS SELECT makes a table whose partition keys have other types",
     "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
     "SET SKEWED": "SKEWED BY has no effect here",
@@ -114,6 +127,12 @@ _INSTEAD_OF_CHANGE = {
 def instead_of_change(words: str) -> str:
     """Return the advice for an ALTER TABLE by the words behind the name, behind a semicolon; empty if there is none."""
     return _advice(words, _INSTEAD_OF_CHANGE)
+
+
+def meant(word: str, words: Iterable[str]) -> str:
+    """Return the one of ``words`` that a mistyped word resembles, behind a semicolon; empty if there is none."""
+    found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
+    return f"; perhaps {found[0]} is meant" if found else ""
 
 
 def _advice(words: str, given: Mapping[str, str]) -> str:

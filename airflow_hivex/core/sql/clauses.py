@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.model.write_ids import MAX_ID
-from airflow_hivex.core.sql.advice import STATEMENT_WORDS, instead
+from airflow_hivex.core.sql.advice import STATEMENT_WORDS, instead, meant
 from airflow_hivex.core.sql.literals import read_constant, read_string, unquote
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
@@ -166,8 +168,11 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
         raise cursor.error(f"{token.text if token else 'the clause'} is given twice", token)
 
 
-def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementError:
-    """Return the error that names a statement by the words it begins with."""
+def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
+    """Return the error that names a statement by the words it begins with.
+
+    ``second`` are words that may stand behind the first one, for a mistyped one.
+    """
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1
     for token in cursor.tokens[ahead : ahead + 3]:
@@ -176,4 +181,5 @@ def unsupported_statement(cursor: Cursor, first: Token) -> UnsupportedStatementE
             break
         words.append(token.word)
     beginning = " ".join(words)
-    return cursor.unsupported(f"{beginning} is not a statement of this release{instead(beginning)}", first)
+    advice = instead(beginning) or (meant(words[1], second) if len(words) > 1 else "")
+    return cursor.unsupported(f"{beginning} is not a statement of this release{advice}", first)

@@ -59,7 +59,7 @@ def read_vacuum(cursor: Cursor) -> Vacuum:
     table = cursor.table_name()
     token = cursor.peek()
     if cursor.accept_one("RETAIN", "LITE", "FULL", "USING") and token is not None:
-        reason = "the files that open transactions may read stay, and all others go; leave it out"
+        reason = "files that a transaction, or a version within hivex.history.retention, may read stay; leave it out"
         raise cursor.unsupported(f"VACUUM ... {token.word} is not of this release: {reason}", token)
     return Vacuum(table, cursor.accept("DRY", "RUN"))
 

@@ -57,7 +57,10 @@ class InsertHead:
         if_not_exists = _read_if_not_exists(cursor, overwrite == "OVERWRITE", partition)
         by_name = cursor.accept("BY", "NAME")
         if cursor.at("REPLACE"):
-            raise cursor.unsupported("INSERT ... REPLACE is not a statement of this release")
+            raise cursor.unsupported(
+                "INSERT ... REPLACE is not a statement of this release; DELETE and INSERT in one transaction replace "
+                "rows, and so does mode replace_where of warehouse.write"
+            )
         token = cursor.peek()
         columns = cursor.names("a column") if _at_columns(cursor) else None
         if by_name and columns is not None:

@@ -64,6 +64,22 @@ Show: TypeAlias = (
 )
 
 _DATABASES = tuple(f"{word}S" for word in DATABASE_WORDS)
+_SHOWN = (
+    *_DATABASES,
+    *(
+        "CAPACITY",
+        "CLUSTERS",
+        "COLUMNS",
+        "COMPACTIONS",
+        "COPIES",
+        "FUNCTIONS",
+        "LINKS",
+        "LOCKS",
+        "PARTITIONS",
+        "TABLES",
+    ),
+    *("TBLPROPERTIES", "TRANSACTIONS", "VIEWS"),
+)
 
 
 def read_show(cursor: Cursor, first: Token) -> Show:
@@ -91,7 +107,7 @@ def read_show(cursor: Cursor, first: Token) -> Show:
         return read_show_locks(cursor)
     if cursor.accept("COMPACTIONS"):
         return read_show_compactions(cursor)
-    raise unsupported_statement(cursor, first)
+    raise unsupported_statement(cursor, first, _SHOWN)
 
 
 def _show_part_of_table(
@@ -201,8 +217,8 @@ def read_describe(
         if cursor.at("DETAIL"):
             word = cursor.next("a name")
             raise cursor.unsupported(
-                f"DESCRIBE {word.word} is not a statement of this release; for a table of that name write "
-                f"DESCRIBE `{word.text}`",
+                f"DESCRIBE {word.word} is not a statement of this release; DESCRIBE FORMATTED and DESCRIBE HISTORY "
+                f"have its facts. For a table of that name write DESCRIBE `{word.text}`",
                 word,
             )
         # DESCRIBE link x asks for a column of the table link.

@@ -16,6 +16,19 @@ from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.model.texts import check_encodable, check_text
 
 
+def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
+    """Return the values of markers by their names, none for None.
+
+    Raises:
+        InvalidParametersError: they are not a mapping.
+    """
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise InvalidParametersError(
+            f"The parameters are a {type(parameters).__name__}; give a mapping from names of :name markers to values."
+        )
+    return dict(parameters or {})
+
+
 class Markers:
     """Which markers a statement has, against the parameters given for it.
 
@@ -23,11 +36,8 @@ class Markers:
     """
 
     def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
-        if parameters is not None and not isinstance(parameters, Mapping):
-            raise InvalidParametersError(
-                f"The parameters are a {type(parameters).__name__}; give a mapping from the markers' names to values."
-            )
-        self._literals = {name: parameter_literal(name, value) for name, value in (parameters or {}).items()}
+        values = values_of(parameters)
+        self._literals = {name: parameter_literal(name, value) for name, value in values.items()}
         self._given = parameters is not None
         self._stand_in = stand_in
         self._used: dict[str, None] = {}

@@ -18,6 +18,7 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
+from airflow_hivex.core.sql.advice import meant
 from airflow_hivex.core.sql.functions import QueryParser
 from airflow_hivex.core.sql.literals import unquote
 from airflow_hivex.core.sql.scopes import Links
@@ -35,6 +36,22 @@ CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
 """Words that hold a query together: these are never read as names, as a table might be overlooked."""
+_MEANT = (
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "UNION",
+    "JOIN",
+    "INNER",
+    "LEFT",
+    "RIGHT",
+    "CROSS",
+    "USING",
+)
+"""Words that people mistype, and that stand between the parts of a query."""
 _AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE"}
 """Words that may follow the alias of a LATERAL VIEW and are not the name of its first column."""
 _MOST_NAMES = 20
@@ -43,9 +60,13 @@ _MISSING_PART = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\
 _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("EXACT", "NEAREST"): "joins with the NEAREST rows are not supported",
     ("APPROX", "NEAREST"): "joins with the NEAREST rows are not supported",
+    ("ON", "CONFLICT"): "INSERT has no ON CONFLICT; MERGE INTO ... USING ... ON ... updates or inserts rows",
+    ("SELECT", "TOP"): "SELECT has no TOP; LIMIT stands behind the query",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
 """Words of Spark's that sqlglot does not know, and what is said where it stops at them."""
+_EXPECTED = re.compile(r"Expecting (\S+)")
+_UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
 _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>", re.DOTALL)
 
@@ -92,7 +113,7 @@ class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
 
     def readable(self, text: str, tokens: Sequence[Token]) -> Exception:
         index = _at(tokens, self.offset)
-        for start in range(max(index - 2, 1), index + 2):
+        for start in range(max(index - 2, 0), index + 2):
             for words, reason in _NOT_SUPPORTED.items():
                 if tuple(token.word for token in tokens[start : start + len(words)]) == words:
                     return unsupported_error(text, tokens[start].start, reason)
@@ -101,10 +122,12 @@ class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
                 return syntax_error(
                     text, token.start, f"{marker[0]} is a marker of other drivers; write :{marker[1]} in its place"
                 )
-        hint = ""
-        if any(_is_keyword(tokens[each]) for each in (index, index - 1) if 0 <= each < len(tokens)):
+        reason = _sentence(self.reason, tokens[index] if 0 <= index < len(tokens) else None)
+        around = [tokens[each] for each in (index, index - 1) if 0 <= each < len(tokens)]
+        hint = next(filter(None, (meant(token.text, _MEANT) for token in around if token.word not in _STRUCTURE)), "")
+        if not hint and not _EXPECTED.fullmatch(self.reason) and any(map(_is_keyword, around)):
             hint = "; a name that is a keyword, too, is written in backquotes"
-        return syntax_error(text, max(self.offset, tokens[0].start), f"{self.reason}{hint}")
+        return syntax_error(text, max(self.offset, tokens[0].start), f"{reason}{hint}")
 
 
 def _tree(text: str, found: list[SqlglotToken], tokens: Sequence[Token]) -> exp.Expr:
@@ -148,6 +171,17 @@ def _readable(description: str) -> str:
         return f"{missing.group(1).upper()} is not complete"
     reason = _TOKEN_IN_MESSAGE.sub(r"\1", description)
     return reason.replace("but got SENTINEL", "but the statement ends here").rstrip(".")
+
+
+def _sentence(reason: str, found: Token | None) -> str:
+    """Return the parser's reason in the words of the other errors, with the token at its place."""
+    if found is None:
+        return reason
+    if reason == _UNEXPECTED:
+        return f"{found.text} is not expected here"
+    reason = reason.replace("Expected table name but got", "expected a table, found")
+    expected = _EXPECTED.fullmatch(reason)
+    return reason if expected is None else f"expected '{expected[1]}', found {found.text}"
 
 
 class _Translation:

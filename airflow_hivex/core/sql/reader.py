@@ -41,6 +41,7 @@ from airflow_hivex.core.model.statements import (
     UseDatabase,
 )
 from airflow_hivex.core.model.texts import check_text
+from airflow_hivex.core.sql.advice import meant
 from airflow_hivex.core.sql.analyze import read_analyze
 from airflow_hivex.core.sql.capacity import at_quota, read_quota
 from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
@@ -81,11 +82,15 @@ from airflow_hivex.core.sql.versions import read_restore
 from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
 
 _OF_OTHER_RELEASES = """
-ADD CACHE CALL CLEAR COMPACT COPY DFS END EXPORT FETCH GRANT
-IMPORT KILL LIST LOCK MAP PREPARE REDUCE RELOAD REPL
-REVOKE SOURCE UNCACHE UNDROP UNLOCK
+ADD CACHE CALL CLEAR COMPACT CONVERT COPY DFS END EXPORT FETCH FSCK GENERATE GRANT
+IMPORT KILL LIST LOCK MAP PREPARE REDUCE RELOAD RENAME REORG REPL
+REVOKE SOURCE UNCACHE UNDROP UNLOCK UPSERT
 """.split()  # noqa: SIM905
 
+_OTHER_FIRST_WORDS = (
+    *("SELECT", "WITH", "FROM", "VALUES"),
+    *("CREATE", "DROP", "ALTER", "SHOW", "DESCRIBE", "COMMENT", "EXPLAIN"),
+)
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "INSERT": read_insert,
     "UPDATE": read_update,
@@ -234,7 +239,7 @@ def _refuse_links(cursor: Cursor, statement: Statement) -> None:
             raise unsupported_error(cursor.text, use.start or 0, reason)
 
 
-def _checked(text: str) -> str:
+def _checked(text: str, what: str = "A statement") -> str:
     """Return the text of a statement, whose characters Spark and the metastore can take.
 
     Raises:
@@ -242,7 +247,7 @@ def _checked(text: str) -> str:
         StatementSyntaxError: it has a NUL character or half of a surrogate pair.
     """
     if not isinstance(text, str):
-        raise InvalidParametersError(f"A statement is a text, not a {type(text).__name__}.")
+        raise InvalidParametersError(f"{what} is a text, not a {type(text).__name__}.")
     try:
         return check_text("The statement", text)
     except InvalidTextError as error:
@@ -260,7 +265,7 @@ def read_table_name(text: str) -> TableName:
         StatementSyntaxError: it is something else.
         UnsupportedStatementError: it has more parts.
     """
-    cursor = Cursor(text, tokenize(_checked(text)), Markers(None))
+    cursor = Cursor(text, tokenize(_checked(text, "The name of a table")), Markers(None))
     name = cursor.table_name()
     if not cursor.at_end:
         raise cursor.expected("the end of the name")
@@ -298,7 +303,8 @@ def _statement(cursor: Cursor) -> Statement:
 def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | UnsupportedStatementError:
     if first.word in _OF_OTHER_RELEASES:
         return unsupported_statement(cursor, first)
-    return cursor.error(f"{first.text} does not begin a statement", first)
+    words = (*_READERS, *_OTHER_FIRST_WORDS, *TRANSACTION_WORDS)
+    return cursor.error(f"{first.text} does not begin a statement{meant(first.text, words)}", first)
 
 
 def _create(cursor: Cursor, first: Token) -> Statement:

@@ -31,10 +31,14 @@ _NAMING_GENERATORS = ("inline", "inline_outer", "json_tuple", "stack")
 _PATH = re.compile(r"[/:.*\\]")
 _QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
 _TABLE_PARTS = ("this", "db", "alias", "joins", "laterals", "pivots", "sample")
+_VERSIONS = (
+    "a version is a write id, and a time is a text, a marker, or current_timestamp() or current_date(), from which an "
+    "INTERVAL may be subtracted"
+)
 _REFUSED_TABLE_PARTS = {
     "catalog": f"a table is named table or database.table; the only catalog is {CATALOG}",
-    "version": "reading an earlier version of a table is not of this release",
-    "when": "reading an earlier version of a table is not of this release",
+    "version": _VERSIONS,
+    "when": _VERSIONS,
 }
 
 
@@ -277,6 +281,8 @@ class ScopeReader:
                 raise self._unsupported(node, reason)
         name, database = node.this, node.args.get("db")
         if isinstance(name, exp.Func) and database is None:
+            if name.name.lower() == "table_changes":
+                raise self._unsupported(node, "session.changes and warehouse.changes return the changes of a table")
             self._walk(name, names, scope)
             return Source(normalise(node.alias or name.name), output=_renamed(UNKNOWN, node))
         if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in (name, database or name)):

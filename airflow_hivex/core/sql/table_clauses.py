@@ -14,6 +14,7 @@ from airflow_hivex.core.model.text_files import (
     NULL_FORMAT,
     TEXTFILE,
 )
+from airflow_hivex.core.sql.advice import meant
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.columns import read_column
 from airflow_hivex.core.sql.constraints import ConstraintReader
@@ -61,7 +62,10 @@ def read_clause(cursor: Cursor, clauses: TableClauses) -> None:
     if reader is None:
         if token.word in ("CLUSTER", "WITH", "DEFAULT"):
             raise cursor.unsupported(f"{token.word} is not a clause of CREATE TABLE in this release", token)
-        raise cursor.error(f"{token.text} is not a clause of CREATE TABLE", token)
+        if token.word in ("CLONE", "DEEP", "SHALLOW"):
+            reason = "CREATE TABLE ... AS SELECT copies rows, and CREATE LINK shows a table in another database"
+            raise cursor.unsupported(f"CREATE TABLE ... {token.word} is not supported; {reason}", token)
+        raise cursor.error(f"{token.text} is not a clause of CREATE TABLE{meant(token.text, _CLAUSES)}", token)
     once(cursor, token, token.word in clauses.seen)
     if (token.word == "USING" and clauses.seen & _HIVE_FORM) or (token.word in _HIVE_FORM and "USING" in clauses.seen):
         raise cursor.error("a format is named by USING, or by Hive's STORED AS and ROW FORMAT, not by both", token)
@@ -149,7 +153,9 @@ def _partitioned(cursor: Cursor, clauses: TableClauses) -> None:
         token = cursor.peek()
         name = cursor.name("a partition column")
         if cursor.at_symbol("("):
-            raise cursor.unsupported("a table is partitioned by columns, not by functions of them", token)
+            raise cursor.unsupported(
+                "a table is partitioned by columns, not by functions of them; add a column of the value", token
+            )
         if name in keys:
             raise cursor.error(f"partition column {name} is named twice", token)
         if cursor.at_symbol(",", ")"):

@@ -76,6 +76,8 @@ def _scan(
     (bound,) = routed.bound
     by_name = {column.name.lower(): column for column in (*bound.table.columns, *bound.table.partition_keys)}
     condition = None if predicate is None else Condition(predicate, by_name, bound.table.full_name)
+    # One name stands for a list of it.
+    columns = [columns] if isinstance(columns, str) else columns
     found = ArrowScan(planning.scan(bound, cluster, running.tag), columns, condition, expression, threads)
     if keep:
         commit_kept(context, running, [bound.table])

@@ -479,6 +479,13 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("SHOW PARTITIONS t ORDER BY ds, DS", 1, 32, "named twice"),
         ("SHOW PARTITIONS t LIMIT x", 1, 25, "a number of partitions"),
         ("SHOW PARTITIONS t LIMIT 3 ORDER BY ds", 1, 27, "the end of the statement"),
+        ("SELEC 1", 1, 1, "SELEC does not begin a statement; perhaps SELECT is meant"),
+        ("hello world", 1, 1, r"hello does not begin a statement\.\n"),
+        ("SELECT * FORM t", 1, 15, "t is not expected here; perhaps FROM is meant"),
+        ("SELECT a FROM t WEHRE a = 1", 1, 23, "a is not expected here; perhaps WHERE is meant"),
+        ("SELECT (1 + 2 FROM t", 1, 15, r"expected '\)', found FROM\.\n"),
+        ("SELECT * FROM t JOIN ON a = b", 1, 22, "expected a table, found ON"),
+        ("CREATE TABLE t (a INT) PARTITION BY (a)", 1, 24, "perhaps PARTITIONED is meant"),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, column: int, reason: str) -> None:
@@ -502,6 +509,10 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
         ("BEGIN SELECT 1", "BEGIN is"),
         ("EXPLAIN AST SELECT 1", "EXPLAIN AST is not a statement of this release; EXPLAIN FORMATTED shows"),
         ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is"),
+        ("SHOW PARTITION t", "; perhaps PARTITIONS is meant"),
+        ("SHOW HISTORY t", "; DESCRIBE HISTORY lists"),
+        ("CONVERT TO DELTA parquet.`/x`", "; CREATE EXTERNAL TABLE reads files where they are"),
+        ("UPSERT INTO t VALUES (1)", "; use MERGE INTO"),
     ],
 )
 def test_statement_of_another_release_is_refused_by_name(text: str, named: str) -> None:
@@ -527,6 +538,9 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1) STORED AS DIRECTORIES", 45),
         ("CREATE TABLE t LIKE FILE PARQUET '/x'", 21),
+        ("CREATE TABLE t SHALLOW CLONE s", 16),
+        ("SELECT TOP 10 * FROM t", 1),
+        ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", 26),
         ("CREATE DATABASE a.b", 17),
         ("DROP TABLE other_catalog.db.t", 12),
         ("ALTER TABLE t@y SET TBLPROPERTIES ('a' = 'b')", 13),
