@@ -258,7 +258,7 @@ def _names(text: str) -> tuple[str, str]:
 
     name = read_table_name(text)
     if name.namespace is not None:
-        raise InvalidOperationError("Compaction", text, "it is a link; compact the table that it links to")
+        raise InvalidOperationError("A compaction of", text, "it is a link; compact the table that it links to")
     return name.database or DEFAULT_DATABASE, name.name
 
 

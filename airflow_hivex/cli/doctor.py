@@ -24,9 +24,11 @@ def examine(metastore: Metastore, options: argparse.Namespace, tell: Callable[[s
     if options.table is not None:
         name = read_table_name(options.table)
         if name.namespace is not None:
-            raise InvalidOperationError("The doctor", options.table, "it is a link; examine the table that it links to")
+            raise InvalidOperationError(
+                "An examination of", options.table, "it is a link; examine the table that it links to"
+            )
         if name.database is not None and database is not None and name.database != database.lower():
-            raise InvalidOperationError("The doctor", options.table, f"it is not a table of database {database}")
+            raise InvalidOperationError("An examination of", options.table, f"it is not a table of database {database}")
         database, table = name.database or database, name.name
     found = metastore.doctor.examine(database, table, options.cluster, progress=tell)
     rows: list[tuple[object, ...]] = [

@@ -287,7 +287,7 @@ def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
     part = _Part(configuration.key, txn_id, part_name(context), context["ti"].try_number)
     if part in _joined:
         raise InvalidOperationError(
-            "A second session",
+            "A second session of",
             f"transaction {txn_id} in task {context['ti'].task_id}",
             "it would discard what the first has written; run all statements in one session, "
             "or give each a writer= of its own",

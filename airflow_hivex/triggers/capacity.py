@@ -33,7 +33,7 @@ def look_at_quotas(
     if not limited:
         reason = "there is no quota to wait for; set one by ALTER DATABASE ... SET QUOTA"
         on = "" if cluster is None else f" on cluster {cluster}"
-        raise InvalidOperationError("Waiting for the use of a quota", f"{namespace or 'all namespaces'}{on}", reason)
+        raise InvalidOperationError("Waiting for the use of a quota of", f"{namespace or 'all namespaces'}{on}", reason)
     found = []
     for each in limited:
         quota = each.quota

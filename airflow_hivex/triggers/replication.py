@@ -44,7 +44,7 @@ def look_at_copy(
     if partitions is not None:
         if None in wanted:
             raise InvalidOperationError(
-                "Waiting for a copy of partitions", full_name, "the table has no partition keys"
+                "Waiting for copies of partitions of", full_name, "the table has no partition keys"
             )
         wanted = set(partitions)
     found = [each for each in states if each.cluster == target and each.partition in wanted]

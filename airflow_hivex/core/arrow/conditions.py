@@ -81,7 +81,7 @@ class Condition:
                 self._column(column)
                 return predicate
         raise InvalidOperationError(
-            "Reading without Spark",
+            "A read without Spark of",
             self._table,
             "its filter compares more than columns with constants; use session.sql",
         )

@@ -40,7 +40,7 @@ class DeletedRows:
             events = events_in(files, scan.filter)
         if events is None:
             reason = "it has too many deleted rows for one process; compact it, or use session.sql"
-            raise InvalidOperationError("Reading without Spark", scan.table, reason)
+            raise InvalidOperationError("A read without Spark of", scan.table, reason)
         groups = [group for part in scan.parts for group in part.originals if group.write_id == FIRST_WRITE_ID]
         with_originals = {place(group.place).path.rstrip("/") for group in groups}
         names = [re.sub(r"/delete_delta_[^/]+/.*", "", file.path) for file in files]

@@ -152,7 +152,7 @@ class ArrowScan:
             return tuple(partition_value(text, key) for text, key in zip(texts, keys, strict=True))
         except ValueError as error:
             raise InvalidOperationError(
-                "Reading without Spark", self._scan.table, f"{error}; use session.sql"
+                "A read without Spark of", self._scan.table, f"{error}; use session.sql"
             ) from error
 
     def _pieces(self, file: _File) -> list[tuple[_File, Piece]]:
@@ -257,7 +257,7 @@ def _readings(scan: Scan) -> dict[bool, Reading]:
     if scan.format == "parquet":
         return {False: ParquetReading(scan.columns)}
     reason = f"its files have the format {scan.format}, which only Spark reads; use session.sql"
-    raise InvalidOperationError("Reading without Spark", scan.table, reason)
+    raise InvalidOperationError("A read without Spark of", scan.table, reason)
 
 
 def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tuple[Column, ...]:

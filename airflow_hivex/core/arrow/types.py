@@ -26,7 +26,7 @@ def arrow_type(column: Column, table: str) -> pa.DataType:
     found = _arrow_type(column.parsed_type)
     if found is None:
         reason = f"column {column.name} has the type {column.type}, which only Spark reads; use session.sql"
-        raise InvalidOperationError("Reading without Spark", table, reason)
+        raise InvalidOperationError("A read without Spark of", table, reason)
     return found
 
 

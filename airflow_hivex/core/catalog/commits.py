@@ -279,7 +279,7 @@ def _transactional(connection: Connection, database: str, name: str) -> StoredTa
     table = select_table(connection, database, name)
     if not table.is_transactional:
         reason = "it is not transactional, so that nothing tells when it was written to"
-        raise InvalidOperationError("waiting for commits", table.full_name, reason)
+        raise InvalidOperationError("Waiting for commits to", table.full_name, reason)
     return table
 
 

@@ -154,8 +154,8 @@ def _failure(
         return f"The statement writes tables of different primary clusters: {named}. Write them one by one."
     if pinned is not None:
         return (
-            f"The statement cannot run on cluster {pinned}, which USE CLUSTER chose. "
-            "USE CLUSTER without a name lets the warehouse choose."
+            f"The session is pinned to cluster {pinned}, which cannot run the statement. USE CLUSTER without a name, "
+            "or a task or session without cluster=, lets the warehouse choose."
         )
     is_unusable = any(candidate.is_unusable for candidate in candidates)
     if written:

@@ -57,7 +57,7 @@ class CompactionWork:
                     f"{name} deletes rows by their ids, and cannot be merged before write id "
                     f"{self.write_ids.high_watermark + 1} is settled; ask again then"
                 )
-                raise InvalidOperationError("Rebalancing", self.entry.name, reason)
+                raise InvalidOperationError("A rebalance of", self.entry.name, reason)
 
     def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
         """Return the merged directories, in reading order."""
@@ -88,7 +88,7 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
         kind = "insert-only" if table.is_insert_only else "bucketed (CLUSTERED BY)"
         raise RefusedError(f"it is {kind}: there is nothing that its rows could be spread by")
     if table.is_insert_only and not settings[INSERT_ONLY]:
-        raise InvalidOperationError("Compaction", entry.name, f"it is insert-only, and {INSERT_ONLY} is false")
+        raise InvalidOperationError("A compaction of", entry.name, f"it is insert-only, and {INSERT_ONLY} is false")
     cluster = clusters.get(table.storage.primary.cluster)
     return CompactionTarget(_as_requested(table, entry, settings), entry.partition, partition_id, location, cluster)
 
@@ -122,7 +122,7 @@ def _as_requested(table: StoredTable, entry: Compaction, settings: Settings) -> 
         if own[ROW_LAYOUT] not in (FLAT_LAYOUT, HIVE_LAYOUT):
             known = f"{FLAT_LAYOUT} and {HIVE_LAYOUT}"
             reason = f"there is no row layout {own[ROW_LAYOUT]!r}; have {known}"
-            raise InvalidOperationError("Compaction", entry.name, reason)
+            raise InvalidOperationError("A compaction of", entry.name, reason)
     check_spark_options(settings, entry.name, {**table.parameters, **entry.properties})
     requested = replace(table, parameters={**table.parameters, **own})
     check_file_options(table.full_name, table.storage.format, requested.file_options)

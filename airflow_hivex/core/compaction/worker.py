@@ -305,7 +305,7 @@ class CompactionWorker:
         there = stored is not None and stored[1:] == (target.partition_id, target.location)
         if stored is None or not there or stored[0].storage.primary.cluster != target.cluster.name:
             raise InvalidOperationError(
-                "Compaction", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
+                "A compaction of", entry.name, "it was dropped, renamed or moved meanwhile; ask again for it"
             )
 
     def _run(self, found: CompactionWork, running: TransactionJob, made: list[str]) -> tuple[WrittenDirectory, ...]:

@@ -10,6 +10,8 @@ from airflow_hivex.core.errors.root import HivexError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_PREPOSITIONS = (" in", " of", " to")
+
 
 class NoSuchObjectError(HivexError, ProgrammingError):
     """A named object does not exist."""
@@ -63,8 +65,10 @@ class NoSuchColumnError(NoSuchObjectError):
     code = "NO_SUCH_COLUMN"
 
     def __init__(self, table: str, column: str, columns: Sequence[str] = ()) -> None:
+        # Other sources of rows are described, such as the DataFrame.
+        owner = f"The {table.removeprefix('the ')}" if table.startswith("the ") else f"Table {table}"
         super().__init__(
-            f"Table {table} has no column {column}; it has: {', '.join(columns)}.", table, column, tuple(columns)
+            f"{owner} has no column {column}; it has: {', '.join(columns)}.", table, column, tuple(columns)
         )
         self.table = table
         self.column = column
@@ -178,12 +182,16 @@ class InvalidTypeError(HivexError, ProgrammingError):
 
 
 class InvalidOperationError(HivexError, ProgrammingError):
-    """The object exists, but does not allow the operation."""
+    """The object exists, but does not allow the operation.
+
+    ``operation`` is a statement, such as ``DROP VIEW``, or ends with the preposition of the object: ``A write to``.
+    """
 
     code = "INVALID_OPERATION"
 
     def __init__(self, operation: str, name: str, reason: str) -> None:
-        super().__init__(f"{operation} on {name} is refused: {reason}.", operation, name, reason)
+        preposition = "" if operation.endswith(_PREPOSITIONS) else " on"
+        super().__init__(f"{operation}{preposition} {name} is refused: {reason}.", operation, name, reason)
         self.operation = operation
         self.name = name
         self.reason = reason

@@ -12,7 +12,8 @@ class JobError(HivexError, OperationalError):
     code = "JOB_FAILED"
 
     def __init__(self, cluster: str, message: str) -> None:
-        super().__init__(f"The job on cluster {cluster} failed: {message}", cluster, message)
+        place = f" on cluster {cluster}" if cluster else ""
+        super().__init__(f"The job{place} failed: {message}", cluster, message)
         self.cluster = cluster
 
 

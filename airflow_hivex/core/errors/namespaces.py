@@ -115,8 +115,11 @@ class NoSuchLinkError(LinkError, NoSuchObjectError):
     code = "NO_SUCH_LINK"
 
     def __init__(self, namespace: str, link: str) -> None:
+        table, _, version = link.rpartition("@v")
+        hint = f" {table} VERSION AS OF {version} reads an earlier version." if version.isdecimal() else ""
         super().__init__(
-            f"Namespace {namespace} has no link {link}; CREATE LINK TO {link} makes one, and SHOW LINKS lists them.",
+            f"Namespace {namespace} has no link {link}; CREATE LINK TO {link} makes one, and SHOW LINKS lists "
+            f"them.{hint}",
             namespace,
             link,
         )

@@ -412,7 +412,9 @@ class ClusterFiles:
         """
         path = self._path(location)
         if path.rstrip("/") == self._root:
-            raise InvalidOperationError("Delete", self._filesystem, "it is the root of a cluster's file system")
+            raise InvalidOperationError(
+                "The deletion of", self._filesystem, "it is the root of a cluster's file system"
+            )
         with _storage(path):
             for _ in range(_MOST_TRIES):
                 self._fs.invalidate_cache(path)
@@ -455,7 +457,7 @@ class ClusterFiles:
     def _path(self, location: str) -> str:
         names = [name for name in location.split("/") if name not in ("", ".")]
         if ".." in names:
-            raise InvalidOperationError("Access", location, "a location does not lead upwards")
+            raise InvalidOperationError("Access to", location, "a location does not lead upwards")
         return "/".join((self._root, *names))
 
 

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.spark.acid_files import AcidFile, read_acid_files, read_writers
 from airflow_hivex.core.spark.footers import row_counts
 
-_OPERATION = "Import"
+_OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
 """The end of the names of files that tell how much of a streamed file counts."""

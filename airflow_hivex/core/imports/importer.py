@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 Progress = Callable[[str, int], None]
 """Is told the name of an object and how many partitions of it were read since the last call."""
 
-_OPERATION = "Import"
+_OPERATION = "An import of"
 _TABLES = 50
 _PARTITIONS = 500
 _ADDED = 1000

@@ -57,7 +57,7 @@ from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
 
-_OPERATION = "Import of a namespace"
+_OPERATION = "An import of"
 _AGENT = "hivex namespace import"
 _MARKER = "_hivex_import"
 """A hidden file in the folder of a table whose files are being copied; its text names the source."""

@@ -18,7 +18,7 @@ from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions.single_changes import take_write_id
 
-_OPERATION = "Import"
+_OPERATION = "An import of"
 _ADDED = 1000
 
 

@@ -71,7 +71,7 @@ def _primitive(value: object, type: Primitive) -> str:
 
 
 def _no_constant(type: ColumnType) -> InvalidOperationError:
-    return InvalidOperationError("A variable", str(type), "values of this type cannot be kept; cast it to STRING")
+    return InvalidOperationError("A variable of", str(type), "values of this type cannot be kept; cast it to STRING")
 
 
 def _text(value: str) -> str:

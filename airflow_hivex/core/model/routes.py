@@ -89,7 +89,8 @@ class Candidate:
 class Route:
     """The decision: ``cluster`` is None when no candidate will do; ``reason`` then says why.
 
-    ``alternative`` is then a cluster that is not a candidate and could run the statement if USE CLUSTER chose it.
+    ``alternative`` is then a cluster that is not a candidate, and could run the statement of a session that is pinned
+    to it.
     """
 
     cluster: str | None

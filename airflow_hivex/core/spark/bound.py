@@ -38,7 +38,9 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
         for leaf in _each(leaves.toSeq()):
             if leaf.getClass().getSimpleName().rstrip("$") not in _OF_THE_TEXT:
                 name = str(leaf.toString()).strip()
-                raise InvalidOperationError("A query", name, "Spark reads it, and it is not a table of the warehouse")
+                raise InvalidOperationError(
+                    "A query of", name, "Spark reads it, and it is not a table of the warehouse"
+                )
     return rows
 
 

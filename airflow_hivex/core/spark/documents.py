@@ -91,7 +91,7 @@ def plan_from_json(text: str) -> Plan:
     document = json.loads(text)
     version = document.pop("version")
     if version != VERSION:
-        raise InvalidOperationError("Job", f"version {version}", f"this release runs plans of version {VERSION}")
+        raise InvalidOperationError("A job of", f"version {version}", f"this release runs plans of version {VERSION}")
     document["parameters"] = {name: _untagged(value) for name, value in document["parameters"].items()}
     return built(Plan, document)
 

@@ -42,7 +42,7 @@ def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared:
     if is_connect(spark):
         name = named.split("`", 2)[1]
         reason = f"the server has no support for Hive; start it with {_IMPLEMENTATION}=hive, or write a function of SQL"
-        raise InvalidOperationError("Calling", name, reason)
+        raise InvalidOperationError("A call of", name, reason)
     # The client of Spark Connect alone does not have it.
     from py4j.protocol import Py4JError
 

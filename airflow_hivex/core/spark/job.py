@@ -227,7 +227,7 @@ def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
         for scan in plan.scans:
             if scan.format == "orc" and any(_is_timestamp(column) for column in scan.columns):
                 raise InvalidOperationError(
-                    "A DataFrame",
+                    "A DataFrame of",
                     scan.table,
                     f"Spark's ORC reader takes its TIMESTAMP columns for TIMESTAMP_NTZ while {TIMESTAMP_TYPE} says so; "
                     "set it to TIMESTAMP_LTZ",

@@ -41,7 +41,7 @@ class NewDirectories:
         if key not in self._places:
             target = place(partition_location(self._write, partition)) / key[1]
             if target.exists() and self._write.batch is None:
-                operation = "INSERT" if self._write.compacted is None else "Compaction"
+                operation = "INSERT" if self._write.compacted is None else "A compaction of"
                 raise InvalidOperationError(operation, self._write.table, f"directory {target.path} exists already")
             self._places[key] = target
             target.create_directory()

@@ -25,7 +25,7 @@ from airflow_hivex.core.statements.writing import begin_write, end_writes
 
 log = logging.getLogger(__name__)
 
-_OPERATION = "Conversion to a full ACID table"
+_OPERATION = "A conversion to full ACID of"
 
 
 def is_upgrade(table: StoredTable, properties: Mapping[str, str]) -> bool:

@@ -158,7 +158,7 @@ def _body(
         statement = read(f"CREATE FUNCTION f {definition.definition()}", database=definition.database)
     except SqlError as error:
         reason = error.reason if isinstance(error, StatementSyntaxError) else str(error)
-        raise InvalidOperationError("Calling", name, f"its definition cannot be used here: {reason}") from error
+        raise InvalidOperationError("A call of", name, f"its definition cannot be used here: {reason}") from error
     assert isinstance(statement, CreateFunction)
     assert statement.body is not None
     query = statement.body
@@ -174,7 +174,7 @@ def _body(
 def _check_code(context: StatementContext, name: str, what: str) -> None:
     if not context.services.settings[ALLOW_CODE]:
         reason = f"it runs code on the cluster ({what}); an administrator may allow it by the setting {ALLOW_CODE}"
-        raise InvalidOperationError("Calling", name, reason)
+        raise InvalidOperationError("A call of", name, reason)
 
 
 def _called(

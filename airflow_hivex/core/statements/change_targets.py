@@ -53,7 +53,10 @@ def check_changeable(statement: ChangeRows, target: Table) -> None:
     if target.not_written:
         raise InvalidOperationError(statement.operation, target.full_name, target.not_written)
     if target.is_insert_only:
-        reason = "it is insert-only: its rows have no ids, they can be added and overwritten as a whole"
+        reason = (
+            "it is insert-only: its rows have no ids, and are added and overwritten as a whole. CREATE OR REPLACE "
+            "TABLE ... AS SELECT without a format makes a full ACID table of its rows"
+        )
         raise InvalidOperationError(statement.operation, target.full_name, reason)
 
 

@@ -255,7 +255,10 @@ def _retyped(table: Table, column: Column, type: str, comment: str | None) -> Co
     is_wider = table.storage.format == "orc" and is_widening(before, after)
     has_more_fields = table.storage.format in _NAME_FIELDS and with_fields(before, after) == after
     if after != before and not (table.is_external or is_wider or has_more_fields):
-        reason = f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that"
+        reason = (
+            f"column {column.name} cannot change from {column.type} to {type}: its files could not be read as that; "
+            "CREATE OR REPLACE TABLE ... AS SELECT with a CAST writes them again"
+        )
         raise InvalidObjectError("table", table.full_name, reason)
     return replace(column, type=type, comment=column.comment if comment is None else comment)
 

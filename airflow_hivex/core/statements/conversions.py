@@ -39,7 +39,7 @@ from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
 
-_OPERATION = "Conversion to a transactional table"
+_OPERATION = "A conversion to a transactional table of"
 _EXTERNAL = "external"
 _LONGEST_NAME = 128
 

@@ -87,7 +87,7 @@ def export_for_hive(
     for column in table.columns:
         if not all(each.kind.in_hive for each in primitives(column.parsed_type)):
             reason = f"Hive has no type for column {column.name} {column.type}; CAST it in a CREATE TABLE AS SELECT"
-            raise InvalidOperationError("Export for Hive", table.full_name, reason)
+            raise InvalidOperationError("An export for Hive of", table.full_name, reason)
     target = target.absolute()
     _check_empty(table.full_name, target)
     write = Write(
@@ -155,7 +155,7 @@ def _check_empty(table: str, target: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise InvalidOperationError("Export for Hive", table, f"{target} cannot be listed: {error}") from error
+        raise InvalidOperationError("An export for Hive of", table, f"{target} cannot be listed: {error}") from error
     if holds is not None:
         reason = f"{target} is not empty, it holds {holds.name}; name a new directory"
-        raise InvalidOperationError("Export for Hive", table, reason)
+        raise InvalidOperationError("An export for Hive of", table, reason)

@@ -60,7 +60,7 @@ def begin(
         reason = (
             f"its files would be visible before transaction {running.txn_id} commits; COMMIT or ROLLBACK comes first"
         )
-        raise InvalidOperationError("A write to an external table in a transaction", table.full_name, reason)
+        raise InvalidOperationError("A write in a transaction to", table.full_name, reason)
     if partition is not None:
         with context.services.store.read() as connection:
             external_partitions.locations_of(connection, table, [partition])

@@ -29,7 +29,7 @@ def _check_once(table: str, kind: str, names: Sequence[str]) -> None:
     for name in names:
         if name.lower() in seen:
             reason = f"the DataFrame has two {kind} called {name}, in upper or lower case; rename or drop one of them"
-            raise InvalidOperationError("Write", table, reason)
+            raise InvalidOperationError("A write to", table, reason)
         seen.add(name.lower())
 
 
@@ -62,7 +62,7 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
     for column in given:
         if column.name.lower() in static:
             reason = f"partition gives {column.name} a value, and the DataFrame has a column of that name; drop it"
-            raise InvalidOperationError("Write", table.full_name, reason)
+            raise InvalidOperationError("A write to", table.full_name, reason)
     names = {target.name.lower() for target in targets}
     for column in given:
         if column.name.lower() not in names:

@@ -94,7 +94,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
     table = bound.table
     if row_id is not None and not table.is_insert_only and any(map(_is_plain, bound.partitions)):
         reason = "this version is from before it was full ACID, so that its rows have no ids"
-        raise InvalidOperationError("Reading ROW__ID", table.full_name, reason)
+        raise InvalidOperationError("A read of the ROW__ID of", table.full_name, reason)
     on_primary = cluster.name == table.storage.primary.cluster
     copy = table.storage.on(cluster.name)
     root = table.storage.primary.location if copy is None else copy.location

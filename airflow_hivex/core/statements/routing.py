@@ -367,7 +367,7 @@ def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:
     found = frozenset().union(*(query.code_functions for query in statement.queries))
     if found:
         raise InvalidOperationError(
-            "Calling",
+            "A call of",
             ", ".join(sorted(found)),
             f"it runs any code on the cluster; an administrator may allow it by the setting {ALLOW_CODE}",
         )

@@ -31,7 +31,7 @@ TableOf: TypeAlias = Callable[[TableReference], Table]
 
 S = TypeVar("S", bound=RoutedStatement)
 
-_OPERATION = "Reading ROW__ID"
+_OPERATION = "A read of the ROW__ID of"
 _OF_TARGET = "__row_id_of_target"
 _OF_SOURCE = "__row_id_of_source"
 

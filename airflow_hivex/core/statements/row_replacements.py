@@ -63,7 +63,7 @@ def _columns_of(table: StoredTable, where: str) -> tuple[str, ...]:
         found = expression_columns(where)
     except UnsupportedStatementError as error:
         reason = f"where is a condition of the columns of one row, without sub-queries and parameters: {error.reason}"
-        raise InvalidOperationError("Write", table.full_name, reason) from error
+        raise InvalidOperationError("A write to", table.full_name, reason) from error
     names = [column.name for column in (*table.columns, *table.partition_keys)]
     for name in found:
         if name not in [each.lower() for each in names]:

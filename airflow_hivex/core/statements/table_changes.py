@@ -22,7 +22,7 @@ from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.context import StatementContext
 
-_OPERATION = "changes"
+_OPERATION = "A read of the changes of"
 _OLD, _NEW = "__old", "__new"
 _PRESENT = VersionAsOf(before_now_ms=0)
 CHANGE_TYPE, ROW_ID_COLUMN = "_change_type", "_row_id"

@@ -98,7 +98,10 @@ def describe_table(
     for key in keys:
         _check_partition_key(full_name, key)
     if not columns:
-        raise InvalidObjectError("table", full_name, "it needs at least one column besides its partition keys")
+        reason = (
+            "it needs at least one column besides its partition keys; list its columns: they are not taken from files"
+        )
+        raise InvalidObjectError("table", full_name, reason)
     external = names_external(statement) if is_external is None else is_external
     properties = table_properties.normalised(statement.properties)
     check_spark_options(context.services.settings, full_name, properties)
@@ -222,7 +225,8 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
         if name in seen:
             raise InvalidObjectError("table", table, f"it has column {name} twice")
         if not all(each.kind.in_files for each in primitives(column.parsed_type)):
-            raise InvalidObjectError("table", table, f"column {name} has type {column.type}, which ORC cannot hold")
+            reason = f"column {name} has type {column.type}, which files cannot hold; CAST it to another type"
+            raise InvalidObjectError("table", table, reason)
         seen.add(name)
 
 

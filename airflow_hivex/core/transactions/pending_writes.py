@@ -178,7 +178,7 @@ def check_not_overwritten(
         for partition in sorted(both, key=str):
             where = table.full_name if partition is None else f"{table.full_name} partition ({partition})"
             raise InvalidOperationError(
-                "A write after INSERT OVERWRITE in one transaction",
+                "A write after INSERT OVERWRITE, in one transaction, to",
                 where,
                 f"transaction {txn_id} has overwritten it; write all of its rows in that statement, or commit before",
             )
@@ -197,7 +197,7 @@ def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_
         meets = partition is None or earlier.facts.partition in (None, partition)
         if earlier.facts.overwrite and earlier.directories is None and meets:
             raise InvalidOperationError(
-                "A second INSERT OVERWRITE in one transaction",
+                "A second INSERT OVERWRITE, in one transaction, of",
                 table.full_name,
                 f"another one of transaction {txn_id} runs there, or was killed and not repeated",
             )

@@ -123,7 +123,7 @@ def release_lock(metastore: Warehouse, user: Editor, conn_id: ConnectionId, want
         held = metastore.locks.show(lock_id=wanted.lock_id)
         if not held:
             raise InvalidOperationError(
-                "Release", f"lock {wanted.lock_id}", "it has been released already; refresh the list"
+                "The release of", f"lock {wanted.lock_id}", "it has been released already; refresh the list"
             )
         metastore.locks.unlock(wanted.lock_id)
     return answer({"message": f"Lock {wanted.lock_id} is released."})
