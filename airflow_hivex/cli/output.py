@@ -143,8 +143,10 @@ def _summary(result: Result) -> str:
         facts.append(f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}")
         if result.truncated:
             facts.append("more were left out")
-    if result.rows_written is not None:
+    if result.rows_written is not None and (result.rows_written or not result.rows_deleted):
         facts.append(f"{result.rows_written} row{'' if result.rows_written == 1 else 's'} written")
+    if result.rows_deleted:
+        facts.append(f"{result.rows_deleted} row{'' if result.rows_deleted == 1 else 's'} deleted")
     if result.cluster is not None:
         facts.append(f"cluster {result.cluster}")
     if result.txn_id is not None:

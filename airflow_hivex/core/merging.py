@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.sql.tokens import syntax_error, tokenize
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.context import Result
@@ -21,6 +22,7 @@ Run: TypeAlias = Callable[[str, Mapping[str, object], "Frame"], Result]
 """Runs a statement that reads the DataFrame as ``{rows}``."""
 
 _MARKER = "merge_value_"
+_CONSTANTS = ("TRUE", "FALSE", "NULL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Merge:
             if isinstance(value, str):
                 texts[name] = expression(f"value of {name}", value)
             else:
+                _check_value(name, value)
                 names = (f"{_MARKER}{number}" for number in count())
                 marker = next(name for name in names if name not in parameters)
                 parameters[marker] = value
@@ -165,14 +168,39 @@ def condition_of(on: str | Sequence[str], source_alias: str, target_alias: str) 
 
     Raises:
         StatementSyntaxError: it is not a condition.
-        InvalidParametersError: no column is named.
+        InvalidParametersError: no column is named, one is named without a list, or it is of another type.
     """
     if isinstance(on, str):
+        name = on.strip()
+        if name.isidentifier() and name.upper() not in _CONSTANTS:
+            raise InvalidParametersError(
+                f"on is the name {name} alone; give a list of names, [{name!r}], or a condition in SQL, such as "
+                f"{target_alias}.{name} = {source_alias}.{name}."
+            )
         return expression("condition", on)
+    if not isinstance(on, Sequence):
+        raise InvalidParametersError(
+            f"on is a {type(on).__name__}; give a condition in SQL as a text, or a list of the columns that are equal."
+        )
     if not on:
         raise InvalidParametersError("A MERGE names no column that its rows have in common; name them in on.")
     target, source = quoted(target_alias), quoted(source_alias)
     return " AND ".join(f"{target}.{quoted(name)} = {source}.{quoted(name)}" for name in on)
+
+
+def _check_value(column: str, value: object) -> None:
+    """Refuse a value that is neither a text nor a constant, such as a Column of PySpark.
+
+    Raises:
+        InvalidParametersError: it is one.
+    """
+    try:
+        parameter_literal(column, value)
+    except InvalidParametersError as error:
+        raise InvalidParametersError(
+            f"The value of {column} in a MERGE is a {type(value).__name__}; give an expression in SQL as a text, such "
+            f"as 'source.{column}', or a constant."
+        ) from error
 
 
 def expression(what: str, text: str) -> str:

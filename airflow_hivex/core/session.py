@@ -19,12 +19,14 @@ from airflow_hivex.core.errors import (
     TransactionCommittedError,
 )
 from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import check_length, check_text
 from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
 from airflow_hivex.core.sql.inspection import Inspection, inspect
+from airflow_hivex.core.sql.markers import values_of
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.sql.session_settings import variable_statement
 from airflow_hivex.core.statements import (
@@ -44,6 +46,7 @@ from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
 from airflow_hivex.core.statements.table_changes import Version, changes_query
+from airflow_hivex.core.statements.versions import query_of_version
 from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -134,7 +137,7 @@ class Session:
         """
         if self._is_closed:
             # Out of the transaction that closing has rolled back, it would count on its own.
-            raise InvalidOperationError("A statement", "the session", "it is closed; begin another one")
+            raise InvalidOperationError("A statement in", "the session", "it is closed; begin another one")
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
             raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
         with own_errors("The statement"):
@@ -168,7 +171,7 @@ class Session:
             HivexError: as an INSERT.
         """
         if self._is_closed:
-            raise InvalidOperationError("An INSERT", "the session", "it is closed; begin another one")
+            raise InvalidOperationError("An INSERT in", "the session", "it is closed; begin another one")
         name = read_table_name(table)
         check_name(self._context(None), name, table)
         with own_errors("The INSERT"):
@@ -212,7 +215,7 @@ class Session:
         transaction = self._state.transaction
         if transaction is not None and transaction.is_own:
             raise InvalidOperationError(
-                "The end of the statements",
+                "The end of the statements in",
                 f"transaction {transaction.txn_id}",
                 "START TRANSACTION has no COMMIT or ROLLBACK, so nothing of it counts; add one",
             )
@@ -404,13 +407,8 @@ class Session:
         name = read_table_name(table)
         check_name(self._context(None), name, table)
         if name.namespace is None and self._services.catalog.get_table(*self._state.qualify(name)).is_view:
-            raise InvalidOperationError(operation, table, "it is a view, which has no files")
-        text = f"SELECT * FROM {table}"  # noqa: S608 - it was read as a name
-        parameters: dict[str, object] = {}
-        if version is not None:
-            text, parameters = f"{text} VERSION AS OF :version", {"version": version}
-        elif timestamp is not None:
-            text, parameters = f"{text} TIMESTAMP AS OF :timestamp", {"timestamp": timestamp}
+            raise InvalidOperationError(operation, table, "it is a view, which has no files; session.sql reads it")
+        text, parameters = query_of_version(table, version, timestamp)
         statement = read(text, parameters, database=self._state.database)
         assert isinstance(statement, kinds.Select)
         return statement
@@ -456,7 +454,7 @@ class Session:
         check_name(self._context(None), name, table)
         found = self._services.catalog.get_table(*self._state.qualify(name))
         if found.is_view:
-            raise InvalidOperationError("Export for Hive", table, "it is a view; export a table made of its rows")
+            raise InvalidOperationError("An export for Hive of", table, "it is a view; export a table made of its rows")
         text = exports.query_of(found, partitions)
         statement = read(text, database=self._state.database)
         assert isinstance(statement, kinds.Select)
@@ -549,7 +547,7 @@ class Session:
         self, parameters: Mapping[str, object] | None, max_rows: int | None = None, text: str | None = None
     ) -> StatementContext:
         return StatementContext(
-            self._services, self._state, dict(parameters or {}), max_rows, text=text, execute=self._execute
+            self._services, self._state, values_of(parameters), max_rows, text=text, execute=self._execute
         )
 
     def _execute(
@@ -559,8 +557,9 @@ class Session:
         max_rows: int | None = None,
         text: str | None = None,
         frames: Frames | None = None,
+        batch_key: BatchKey | None = None,
     ) -> Result:
-        context = replace(self._context(parameters, max_rows, text), frames=frames)
+        context = replace(self._context(parameters, max_rows, text), frames=frames, batch_key=batch_key)
         check_statement(context, statement, text)
         temporary_views.check_temporary_views(context, statement)
         temporary_tables.check_temporary_tables(context, statement)

@@ -87,7 +87,7 @@ class TransactionBatch:
         """
         if not self._open:
             raise InvalidOperationError(
-                "Write", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
+                "A write to", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
             )
         check_alone(self._context(None))
         key = batch_key(self._app_id, batch_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.merging import Merge, condition_of
-from airflow_hivex.core.model.batches import batch_key
+from airflow_hivex.core.model.batches import BatchKey, batch_key
 from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
-from airflow_hivex.core.sql.markers import parameter_literal
+from airflow_hivex.core.sql.markers import parameter_literal, values_of
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
 from airflow_hivex.core.statements.context import Frames, Result, StatementContext
@@ -20,8 +21,11 @@ from airflow_hivex.core.statements.frame_writes import FrameWrite, NewTable, Wri
 from airflow_hivex.core.statements.frames import query_frame
 from airflow_hivex.core.statements.own_errors import own_errors
 from airflow_hivex.core.statements.table_changes import ChangeStream, Version, changes_query
+from airflow_hivex.core.statements.versions import query_of_version
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow_hivex.core.runners.given import Frame, GivenSession
 
 
@@ -29,9 +33,14 @@ class Execute(Protocol):
     """Runs a statement of the session."""
 
     def __call__(
-        self, statement: Statement, parameters: Mapping[str, object] | None = None, *, frames: Frames | None = None
+        self,
+        statement: Statement,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Frames | None = None,
+        batch_key: BatchKey | None = None,
     ) -> Result:
-        """Return the result of a statement that may read DataFrames."""
+        """Return the result of a statement that may read DataFrames, and that a ``batch_key`` makes count once."""
 
 
 class Warehouse:
@@ -73,15 +82,17 @@ class Warehouse:
             raise
         self._execute(Commit(), None)
 
-    def table(self, name: str) -> Frame:
+    def table(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> Frame:
         """Return the rows of ``table`` or ``database.table``, in one snapshot.
+
+        ``version`` is the write id of an earlier version, ``timestamp`` a time at which a version was the present one.
 
         Raises:
             NoSuchTableError: it does not exist.
+            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
             RoutingError: it is not on the session's cluster.
         """
-        read_table_name(name)
-        return self._query(f"SELECT * FROM {name}")  # noqa: S608 - it was read as a name
+        return self._query(*query_of_version(name, version, timestamp))
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, **frames: Frame) -> Frame | Result:
         """Return a query's rows as a DataFrame; the result of any other statement.
@@ -94,6 +105,15 @@ class Warehouse:
             InvalidOperationError: a name is that of a table and of a temporary view.
             HivexError: as :meth:`Session.sql`.
         """
+        return self._sql(text, parameters, frames)
+
+    def _sql(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None,
+        frames: Mapping[str, Frame],
+        batch_key: BatchKey | None = None,
+    ) -> Frame | Result:
         with own_errors("The statement"):
             context = self._context(parameters)
             text = context.session.with_variables(text)
@@ -102,7 +122,7 @@ class Warehouse:
                 check_statement(context, statement, text)
                 if isinstance(statement, Select):
                     return query_frame(context, statement, spark)
-                return self._execute(statement, parameters, frames=inputs)
+                return self._execute(statement, parameters, frames=inputs, batch_key=batch_key)
 
     def merge(
         self,
@@ -113,30 +133,34 @@ class Warehouse:
         source_alias: str = "source",
         target_alias: str = "target",
         parameters: Mapping[str, object] | None = None,
+        app_id: str | None = None,
+        batch_id: int | None = None,
     ) -> Merge:
         """Return a MERGE of a DataFrame into ``table`` or ``database.table``, whose clauses its methods add.
 
         ``on`` is a condition in SQL, ``"source.id = target.id"``, or the names of columns that are equal.
-        ``parameters`` are the values of markers in it and in the clauses. :meth:`Merge.execute` runs it.
+        ``parameters`` are the values of markers in it and in the clauses. :meth:`Merge.execute` runs it. With
+        ``app_id`` and ``batch_id`` it counts once, as in :meth:`write`.
 
         Raises:
             StatementSyntaxError: ``into`` is not a name, or ``on`` is not a condition.
-            InvalidParametersError: ``on`` names no column.
+            InvalidParametersError: ``on`` names no column, or ``app_id`` or ``batch_id`` is not valid.
         """
         read_table_name(into)
         condition = condition_of(on, source_alias, target_alias)
-        return Merge(self._merge, source, into, condition, source_alias, target_alias, dict(parameters or {}))
+        run = partial(self._merge, batch_key(app_id, batch_id))
+        return Merge(run, source, into, condition, source_alias, target_alias, values_of(parameters))
 
-    def _merge(self, text: str, parameters: Mapping[str, object], rows: Frame) -> Result:
-        result = self.sql(text, parameters, rows=rows)
+    def _merge(self, key: BatchKey | None, text: str, parameters: Mapping[str, object], rows: Frame) -> Result:
+        result = self._sql(text, parameters, {"rows": rows}, key)
         assert isinstance(result, Result)
         return result
 
-    def _query(self, text: str) -> Frame:
+    def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
         """Return the rows of a query of ours, whose names are those of tables."""
         with own_errors("The statement"):
-            context = self._context(None)
-            statement = read(text, database=context.session.database)
+            context = self._context(parameters)
+            statement = read(text, parameters, database=context.session.database)
             assert isinstance(statement, Select)
             check_statement(context, statement, text)
             return query_frame(context, statement, self._spark)
@@ -240,7 +264,7 @@ class Warehouse:
             write = FrameWrite(
                 read_table_name(name),
                 kind,
-                {key.lower(): parameter_literal(key, value) for key, value in (partition or {}).items()},
+                {key.lower(): parameter_literal(key, value) for key, value in values_of(partition).items()},
                 creates=create or kind.makes_tables,
                 merges_schema=merge_schema,
                 where=where,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -147,6 +149,29 @@ def test_micro_batches_are_merged(warehouse: Warehouse, session: Session, spark:
     assert _rows(session)[0] == (0, "streamed", 2)
 
 
+def test_a_batch_is_merged_once(warehouse: Warehouse, session: Session, frame: DataFrame) -> None:
+    def merge(batch_id: int) -> tuple[int | None, int | None]:
+        merge = warehouse.merge(frame, "t", ["id", "p"], app_id="orders", batch_id=batch_id)
+        done = merge.when_matched_update({"v": "concat(target.v, 's')"}).when_not_matched_insert_all().execute()
+        return done.rows_written, done.rows_deleted
+
+    assert [merge(3), merge(3)] == [(2, 1), (0, 0)]
+    assert _rows(session) == [(1, "a", 1), (2, "bs", 2), (3, "c", 2), (4, "D", 2)]
+    assert merge(4) == (2, 2)
+    # A batch that changes no row counts, too; and batches of all writes have their numbers together.
+    none = warehouse.merge(frame.where("id = 0"), "t", ["id"], app_id="orders", batch_id=5)
+    assert none.when_matched_delete().execute().rows_written == 0
+    assert warehouse.write(frame, "t", app_id="orders", batch_id=5).rows_written == 0
+    assert merge(5) == (0, 0)
+    session.sql("START TRANSACTION")
+    with pytest.raises(InvalidOperationError, match=r"batch_id in transaction .* COMMIT or ROLLBACK"):
+        merge(6)
+    session.sql("ROLLBACK")
+    with pytest.raises(InvalidParametersError, match="belong together"):
+        warehouse.merge(frame, "t", ["id"], app_id="orders")
+    assert _rows(session) == [(1, "a", 1), (2, "bss", 2), (3, "c", 2), (4, "Ds", 2)]
+
+
 REFUSED: list[tuple[str, type[Exception], str]] = [
     ("SELECT * FROM {other}", StatementSyntaxError, r"column 15.*\{other\} is not the name.*\{df\}"),
     ("SELECT * FROM {df[id]}", StatementSyntaxError, "is not the name"),
@@ -203,6 +228,11 @@ def test_a_frame_is_merged_clause_by_clause(
     session.sql("ROLLBACK")
     merge.when_not_matched_insert({"id": "source.id", "v": "'new'", "p": 1}).execute()
     assert _rows(session) == [(1, "a", 1), (2, "bB", 2), (3, "c", 2), (4, "new", 1)]
+    for on, reason in (("id", r"give a list of names, \['id'\]"), (frame.id == 1, "on is a Column")):
+        with pytest.raises(InvalidParametersError, match=reason):
+            warehouse.merge(frame, "t", on)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParametersError, match="value of v in a MERGE is a Column; give an expression in SQL"):
+        merge.when_matched_update({"v": frame.v})
     with pytest.raises(MergeCardinalityError, match="match each: 1"):
         warehouse.merge(frame.withColumn("id", F.lit(3)), "t", ["id"]).when_matched_update_all().execute()
     wrong: list[tuple[DataFrame, dict[str, object], type[HivexError], str]] = [
@@ -231,15 +261,35 @@ def test_fields_of_structs_are_merged_by_name(warehouse: Warehouse, session: Ses
 
 
 def test_examples_of_the_page_run_one_after_the_other(
-    warehouse: Warehouse, session: Session, spark: SparkSession
+    clusters: dict[str, dict[str, str]], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    examples = [block for block in blocks(PAGE, "python") if "{changes}" in block or "warehouse.merge" in block]
-    names: dict[str, object] = {"warehouse": warehouse, "spark": spark}
-    for block in examples:
+    demo = tmp_path / ".demo"
+    demo.mkdir()
+    (demo / "clusters.json").write_text(json.dumps(clusters))
+    with (
+        Metastore.open(f"sqlite:///{demo / 'metastore.db'}", clusters=clusters, default_cluster="c1") as metastore,
+        metastore.session() as session,
+    ):
+        session.sql("CREATE DATABASE nycflights")
+        session.sql("USE nycflights")
+        session.sql("CREATE TABLE airlines (carrier STRING, name STRING)")
+        session.sql("INSERT INTO airlines VALUES ('AA', 'American')")
+        session.sql("CREATE TABLE flights (day INT, carrier STRING, dep_delay INT) PARTITIONED BY (month INT)")
+        session.sql("INSERT INTO flights VALUES (1, 'AA', 5, 1), (9, 'AA', 70, 1), (1, 'AA', 61, 2), (1, 'AA', 1, 3)")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks(PAGE, "python"):
         exec(block, names)
-    assert session.sql("SELECT text FROM notes").rows == [("NOTEnote",)]
-    assert len(examples) == 2
-    spark.catalog.dropTempView("recent")
+    with names["metastore"], names["session"] as session:
+        assert session.sql("SELECT dep_delay FROM late ORDER BY 1").rows == [(61,), (70,)]
+        assert session.sql("SELECT month, day, is_late FROM winter ORDER BY 1, 2").rows == [
+            (1, 1, None),
+            (1, 9, None),
+            (3, 1, False),
+        ]
+        assert session.sql("SELECT text FROM notes").rows == [("NOTEnote",)]
+    assert (len(names["report"]), len(names["found"].files)) == (1, 3)
+    names["spark"].catalog.dropTempView("recent")
 
 
 def test_sessions_with_other_objects_and_settings_share_a_spark(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pendulum
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import orc
@@ -316,6 +317,10 @@ def test_changes_are_the_rows_that_a_table_has_got_and_lost(warehouse: Warehouse
     assert [(row[3], row[0]) for row in session.changes("t", since=before, until=before + 1).rows if row[0] != 1] == []
     assert session.changes("t", since=before + 4).rows == []
     assert warehouse.changes("t", since=None, until=before).count() == 2
+    assert warehouse.table("t", version=before).columns == ["id", "v", "p"]
+    assert warehouse.table("t", timestamp=pendulum.now()).count() == 2
+    with pytest.raises(InvalidParametersError, match="give one of them"):
+        warehouse.table("t", version=before, timestamp="2026-01-31")
     for since, until, error in (
         (before + 1, before, InvalidParametersError),
         (-1, None, InvalidParametersError),

@@ -9,6 +9,7 @@ Source: docs/how-to/history.md, "Contents of a version".
 from __future__ import annotations
 
 from bisect import bisect_left
+from calendar import timegm
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -46,7 +47,8 @@ class VersionAsOf:
         if self.time is None:
             return None
         aware = self.time if self.time.tzinfo is not None else self.time.replace(tzinfo=UTC)
-        return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+        # A difference of pendulum's times cannot be divided by a timedelta.
+        return timegm(aware.utctimetuple()) * 1000 + aware.microsecond // 1000
 
     def describe(self, now_ms: int) -> str:
         """Return the version as a part of a sentence."""

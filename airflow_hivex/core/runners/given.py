@@ -57,7 +57,9 @@ class GivenRunner:
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
-        """Return that jobs can run: the session is the user's, who has started it."""
+        """Return that jobs can run: the session is the user's, who has started it, and may have stopped it."""
+        if _is_stopped(self._spark):
+            return Health(_stopped())
         return Health(version=self._spark.version)
 
     def _check_kept(self, cluster: str) -> None:
@@ -83,20 +85,32 @@ class GivenRunner:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session of Spark Connect.
+    """Refuse a session of Spark Connect, and one that was stopped.
 
-    Its server looks for the views of a query when the rows are computed, when these views are gone.
+    A server of Spark Connect looks for the views of a query when the rows are computed, when these views are gone.
 
     Raises:
         InvalidOperationError: it is one.
     """
     if is_connect(spark):
         raise InvalidOperationError(
-            "DataFrames of tables",
+            "A DataFrame of a table in",
             "a session of Spark Connect",
-            "they need a SparkSession whose Spark runs in this process; run statements with session.sql on a cluster "
+            "it needs a SparkSession whose Spark runs in this process; run statements with session.sql on a cluster "
             "with jobtracker sc://host:port",
         )
+    if _is_stopped(spark):
+        raise _stopped()
+
+
+def _is_stopped(spark: SparkSession) -> bool:
+    # PySpark forgets the context of Java when the session or the context is stopped.
+    return not is_connect(spark) and spark.sparkContext._jsc is None
+
+
+def _stopped() -> InvalidOperationError:
+    reason = "it was stopped; make a new one, and call session.warehouse with it"
+    return InvalidOperationError("A job in", "the SparkSession of the warehouse", reason)
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:

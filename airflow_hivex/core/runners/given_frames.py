@@ -16,9 +16,19 @@ from airflow_hivex.core.spark.assignment import quoted
 from airflow_hivex.core.spark.kept import Kept
 
 
-def is_frame(value: object) -> bool:
-    """Return whether a value is a DataFrame of Spark."""
-    return isinstance(value, DataFrame)
+def check_frame(value: object, name: str, what: str) -> None:
+    """Refuse what is not a DataFrame of Spark, such as one of pandas.
+
+    Raises:
+        InvalidParametersError: ``value`` is not one. ``name`` is its name, and ``what`` takes it.
+    """
+    if not isinstance(value, DataFrame):
+        package = type(value).__module__.partition(".")[0]
+        type_name = type(value).__name__ if package == "builtins" else f"{package}.{type(value).__name__}"
+        raise InvalidParametersError(
+            f"{name} is a {type_name}, and {what} takes a DataFrame of Spark. spark.createDataFrame makes one of rows, "
+            "of a DataFrame of pandas or of a table of pyarrow; values are given as parameters of :name markers."
+        )
 
 
 def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:

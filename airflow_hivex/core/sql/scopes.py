@@ -281,8 +281,6 @@ class ScopeReader:
                 raise self._unsupported(node, reason)
         name, database = node.this, node.args.get("db")
         if isinstance(name, exp.Func) and database is None:
-            if name.name.lower() == "table_changes":
-                raise self._unsupported(node, "session.changes and warehouse.changes return the changes of a table")
             self._walk(name, names, scope)
             return Source(normalise(node.alias or name.name), output=_renamed(UNKNOWN, node))
         if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in (name, database or name)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
@@ -73,6 +73,14 @@ class Result:
     route: Route | None = None
     as_of: AsOf | None = None
     column_types: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """Return the fields that have a value, without the route: notebooks show it."""
+        shown = (each.name for each in fields(self) if each.name not in ("route", "column_types"))
+        values = ((name, getattr(self, name)) for name in shown)
+        # A count of 0 is shown.
+        filled = (f"{name}={value!r}" for name, value in values if value or type(value) is int)
+        return f"Result({', '.join(filled)})"
 
 
 @dataclass(frozen=True, slots=True)

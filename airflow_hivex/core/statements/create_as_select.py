@@ -26,13 +26,13 @@ from airflow_hivex.core.statements import external_writes, planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.definitions import delete_tables
 from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.numbered_batches import record_batch
 from airflow_hivex.core.statements.pending import register_writes, take_back
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.replacements import replaced_table
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import check_columns, describe_table
 from airflow_hivex.core.statements.transactions import own_transaction
-from airflow_hivex.core.statements.writing import record_batch
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import (
     InvalidOperationError,
-    InvalidParametersError,
     NoSuchDatabaseError,
     NoSuchTableError,
 )
@@ -50,11 +49,7 @@ def reading_frames(
     from airflow_hivex.core.runners import given, given_frames
 
     for name, frame in by_name.items():
-        if not given_frames.is_frame(frame):
-            raise InvalidParametersError(
-                f"{name} is a {type(frame).__name__}, and {{{name}}} takes a DataFrame of Spark; values are given as "
-                "parameters of :name markers, and spark.createDataFrame makes a DataFrame of rows."
-            )
+        given_frames.check_frame(frame, name, f"{{{name}}}")
     frames = list(by_name.values())
     spark = given_frames.common_session(frames) or spark
     given.check_session(spark)

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchTableError
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidOperationError,
+    InvalidParametersError,
+    NoSuchTableError,
+)
 from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.statements import CreateTable, Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.views import quoted
@@ -48,9 +53,10 @@ class WriteMode(enum.StrEnum):
         Raises:
             InvalidOperationError: there is no such mode.
         """
-        name = _OTHER_NAMES.get(mode, mode)
+        lower = str(mode).lower()
+        name = _OTHER_NAMES.get(lower, lower)
         if name not in list(cls):
-            raise InvalidOperationError("Write", table, f"mode {mode!r} is not one of {', '.join(cls)}")
+            raise InvalidOperationError("A write to", table, f"mode {mode!r} is not one of {', '.join(cls)}")
         return cls(name)
 
     @property
@@ -88,10 +94,10 @@ class NewTable:
         texts = [*keys, *clustered, format or "", *chain.from_iterable((properties or {}).items())]
         wrong = next((each for each in texts if not isinstance(each, str)), None)
         if wrong is not None:
-            raise InvalidOperationError("Write", table, f"{wrong!r} is not a text; names and properties are texts")
+            raise InvalidOperationError("A write to", table, f"{wrong!r} is not a text; names and properties are texts")
         if (buckets is None) != (not clustered) or (buckets is not None and buckets < 1):
             reason = "clustered_by names columns, and buckets is how many buckets they make; give both or none"
-            raise InvalidOperationError("Write", table, reason)
+            raise InvalidOperationError("A write to", table, reason)
         return cls(keys, clustered, buckets, None if format is None else format.lower(), dict(properties or {}))
 
 
@@ -125,10 +131,12 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
         AlreadyExistsError: the table exists, and the mode is ``error``.
         InvalidOperationError: it is a DataFrame of Spark Connect, has two columns of one name, or the table is not as
             ``new`` describes it.
+        InvalidParametersError: ``rows`` is not a DataFrame of Spark, or the condition is not a text.
     """
-    from airflow_hivex.core.runners import given
+    from airflow_hivex.core.runners import given, given_frames
 
-    _check_where(context, write)
+    given_frames.check_frame(rows, "rows", "a write")
+    _check_where(write)
     given.check_session(given.session_of(rows))
     columns = given.columns_of(rows)
     check_names(str(write.target), columns)
@@ -157,24 +165,27 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
             log.info("The columns of %s were changed meanwhile, and the write is retried", table.full_name)
             table = context.services.catalog.get_table(*context.session.qualify(write.target))
     reason = f"other statements have changed its columns {_MOST_TRIES} times meanwhile; try again later"
-    raise InvalidOperationError("Write", table.full_name, reason)
+    raise InvalidOperationError("A write to", table.full_name, reason)
 
 
-def _check_where(context: StatementContext, write: FrameWrite) -> None:
+def _check_where(write: FrameWrite) -> None:
     """Refuse a write whose mode and condition do not go together.
 
     Raises:
         InvalidOperationError: it is one.
+        InvalidParametersError: the condition is not a text.
     """
+    if write.where is not None and not isinstance(write.where, str):
+        raise InvalidParametersError(
+            f'where is a {type(write.where).__name__}; give a condition in SQL as a text, such as "day = 3".'
+        )
     reason = ""
     if (write.mode is WriteMode.REPLACE_WHERE) != (write.where is not None):
         reason = "where is the condition of the rows that mode replace_where replaces; give both or none"
     elif write.where is not None and (write.creates or write.static):
         reason = "mode replace_where writes to a table that exists, and the DataFrame has all columns of its partitions"
-    elif write.where is not None and context.batch_key is not None:
-        reason = "a repeated batch replaces its own rows in mode replace_where; leave out app_id and batch_id"
     if reason:
-        raise InvalidOperationError("Write", str(write.target), reason)
+        raise InvalidOperationError("A write to", str(write.target), reason)
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
@@ -202,10 +213,10 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
 
     if context.session.transaction is not None:
         reason = f"it does not exist, and transaction {context.session.transaction.txn_id} is open; create it before"
-        raise InvalidOperationError("Write", str(write.target), reason)
+        raise InvalidOperationError("A write to", str(write.target), reason)
     if write.static:
         reason = "partition gives values to keys of a table that exists; add them to the DataFrame as columns"
-        raise InvalidOperationError("Write", str(write.target), reason)
+        raise InvalidOperationError("A write to", str(write.target), reason)
     new = write.new
     named = [f"{quoted(column.name)} AS {quoted(column.name.lower())}" for column in columns]
     with given.temporary_view(rows, named) as view:
@@ -236,7 +247,7 @@ def _insert(
     from airflow_hivex.core.runners import given
 
     if table.not_inserted:
-        raise InvalidOperationError("Write", table.full_name, table.not_inserted)
+        raise InvalidOperationError("A write to", table.full_name, table.not_inserted)
     merge = None
     if write.merges_schema:
         after = with_merged_columns(table, columns)
@@ -246,7 +257,7 @@ def _insert(
             f"it gets new columns, which others would see before transaction {context.session.transaction.txn_id} "
             "commits; write before or after it"
         )
-        raise InvalidOperationError("Write", table.full_name, reason)
+        raise InvalidOperationError("A write to", table.full_name, reason)
     target = table if merge is None else merge.merged(table)
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in write.static]
     named = selection(target, columns, write.static, fills=write.merges_schema)
@@ -281,10 +292,10 @@ def _check_layout(table: StoredTable, new: NewTable) -> None:
     if wanted and wanted != keys:
         has = f"it is partitioned by {', '.join(keys)}" if keys else "it has no partitions"
         reason = f"{has}, and partitioned_by is {', '.join(wanted)}"
-        raise InvalidOperationError("Write", table.full_name, reason)
+        raise InvalidOperationError("A write to", table.full_name, reason)
     storage = table.storage
     buckets = ([name.lower() for name in storage.bucket_columns], storage.num_buckets)
     if new.buckets is not None and ([name.lower() for name in new.clustered_by], new.buckets) != buckets:
         has = f"its rows are in {storage.num_buckets} buckets by {', '.join(storage.bucket_columns)}"
         reason = f"{has if storage.num_buckets > 0 else 'it has no buckets'}, and clustered_by and buckets differ"
-        raise InvalidOperationError("Write", table.full_name, reason)
+        raise InvalidOperationError("A write to", table.full_name, reason)

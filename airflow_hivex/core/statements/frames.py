@@ -24,6 +24,8 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
     """
     from airflow_hivex.core.runners import given
 
+    given.check_session(spark)
+
     def work(running: Running) -> Frame:
         # The job is the user's own.
         routed = route(context, statement, running, runs_job=False)

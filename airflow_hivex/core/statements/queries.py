@@ -9,11 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions, written_batches
-from airflow_hivex.core.errors import (
-    InvalidOperationError,
-)
-from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Plan
@@ -23,10 +19,11 @@ from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition, with_default_values
+from airflow_hivex.core.statements.numbered_batches import check_is_new, run_once
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.schema_merges import SchemaMerge
 from airflow_hivex.core.statements.transactions import in_transaction
-from airflow_hivex.core.statements.writing import BatchWrittenError, OpenWrite, begin_write, end_writes
+from airflow_hivex.core.statements.writing import OpenWrite, begin_write, end_writes
 from airflow_hivex.core.transactions import pending_writes
 
 log = logging.getLogger(__name__)
@@ -120,13 +117,6 @@ def run_insert(
 
     None are written where the table has the statement's batch already. A ``merge`` changes the columns in the commit.
     """
-    key = context.batch_key
-    if key is not None and context.session.transaction is not None:
-        raise InvalidOperationError(
-            "A write with app_id and batch_id",
-            f"transaction {context.session.transaction.txn_id}",
-            "it is open, and the batch is recorded by a commit of its own; COMMIT or ROLLBACK comes first",
-        )
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
@@ -137,9 +127,7 @@ def run_insert(
         static = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        if key is not None and _is_written(context, target, key):
-            context.services.transactions.abort(running.txn_id, f"{target.full_name} has {key} already")
-            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        check_is_new(context, target)
         whole = static_partition(target, static)
         if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
             if running.joined is None:
@@ -168,16 +156,7 @@ def run_insert(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
 
-    try:
-        return in_transaction(context, work)
-    except BatchWrittenError:
-        log.info("%s was written by another process", key)
-        return Result(rows_written=0)
-
-
-def _is_written(context: StatementContext, table: StoredTable, key: BatchKey) -> bool:
-    with context.services.store.read() as connection:
-        return written_batches.is_written(connection, table.id, key)
+    return run_once(context, work, Result(rows_written=0))
 
 
 def plan_query(

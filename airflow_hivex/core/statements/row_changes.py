@@ -16,6 +16,7 @@ from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.change_targets import change_operations, check_change
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
+from airflow_hivex.core.statements.numbered_batches import check_is_new, run_once
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.schema_merges import SchemaMerge
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -32,7 +33,8 @@ def run_change(
 ) -> Result:
     """Return how many rows were written and deleted; an updated row counts as both.
 
-    A ``condition`` holds for all rows that are inserted. A ``merge`` changes the columns in the commit.
+    A ``condition`` holds for all rows that are inserted. A ``merge`` changes the columns in the commit. Nothing changes
+    where the table has the statement's batch already.
     """
 
     def work(running: Running) -> Result:
@@ -44,6 +46,7 @@ def run_change(
         check_change(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        check_is_new(context, target)
         write = begin_write(
             context,
             running,
@@ -66,7 +69,7 @@ def run_change(
             route=routed.route,
         )
 
-    return in_transaction(context, work)
+    return run_once(context, work, Result(rows_written=0, rows_deleted=0))
 
 
 def run_explain_changes(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
 from airflow_hivex.core.catalog.versions import read_commits, read_floors, read_record
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import Snapshot
@@ -17,6 +18,7 @@ from airflow_hivex.core.model.statements import DescribeHistory
 from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, find_version
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.sql.reader import read_table_name
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.transactions import kept_snapshots
 from airflow_hivex.core.transactions.joined import read_as_of
@@ -44,6 +46,24 @@ _COLUMNS = (
     "rows_deleted",
     "size_bytes",
 )
+
+
+def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
+    """Return the query of all rows of a table in one version, with its parameters; without one, as they are.
+
+    Raises:
+        StatementSyntaxError: ``name`` is not the name of a table.
+        InvalidParametersError: there are a version and a time.
+    """
+    read_table_name(name)
+    text = f"SELECT * FROM {name}"  # noqa: S608 - it was read as a name
+    if version is not None and timestamp is not None:
+        raise InvalidParametersError(f"version and timestamp both name a version of {name}; give one of them.")
+    if version is not None:
+        return f"{text} VERSION AS OF :version", {"version": version}
+    if timestamp is not None:
+        return f"{text} TIMESTAMP AS OF :timestamp", {"timestamp": timestamp}
+    return text, {}
 
 
 def describe_history(context: StatementContext, statement: DescribeHistory) -> Result:

@@ -8,7 +8,6 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import written_batches
 from airflow_hivex.core.catalog.pending_registration import hidden
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
@@ -18,6 +17,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import external_writes, planning, resuming
 from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.numbered_batches import record_batch
 from airflow_hivex.core.statements.pending import (
     delete_directories,
     register_writes,
@@ -224,21 +224,6 @@ def _commit_writes(
     services.transactions.commit(running.txn_id, register)
     for each in published:
         external_writes.finish(services, each)
-
-
-class BatchWrittenError(Exception):
-    """Somebody has committed the statement's batch meanwhile: the statement writes nothing."""
-
-
-def record_batch(context: StatementContext, connection: Connection, table: StoredTable, txn_id: int) -> None:
-    """Record the batch of a statement, if it has one, in the commit of its rows.
-
-    Raises:
-        BatchWrittenError: the table has the batch already.
-    """
-    key = context.batch_key
-    if key is not None and not written_batches.record(connection, table.id, key, txn_id):
-        raise BatchWrittenError
 
 
 def _check_nothing_hidden(

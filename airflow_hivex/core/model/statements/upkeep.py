@@ -18,7 +18,7 @@ class RepairPartitions(Statement):
     Without ``is_repair`` the differences are shown only.
     """
 
-    KIND = "MSCK TABLE"
+    KIND = "MSCK REPAIR TABLE"
     IN_TRANSACTIONS = False
 
     table: TableName
