@@ -7,10 +7,16 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG
 
 from airflow_hivex.core.sql.reader import split
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.notifications.attention import HivexAttentionNotifier
+from airflow_hivex.operators.compaction import HivexHousekeepingOperator
+from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.operators.transaction import HivexTransaction
+from airflow_hivex.triggers.commits import watched_table
 from tests.integration.test_documentation import ROOT, blocks
 
 if TYPE_CHECKING:
@@ -109,8 +115,30 @@ def test_examples_of_links_and_quotas_are_operators_and_calls(session: Session) 
 
 
 def test_examples_of_sensors_and_operators_are_dags(session: Session) -> None:
-    for page in ("sensors.md", "lagging-copies.md", "query-operator.md"):
+    for page in ("sensors.md", "lagging-copies.md", "query-operator.md", "compaction.md"):
+        names: dict[str, Any] = {}
         for block in blocks(ROOT / "docs" / "how-to" / page, "python"):
             if "session(" not in block:
                 with DAG("page"):
-                    exec(block, {})
+                    exec(block, names)
+
+
+def test_examples_of_the_reference_are_dags(session: Session) -> None:
+    of_transaction, of_asset, of_notifier = blocks(ROOT / "docs" / "reference" / "operators.md", "python")
+    names: dict[str, Any] = {
+        each.__name__: each
+        for each in (
+            DAG,
+            HivexAttentionNotifier,
+            HivexHousekeepingOperator,
+            HivexQueryOperator,
+            HivexTransaction,
+            SmtpNotifier,
+            watched_table,
+        )
+    }
+    with DAG("page") as dag:
+        exec(of_transaction, names)
+        exec(of_notifier, names)
+    exec(of_asset, names)
+    assert {"load.orders", "load.lines", "housekeeping"} < set(dag.task_ids)

@@ -20,6 +20,8 @@ from pyarrow import orc
 from airflow_hivex.cli.main import _parser
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.model.compaction import CompactionState
+from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.sql.reader import read, split
 from tests.evidence import does_all
 
@@ -169,7 +171,12 @@ def test_examples_of_the_page_on_compaction_request_and_show(sqlite_url: str) ->
         session.sql("CREATE TABLE visits (id INT) PARTITIONED BY (ds STRING)")
         session.sql("INSERT INTO visits VALUES (1, '2013-01-01'), (2, '2013-01-02')")
         results = [session.sql(statement) for block in blocks(page, "sql") for statement in split(block)]
-    assert sum("initiated" in row for result in results[:4] for row in result.rows) == 3
+        assert sum("initiated" in row for result in results[:4] for row in result.rows) == 3
+        (txn_id,) = metastore.transactions.open(type=TxnType.COMPACTION)
+        (block,) = blocks(page, "python")
+        exec(block, {"metastore": metastore, "txn_id": txn_id, "highest_write_id": 2})
+        states = [entry.state for entry in metastore.compactor.show()]
+    assert states.count(CompactionState.SUCCEEDED) == 1
 
 
 def test_examples_of_reads_without_spark_run_one_after_the_other(
@@ -241,12 +248,17 @@ def test_example_of_inspect_runs_as_it_stands() -> None:
     exec(block, {})
 
 
-def test_example_of_permanent_functions_runs_as_it_stands(sqlite_url: str) -> None:
+def test_examples_of_permanent_functions_and_events_run_as_they_stand(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (block,) = blocks(ROOT / "docs" / "how-to" / "hive-clients.md", "python")
     with Metastore.open(sqlite_url) as metastore, metastore.session() as session:
         session.sql("CREATE DATABASE shop")
         exec(block, {"metastore": metastore})
         assert metastore.catalog.get_functions() == []
+        (events,) = blocks(ROOT / "docs" / "reference" / "events.md", "python")
+        exec(events, {"metastore": metastore})
+    assert "CREATE_FUNCTION" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
