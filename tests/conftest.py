@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from airflow_hivex.core.opening import RETENTION_VARIABLE
@@ -35,6 +36,12 @@ os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
 os.environ.setdefault(class_archive.VARIABLE, "")
 # The cleaner deletes at once what a compaction has replaced. Tests of earlier versions have a setting of their own.
 os.environ.setdefault(RETENTION_VARIABLE, "0")
+
+# How fast examples come tells of the machine alone.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 _COUNTED = pytest.StashKey[evidence.Counted]()
 
