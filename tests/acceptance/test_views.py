@@ -128,6 +128,7 @@ def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore
         "UPDATE t SET v = 'x' WHERE id = 1": "EqualTo(id,1)",
         "DELETE FROM t WHERE id = 1": "EqualTo(id,1)",
         "MERGE INTO t USING w ON id = number WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *": "Join",
+        "MERGE INTO t USING (SELECT CAST(raise_error('run') AS INT) AS k) s ON id = k WHEN MATCHED THEN DELETE": "Join",
     }.items():
         ((plan,),) = rows(t, f"EXPLAIN {statement}")
         assert str(plan).startswith("== Physical Plan ==")

@@ -133,7 +133,8 @@ class _Changing:
             return self.events()
         source = self._rows(changes.source)
         _check_names(source)
-        self._view(broadcast_unless_large(source), changes.source_view)
+        # Without a look at its size, for which its rows would have to be computed.
+        self._view(source, changes.source_view)
         return _needed(self._rows(changes.matched.sql), changes.matched, self._write)
 
     def events(self) -> DataFrame:
