@@ -12,6 +12,9 @@ HIVEVAR = "hivevar:"
 """The beginning of the names of Hive's variables, whose values are put into the texts of statements."""
 HIVECONF = "hiveconf:"
 
+IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
+"""The parameter of Hive by which DROP of a table, view or function that does not exist does nothing."""
+
 _TIMESTAMP_TYPE = "spark.sql.timestampType"
 
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")

@@ -50,7 +50,10 @@ def read_truncate(cursor: Cursor) -> Truncate:
     # As in Hive the word TABLE may be left out.
     cursor.accept("TABLE")
     table = cursor.table_name()
-    return Truncate(table, read_partition_predicate(cursor, any_value=True) if cursor.accept("PARTITION") else None)
+    predicate = read_partition_predicate(cursor, any_value=True) if cursor.accept("PARTITION") else None
+    if cursor.at("COLUMNS"):
+        raise cursor.unsupported("TRUNCATE empties whole partitions; UPDATE ... SET column = NULL empties a column")
+    return Truncate(table, predicate)
 
 
 AlterTable: TypeAlias = (
@@ -134,7 +137,8 @@ def _change_partition(
         return storage
     if operation is not None and operation.word and not cursor.at("RENAME"):
         following = cursor.peek(1)
-        advice = instead_of_change(f"{operation.word} {following.word if following is not None else ''}")
+        words = f"{operation.word} {following.word if following is not None else ''}"
+        advice = instead_of_change(f"PARTITION {words}") or instead_of_change(words)
         reason = f"ALTER TABLE ... PARTITION ... {operation.word} is not a statement of this release{advice}"
         raise cursor.unsupported(reason, first)
     cursor.expect("RENAME", "TO", "PARTITION")

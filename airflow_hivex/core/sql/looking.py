@@ -185,14 +185,21 @@ def _show_names(cursor: Cursor, listed: str) -> ShowTables | ShowLinks:
 def _show_extended(cursor: Cursor) -> ShowTableExtended:
     database = cursor.database_name() if cursor.accept_one("IN", "FROM") else None
     cursor.expect("LIKE")
-    pattern = read_string(cursor, "a pattern")
+    pattern = _read_pattern(cursor)
     return ShowTableExtended(pattern, database, read_static_partition(cursor) if cursor.accept("PARTITION") else None)
 
 
 def _pattern(cursor: Cursor) -> str | None:
-    if cursor.accept("LIKE") or cursor.at_kind(Kind.STRING):
-        return read_string(cursor, "a pattern")
-    return None
+    if cursor.accept("LIKE"):
+        return _read_pattern(cursor)
+    return read_string(cursor, "a pattern") if cursor.at_kind(Kind.STRING) else None
+
+
+def _read_pattern(cursor: Cursor) -> str:
+    """Return the pattern behind LIKE, which may be a name, as in Hive."""
+    if cursor.at_kind(Kind.WORD, Kind.QUOTED):
+        return cursor.identifier("a pattern")
+    return read_string(cursor, "a pattern")
 
 
 def read_describe(

@@ -361,7 +361,7 @@ def _alter(cursor: Cursor, first: Token) -> Statement:
 _PLANS = tuple(mode.upper() for mode in ExplainMode if mode is not ExplainMode.SIMPLE)
 # Forms of Hive and Spark that show what the warehouse does not have.
 _OTHER_PLANS = """
-ANALYZE AST AUTHORIZATION CBO DDL DEBUG DEPENDENCY LOCKS LOGICAL OPERATOR REOPTIMIZATION VECTORIZATION
+ANALYZE AST AUTHORIZATION CBO DDL DEBUG DEPENDENCY JOINCOST LOCKS LOGICAL OPERATOR REOPTIMIZATION VECTORIZATION
 """.split()  # noqa: SIM905
 
 

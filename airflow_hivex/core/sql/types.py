@@ -64,10 +64,15 @@ def _type(cursor: Cursor) -> ColumnType:
         case "":
             raise cursor.error(f"expected a type, found {token.text}", token)
     name = primitive_name(token.word)
+    if token.word == "UNIONTYPE":
+        raise cursor.unsupported("Spark has no type UNIONTYPE; a STRUCT has a field for each of its types", token)
     if name is None or not KINDS[name].in_tables:
         raise cursor.error(f"there is no type {token.text}", token)
     if token.word == "DOUBLE":
         cursor.accept("PRECISION")
+    if token.word == "TIMESTAMP":
+        # Hive's name of it.
+        cursor.accept("WITH", "LOCAL", "TIME", "ZONE")
     return _primitive(cursor, name, token)
 
 

@@ -24,6 +24,10 @@ def _read_repair(cursor: Cursor, *, is_repair: bool) -> RepairPartitions:
     mode = cursor.accept_one("ADD", "DROP", "SYNC") or ("ADD" if is_repair else "SYNC")
     if not cursor.at_end:
         cursor.expect("PARTITIONS")
+    if cursor.at_symbol("("):
+        raise cursor.unsupported(
+            "MSCK REPAIR TABLE looks for all partitions; ALTER TABLE ... ADD PARTITION adds single ones"
+        )
     return RepairPartitions(table, adds=mode != "DROP", drops=mode != "ADD", is_repair=is_repair)
 
 

@@ -59,6 +59,8 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
             properties = read_properties(cursor)
         else:
             _refuse_with(cursor)
+            if cursor.at("PARTITIONED"):
+                raise cursor.unsupported(_NO_PARTITIONS)
             raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
     return CreateView(
         view,
@@ -69,6 +71,9 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
         comment=comment,
         properties=properties or {},
     )
+
+
+_NO_PARTITIONS = "a view has no partitions; conditions on its columns exclude those of the tables that it reads"
 
 
 def _refuse_with(cursor: Cursor) -> None:
@@ -84,6 +89,8 @@ def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProper
     if cursor.at("SET") or cursor.at("UNSET"):
         return read_set_properties(cursor, view)
     _refuse_with(cursor)
+    if any(cursor.at(word, "PARTITION") or cursor.at(word, "IF") for word in ("ADD", "DROP")):
+        raise cursor.unsupported(_NO_PARTITIONS)
     if not cursor.at("AS"):
         raise cursor.expected("AS, RENAME, SET or UNSET")
     return CreateView(view, _read_definition(cursor), or_replace=True, must_exist=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.configuration import IGNORES_NONEXISTENT
 from airflow_hivex.core.statements import (
     administration,
     capacity,
@@ -70,6 +72,16 @@ def _create_stored_table(context: StatementContext, statement: kinds.CreateTable
     return create(context, statement)
 
 
+def _drop(drop: Handler) -> Handler:
+    """Return the handler of a DROP, to which IF EXISTS is added where the session asks for it, as Hive does."""
+
+    def run(context: StatementContext, statement: Any) -> Result:
+        ignores = context.session.objects.without_effect.get(IGNORES_NONEXISTENT, "")
+        return drop(context, replace(statement, if_exists=True) if ignores.lower() == "true" else statement)
+
+    return run
+
+
 HANDLERS: dict[type, Handler] = {
     kinds.Select: queries.run_select,
     kinds.DescribeQuery: queries.run_describe_query,
@@ -94,14 +106,14 @@ HANDLERS: dict[type, Handler] = {
     kinds.UseCluster: definitions.use_cluster,
     kinds.CreateTable: _create_table,
     kinds.CreateTableLike: _create_table_like,
-    kinds.DropTable: temporary_tables.drop_one,
+    kinds.DropTable: _drop(temporary_tables.drop_one),
     kinds.AddPartitions: partition_definitions.add_partitions,
     kinds.DropPartitions: partition_definitions.drop_partitions,
     kinds.RenamePartition: partition_definitions.rename_partition,
     kinds.SetTableProperties: definitions.set_table_properties,
     kinds.CommentOn: comments.comment_on,
     kinds.CreateView: views.create_view,
-    kinds.DropView: views.drop_view,
+    kinds.DropView: _drop(views.drop_view),
     kinds.RenameTable: definitions.rename_table,
     kinds.AddColumns: column_definitions.add_columns,
     kinds.ChangeColumn: column_definitions.change_column,
@@ -125,7 +137,7 @@ HANDLERS: dict[type, Handler] = {
     kinds.ShowFunctions: functions.show_functions,
     kinds.DescribeFunction: functions.describe_function,
     kinds.CreateFunction: permanent_functions.create_function,
-    kinds.DropFunction: permanent_functions.drop_function,
+    kinds.DropFunction: _drop(permanent_functions.drop_function),
     kinds.ShowColumns: described_parts.show_columns,
     kinds.ShowTableProperties: described_parts.show_table_properties,
     kinds.ShowPartitions: partition_lists.show_partitions,
@@ -140,7 +152,7 @@ HANDLERS: dict[type, Handler] = {
     kinds.SetSerdeProperties: storage_changes.set_serde_properties,
     kinds.CreateTemporaryView: temporary_views.create_temporary_view,
     kinds.CreateTemporaryFunction: temporary_functions.create_temporary_function,
-    kinds.DropTemporaryFunction: temporary_functions.drop_temporary_function,
+    kinds.DropTemporaryFunction: _drop(temporary_functions.drop_temporary_function),
     kinds.DeclareVariable: variables.declare_variable,
     kinds.SetVariables: variables.set_variables,
     kinds.DropVariable: variables.drop_variable,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.configuration import HIVEVAR, has_no_effect, is_own_name
+from airflow_hivex.core.model.configuration import HIVEVAR, IGNORES_NONEXISTENT, has_no_effect, is_own_name
 from airflow_hivex.core.model.secrets import hide_in_properties
 from airflow_hivex.core.model.snapshots import MaxLag
 from airflow_hivex.core.model.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
@@ -135,4 +135,5 @@ def _check_without_effect(settings: Settings, name: str, value: str) -> None:
             reason = f"it is a setting of the metastore, {settings[name]} for all sessions; change it there"
             raise InvalidOperationError("SET", name, reason)
         return
-    log.info("SET %s = %s has no effect here", name, value)
+    if name != IGNORES_NONEXISTENT:
+        log.info("SET %s = %s has no effect here", name, value)
