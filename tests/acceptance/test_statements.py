@@ -87,6 +87,11 @@ def test_a_folder_of_one_table_is_never_that_of_another(session: Session, tmp_pa
     assert data_files(tmp_path) == kept
     session.sql("CREATE TABLE placed (a int) LOCATION 'else where/100%'")
     session.sql("CREATE TABLE IF NOT EXISTS placed (a int) LOCATION 'else where/100%'")
+    # As in Hive; without the property it is external, as in Spark.
+    for name, properties, is_managed in (("m", "TBLPROPERTIES ('Transactional' = 'true')", True), ("x", "", False)):
+        session.sql(f"CREATE TABLE {name} (a int) STORED AS ORC LOCATION 'other {name}' {properties}")
+        assert ("MANAGED" in str(session.sql(f"DESCRIBE FORMATTED {name}").rows)) is is_managed
+        session.sql(f"DROP TABLE {name}")
     session.sql("INSERT INTO placed VALUES (1)")
     assert [name for name in data_files(tmp_path) if name.startswith("c1/else where/100%/delta")]
     session.sql("DROP TABLE placed")

@@ -163,8 +163,13 @@ def spark_format(name: str) -> str:
 
 
 def names_external(statement: CreateTable) -> bool:
-    """Return whether a statement makes an external table: it says EXTERNAL, or names a data source and a LOCATION."""
-    return statement.external or (statement.format is not None and statement.location is not None)
+    """Return whether a statement makes an external table: it says EXTERNAL, or names a data source and a LOCATION.
+
+    A table that is said to be transactional is a managed one at its LOCATION, as in Hive.
+    """
+    if statement.external or statement.format is None or statement.location is None:
+        return statement.external
+    return table_properties.normalised(statement.properties).get(TRANSACTIONAL, "false").lower() != "true"
 
 
 def home_cluster(context: StatementContext, database: str) -> str:
@@ -323,7 +328,7 @@ def check_external_format(table: Table) -> None:
 def _check_external(table: str, format: str, properties: Mapping[str, str], statement: CreateTable) -> None:
     _check_format(table, format, statement.options)
     if properties.get(TRANSACTIONAL, "false").lower() == "true":
-        raise InvalidObjectError("table", table, "an external table cannot be transactional")
+        raise InvalidObjectError("table", table, "an external table cannot be transactional; leave EXTERNAL out")
     if statement.num_buckets > 0:
         raise InvalidObjectError("table", table, "CLUSTERED BY is for managed tables")
 
