@@ -87,7 +87,7 @@ KINDS = {
     "interval_day_time": Kind(Family.INTERVAL, in_tables=False, in_files=False),
     "variant": Kind(Family.OTHER, in_tables=False, in_files=False),
     "time": Kind(Family.OTHER, defaults=(_MOST_DIGITS_OF_A_SECOND,), in_tables=False, in_hive=False),
-    "string collate": Kind(Family.OTHER, in_tables=False, in_hive=False),
+    "string collate": Kind(Family.OTHER, in_tables=False, in_files=False, in_hive=False),
     "timestamp with local time zone": Kind(Family.OTHER, in_tables=False, is_instant=True),
 }
 """Primitive types by their names."""

@@ -90,18 +90,24 @@ class NewTable:
         Raises:
             InvalidOperationError: it is not one of a table.
         """
-        keys, clustered = _names(partitioned_by), _names(clustered_by)
+        if not isinstance(properties, Mapping | None):
+            raise InvalidOperationError("A write to", table, f"{properties!r} is not a mapping of properties to values")
+        keys, clustered = _names(table, partitioned_by), _names(table, clustered_by)
         texts = [*keys, *clustered, format or "", *chain.from_iterable((properties or {}).items())]
-        wrong = next((each for each in texts if not isinstance(each, str)), None)
-        if wrong is not None:
-            raise InvalidOperationError("A write to", table, f"{wrong!r} is not a text; names and properties are texts")
-        if (buckets is None) != (not clustered) or (buckets is not None and buckets < 1):
+        wrong = [each for each in texts if not isinstance(each, str)]
+        if wrong:
+            reason = f"{wrong[0]!r} is not a text; names and properties are texts"
+            raise InvalidOperationError("A write to", table, reason)
+        is_number = isinstance(buckets, int) and not isinstance(buckets, bool) and buckets >= 1
+        if (buckets is None) != (not clustered) or (buckets is not None and not is_number):
             reason = "clustered_by names columns, and buckets is how many buckets they make; give both or none"
             raise InvalidOperationError("A write to", table, reason)
         return cls(keys, clustered, buckets, None if format is None else format.lower(), dict(properties or {}))
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(given, Sequence):
+        raise InvalidOperationError("A write to", table, f"{given!r} is not a list of names of columns")
     return (given,) if isinstance(given, str) else tuple(given)
 
 

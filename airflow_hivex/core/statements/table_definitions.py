@@ -223,7 +223,7 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
     seen: set[str] = set()
     for column in columns:
         name = column.name.lower()
-        if not name or any(char in name for char in " ,;{}()\n\t="):
+        if not name or any(char in name for char in " ,;{}()\n\t=`"):
             raise InvalidObjectError("table", table, f"give the column {column.name!r} a plain name, by AS in a query")
         if name in RESERVED_COLUMNS or name.startswith(_OF_JOBS):
             raise InvalidObjectError("table", table, f"column name {name} is reserved for row identities")
