@@ -88,7 +88,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; twice as many shares of pieces as there are threads are in memory at a time.
+        """Yield the rows; four times as many shares of pieces as there are threads are in memory at a time.
 
         Raises:
             StorageError: a file cannot be read, or is not there.
@@ -100,7 +100,7 @@ class ArrowScan:
                 files = (file for found in listed for file in found)
                 planned = _ahead(pool, self._pieces, files, 4 * self._threads)
                 shares = (each for found in planned for file, piece in found for each in self._shares(file, piece))
-                for batch in _ahead(pool, self._rows, shares, 2 * self._threads):
+                for batch in _ahead(pool, self._rows, shares, 4 * self._threads):
                     if batch is not None and batch.num_rows:
                         yield batch
             finally:
