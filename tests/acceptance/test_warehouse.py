@@ -105,6 +105,23 @@ def test_frames_that_do_not_fit_are_refused(
     assert warehouse.table("t").count() == 2
 
 
+def test_a_session_of_spark_that_was_stopped_is_refused(
+    warehouse: Warehouse, session: Session, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.range(1)
+    with monkeypatch.context() as stopped:
+        # What stop() leaves of the context.
+        stopped.setattr(spark.sparkContext, "_jsc", None)
+        for use in (
+            lambda: warehouse.table("t"),
+            lambda: warehouse.write(rows, "t"),
+            lambda: session.sql("DELETE FROM t"),
+        ):
+            with pytest.raises(InvalidOperationError, match="it was stopped; make a new one"):
+                use()
+    assert warehouse.table("t").count() == 2
+
+
 def test_what_cannot_be_read_is_refused(warehouse: Warehouse, session: Session, metastore: Metastore) -> None:
     with pytest.raises(NoSuchTableError):
         warehouse.table("nowhere")
