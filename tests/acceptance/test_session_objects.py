@@ -189,3 +189,27 @@ def test_queries_with_pipes_and_computed_names_read_their_tables(t: Session) -> 
     assert "/t/p=2/delta_" in name
     found = t.sql("SELECT IDENTIFIER('max')(IDENTIFIER('t.id')) FROM IDENTIFIER(:name)", {"name": "default.t"})
     assert found.rows == [(13,)]
+
+
+def test_the_current_database_is_that_of_the_session(session: Session) -> None:
+    session.sql("CREATE DATABASE shop")
+    session.sql("CREATE TABLE shop.t (id int, name string)")
+    session.sql("CREATE VIEW shop.v AS SELECT current_database() AS now, id FROM shop.t")
+    session.sql("CREATE FUNCTION shop.here() RETURNS STRING RETURN upper(current_schema())")
+    session.sql("INSERT INTO shop.t VALUES (1, current_database())")
+    session.sql("USE shop")
+    session.sql("INSERT INTO t VALUES (2, concat(CURRENT_SCHEMA ( ), '!'))")
+    session.sql("UPDATE t SET name = concat(name, '/', current_database()) WHERE current_database() = 'shop'")
+    found = session.sql("SELECT id, name, current_database(), (SELECT max(current_schema()) FROM t) FROM t ORDER BY id")
+    assert found.rows == [(1, "default/shop", "shop", "shop"), (2, "shop!/shop", "shop", "shop")]
+    assert found.columns[2] == "current_database()"
+    assert session.sql("SELECT now FROM v WHERE id = 1").rows == [("shop",)]
+    assert session.sql("SELECT count(*) FROM t GROUP BY current_database()").rows == [(2,)]
+    assert session.sql("FROM t |> WHERE id = 1 |> SELECT current_database()").rows == [("shop",)]
+    assert session.sql("SELECT current_database(), upper(current_schema())").rows == [("shop", "SHOP")]
+    session.sql("DECLARE here STRING DEFAULT current_database()")
+    assert session.sql("SELECT here").rows == [("shop",)]
+    session.sql("CREATE TEMPORARY VIEW seen AS SELECT DISTINCT current_database() FROM t")
+    session.sql("USE default")
+    assert session.sql("SELECT * FROM seen").rows == [("default",)]
+    assert session.sql("SELECT now, shop.here() FROM shop.v WHERE id = 1").rows == [("default", "DEFAULT")]

@@ -1,11 +1,11 @@
-"""Calls of functions in a query that are not Spark's own: permanent functions, and temporary ones."""
+"""Calls of functions in a query that Spark does not answer as they are: all but its own, and the current database."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.statements import FunctionCall
+from airflow_hivex.core.model.statements import DatabaseCall, FunctionCall
 from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
 from airflow_hivex.core.sql.tokens import Kind, Token, name_of
 
@@ -25,6 +25,9 @@ _NO_NAMES = _BEFORE_CALLS | frozenset(
     """.split()  # noqa: SIM905
 )
 """The words before a parenthesis that are a part of the language, or are functions of Spark that it does not list."""
+_CURRENT_DATABASE = ("current_database", "current_schema")
+_END_OF_ITEM = frozenset("EXCEPT FROM INTERSECT LIMIT MINUS ORDER UNION WHERE".split())  # noqa: SIM905
+_OTHER_CLAUSES = frozenset("BY FROM HAVING ON SET VALUES WHEN WHERE".split())  # noqa: SIM905
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
@@ -76,4 +79,38 @@ def _is_common_table(tokens: Sequence[Token], index: int) -> bool:
             query = tokens[at + 3]
             begins = query.word in _QUERY_WORDS or query.is_symbol("(")
             return tokens[at + 1].word == "AS" and tokens[at + 2].is_symbol("(") and begins
+    return False
+
+
+def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
+    """Return the calls of functions that return the current database, which Spark does not know."""
+    found = []
+    for index, token in enumerate(tokens[:-2]):
+        if token.kind not in _NAMES or name_of(token).lower() not in _CURRENT_DATABASE:
+            continue
+        is_qualified = index > 0 and tokens[index - 1].is_symbol(".")
+        if not is_qualified and tokens[index + 1].is_symbol("(") and tokens[index + 2].is_symbol(")"):
+            column = f"{name_of(token)}()" if _is_item(tokens, index, index + 3) else None
+            found.append(DatabaseCall(token.start, tokens[index + 2].end, column))
+    return tuple(found)
+
+
+def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
+    """Return whether these tokens are a whole item of the list of a SELECT, so that its column is called by them."""
+    if end < len(tokens):
+        following = tokens[end]
+        if not following.is_symbol(",", ")", "|>") and following.word not in _END_OF_ITEM:
+            return False
+    if start == 0:
+        return False
+    before = tokens[start - 1]
+    if not before.is_symbol(",") and before.word not in ("SELECT", "DISTINCT", "ALL"):
+        return False
+    depth = 0
+    for token in reversed(tokens[:start]):
+        depth += token.is_symbol(")") - token.is_symbol("(")
+        if depth < 0 or (depth == 0 and token.word in _OTHER_CLAUSES):
+            return False
+        if depth == 0 and token.word == "SELECT":
+            return True
     return False

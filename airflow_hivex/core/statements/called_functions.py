@@ -17,7 +17,14 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
-from airflow_hivex.core.model.statements import CreateFunction, FunctionCall, Query, RoutedStatement, TextEdit
+from airflow_hivex.core.model.statements import (
+    CreateFunction,
+    DatabaseCall,
+    FunctionCall,
+    Query,
+    RoutedStatement,
+    TextEdit,
+)
 from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.constraints import expression_functions, expression_query
 from airflow_hivex.core.sql.reader import read
@@ -30,7 +37,7 @@ S = TypeVar("S", bound=RoutedStatement)
 
 
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
-    """Return the statement with full names in its calls of permanent functions.
+    """Return the statement with full names in its calls of permanent functions, and the name of the current database.
 
     Their definitions join ``declarations``, for a statement whose jobs are run. One round trip for each name that is
     neither one of Spark nor of the session.
@@ -40,12 +47,12 @@ def with_functions(context: StatementContext, statement: S, declarations: dict[s
     """
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, statement.queries, database, temporary)
-    if not found:
+    if not found and not any(query.database_calls for query in statement.queries):
         return statement
     if declarations is not None:
         for function in found.values():
             declare(context, declarations, function)
-    return statement.with_queries(lambda query: _renamed(query, found, database, temporary))
+    return statement.with_queries(lambda query: _renamed(query, found, database, database, temporary))
 
 
 def qualified(context: StatementContext, query: Query) -> Query:
@@ -167,7 +174,7 @@ def _body(
     found = _called(context, [query], definition.database)
     for called in found.values():
         _declare(context, declarations, called, callers)
-    text = _renamed(query, found, definition.database).render(())
+    text = _renamed(query, found, definition.database, context.session.database).render(())
     return text if statement.sql is not None and statement.sql.query is not None else text.removeprefix("SELECT ")
 
 
@@ -203,14 +210,21 @@ def _renamed(
     query: Query,
     found: Mapping[tuple[str, str], PermanentFunction],
     database: str,
+    current: str,
     temporary: Collection[str] = (),
 ) -> Query:
-    edits = []
+    edits = [_current_database(call, current) for call in query.database_calls]
     for call in query.functions:
         function = found.get((call.database or database, call.name))
         if function is not None and not (call.database is None and call.name in temporary):
             edits.append(_call(call, function))
     return _edited(query, edits)
+
+
+def _current_database(call: DatabaseCall, database: str) -> TextEdit:
+    # Spark's own is another: it is told the files of tables, and no databases.
+    column = "" if call.column is None else f" AS {quoted(call.column)}"
+    return TextEdit(call.start, call.end, f"{quoted_text(database)}{column}")
 
 
 def _call(call: FunctionCall, function: PermanentFunction) -> TextEdit:
@@ -221,7 +235,7 @@ def _edited(query: Query, edits: list[TextEdit]) -> Query:
     if not edits:
         return query
     qualifiers = tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start))
-    return replace(query, qualifiers=qualifiers, functions=())
+    return replace(query, qualifiers=qualifiers, functions=(), database_calls=())
 
 
 def _create(name: str) -> str:

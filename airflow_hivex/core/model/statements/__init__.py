@@ -81,6 +81,7 @@ from airflow_hivex.core.model.statements.names import (
     source_name,
 )
 from airflow_hivex.core.model.statements.queries import (
+    DatabaseCall,
     FunctionCall,
     Query,
     TableReference,
@@ -162,6 +163,7 @@ __all__ = [
     "CreateTemporaryFunction",
     "CreateTemporaryView",
     "CreateView",
+    "DatabaseCall",
     "DeclareVariable",
     "DefaultValue",
     "DescribeDatabase",

@@ -57,6 +57,15 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseCall:
+    """One place in a query that calls for the current database; ``column`` is what it calls a column of its result."""
+
+    start: int
+    end: int
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
 
@@ -67,6 +76,7 @@ class Query:
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
     which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
     ``functions`` are the calls of functions that are not Spark's own, as far as their names tell.
+    ``database_calls`` ask for the current database.
     """
 
     text: str
@@ -79,6 +89,7 @@ class Query:
     code_functions: frozenset[str] = frozenset()
     loaded: LoadedFiles | None = None
     functions: tuple[FunctionCall, ...] = ()
+    database_calls: tuple[DatabaseCall, ...] = ()
 
     def render(self, views: Sequence[str]) -> str:
         """Return the query with the table of each reference replaced by the view of the same position."""
