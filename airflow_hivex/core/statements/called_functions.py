@@ -98,11 +98,11 @@ def check_functions(
 def full_expression(context: StatementContext, text: str) -> str:
     """Return an expression with full names in its calls of permanent functions, as jobs have it that declare them."""
     query = expression_query(text)
-    temporary = context.session.objects.functions
-    found = _called(context, [query], context.session.database, temporary)
-    if not found:
+    database, temporary = context.session.database, context.session.objects.functions
+    found = _called(context, [query], database, temporary)
+    if not found and not query.database_calls:
         return text
-    return _renamed(query, found, context.session.database, temporary).render(()).removeprefix("SELECT ")
+    return _renamed(query, found, database, database, temporary).render(()).removeprefix("SELECT ")
 
 
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
