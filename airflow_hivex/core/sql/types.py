@@ -23,13 +23,13 @@ _FIELD = re.compile(r"\w+")
 
 
 def type_of(text: str) -> str:
-    """Return the type that a text names, as :func:`read_type` spells it.
+    """Return the type that a text names, as :func:`read_type` spells it, but for the names of statements alone.
 
     Raises:
         StatementSyntaxError: the text is not a type.
     """
     cursor = Cursor(text, tokenize(text), Markers({}), None)
-    found = read_type(cursor)
+    found = str(_type(cursor))
     if not cursor.at_end:
         raise cursor.expected("the end of the type")
     return found
@@ -41,26 +41,26 @@ def read_type(cursor: Cursor) -> str:
     Raises:
         StatementSyntaxError: there is no such type, or its parameters are wrong.
     """
-    return str(_type(cursor))
+    return str(_type(cursor, in_statement=True))
 
 
-def _type(cursor: Cursor) -> ColumnType:
+def _type(cursor: Cursor, *, in_statement: bool = False) -> ColumnType:
     token = cursor.next("a type")
     match token.word:
         case "ARRAY":
             cursor.expect_symbol("<")
-            element = _type(cursor)
+            element = _type(cursor, in_statement=in_statement)
             cursor.expect_symbol(">")
             return Array(element)
         case "MAP":
             cursor.expect_symbol("<")
-            key = _type(cursor)
+            key = _type(cursor, in_statement=in_statement)
             cursor.expect_symbol(",")
-            value = _type(cursor)
+            value = _type(cursor, in_statement=in_statement)
             cursor.expect_symbol(">")
             return Map(key, value)
         case "STRUCT":
-            return _struct(cursor)
+            return _struct(cursor, in_statement=in_statement)
         case "":
             raise cursor.error(f"expected a type, found {token.text}", token)
     name = primitive_name(token.word)
@@ -70,8 +70,8 @@ def _type(cursor: Cursor) -> ColumnType:
         raise cursor.error(f"there is no type {token.text}", token)
     if token.word == "DOUBLE":
         cursor.accept("PRECISION")
-    if token.word == "TIMESTAMP":
-        # Hive's name of it.
+    if in_statement and token.word == "TIMESTAMP":
+        # Hive's name of what Spark calls so. Tables of others keep the name that they have.
         cursor.accept("WITH", "LOCAL", "TIME", "ZONE")
     return _primitive(cursor, name, token)
 
@@ -96,7 +96,7 @@ def _primitive(cursor: Cursor, name: str, token: Token) -> Primitive:
         raise cursor.error(str(error), token) from error
 
 
-def _struct(cursor: Cursor) -> Struct:
+def _struct(cursor: Cursor, *, in_statement: bool) -> Struct:
     cursor.expect_symbol("<")
     fields: dict[str, ColumnType] = {}
     while True:
@@ -107,7 +107,7 @@ def _struct(cursor: Cursor) -> Struct:
         if name in fields:
             raise cursor.error(f"the struct has two fields {name}", token)
         cursor.accept_symbol(":")
-        fields[name] = _type(cursor)
+        fields[name] = _type(cursor, in_statement=in_statement)
         if cursor.at("COMMENT") or cursor.at("NOT", "NULL"):
             raise cursor.unsupported("a struct's field has a name and a type only")
         if not cursor.accept_symbol(","):

@@ -164,13 +164,13 @@ REFUSED = [
         r"db.t \(t\) and x",
         "say",
     ),
-    ("SELECT ROW__ID FROM (SELECT * FROM t) x", "on x", "view or sub-query"),
-    ("SELECT x.ROW__ID FROM (SELECT id FROM t) x", "on x", "view or sub-query"),
+    ("SELECT ROW__ID FROM (SELECT * FROM t) x", "of x", "view or sub-query"),
+    ("SELECT x.ROW__ID FROM (SELECT id FROM t) x", "of x", "view or sub-query"),
     ("SELECT ROW__ID FROM t PIVOT (sum(a) FOR b IN (1, 2))", "db.t", "PIVOT"),
     ("DELETE FROM i WHERE ROW__ID.rowid = 1", "db.i", "insert-only"),
     ("MERGE INTO t USING u ON t.id = u.id AND ROW__ID.rowid = 1 WHEN MATCHED THEN DELETE", "db.t .* db.u", "say which"),
     ("MERGE INTO t USING e ON t.id = e.id AND e.ROW__ID = 1 WHEN MATCHED THEN DELETE", "db.e", "external"),
-    ("FROM (SELECT id FROM t) x INSERT INTO u SELECT x.ROW__ID.rowid", "on x", "none of its columns"),
+    ("FROM (SELECT id FROM t) x INSERT INTO u SELECT x.ROW__ID.rowid", "of x", "none of its columns"),
 ]
 
 

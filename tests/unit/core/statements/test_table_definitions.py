@@ -14,7 +14,7 @@ def test_struct_fields_may_have_names_of_types(type: str) -> None:
 
 @pytest.mark.parametrize("type", ["void", "variant", "interval day to second", "array<interval>", "struct<a:void>"])
 def test_types_that_files_cannot_hold_are_refused(type: str) -> None:
-    with pytest.raises(InvalidObjectError, match="which ORC cannot hold"):
+    with pytest.raises(InvalidObjectError, match="which files cannot hold"):
         check_columns("db.t", [Column("s", type)])
 
 
