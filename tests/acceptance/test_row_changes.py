@@ -11,13 +11,7 @@ from pyarrow import orc
 from pyspark import SparkContext
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import (
-    InvalidObjectError,
-    InvalidOperationError,
-    JobError,
-    MergeCardinalityError,
-    WriteConflictError,
-)
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError, WriteConflictError
 from airflow_hivex.core.model.buckets import decode_bucket
 from tests.acceptance.conftest import CopyTable
 
@@ -123,61 +117,6 @@ def test_fields_of_structs_are_assigned_by_their_names_where_these_are_the_same(
     session.sql("UPDATE t SET s = struct(s.b, s.a, s.c) WHERE id = 1")
     session.sql("UPDATE t SET s = struct(s.a AS x, s.b AS a, s.c AS b) WHERE id = 2")
     assert rows(session) == [(1, expected), (2, {**expected, "a": 1, "b": 2})]
-
-
-@on_sqlite
-@pytest.mark.parametrize("layout", ["flat", "hive"])
-def test_a_merge_of_all_columns_is_one_that_names_them(session: Session, layout: str) -> None:
-    columns = "id int, v string, at timestamp, n decimal(12,2), list array<int>"
-    own = f"TBLPROPERTIES ('hivex.row.layout' = '{layout}')"
-    for table in ("starred", "named"):
-        session.sql(f"CREATE TABLE {table} ({columns}) PARTITIONED BY (p int) CLUSTERED BY (id) INTO 2 BUCKETS {own}")
-        session.sql(f"INSERT INTO {table} SELECT id, 'old', NULL, 0, NULL, id % 2 FROM range(6)")
-    source = (
-        "(SELECT CAST(id AS INT) AS id, 'new' AS V, timestamp'2024-02-29 12:00:00.123456' AS at, id / 3 AS n, "
-        "array(CAST(id AS INT)) AS list, CAST(id % 2 AS INT) AS p FROM range(4, 8)) s"
-    )
-    names = ["id", "v", "at", "n", "list", "p"]
-    updated = ", ".join(f"{name} = s.{name}" for name in names[1:-1])
-    inserted = f"({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
-    clauses = {"starred": ("*", "*"), "named": (updated, inserted)}
-    for on, changed in (("t.id = s.id", (2, 4)), ("t.id = s.id", (4, 4)), ("t.id = s.id + 100", (0, 4))):
-        for table, (update, insert) in clauses.items():
-            done = session.sql(
-                f"MERGE INTO {table} t USING {source} ON {on} AND t.p = s.p "
-                f"WHEN MATCHED THEN UPDATE SET {update} WHEN NOT MATCHED THEN INSERT {insert}"
-            )
-            assert (done.rows_deleted, done.rows_written) == changed
-    assert rows(session, "SELECT * FROM starred ORDER BY ALL") == rows(session, "SELECT * FROM named ORDER BY ALL")
-    with pytest.raises(JobError, match="would change column p"):
-        session.sql(
-            "MERGE INTO starred t USING (SELECT *, 7 AS p FROM (SELECT id, v, at, n, list FROM named)) s "
-            "ON t.id = s.id AND t.id = 0 WHEN MATCHED THEN UPDATE SET *"
-        )
-
-
-@on_sqlite
-def test_several_matches_of_a_row_are_found_among_many(session: Session) -> None:
-    session.sql("CREATE TABLE t (id bigint, v string)")
-    session.sql("INSERT INTO t SELECT id, 'old' FROM range(0, 40000, 1, 1)")
-    source = "(SELECT id FROM range({0}) UNION ALL SELECT id FROM range({1})) s"
-    for numbers in ((40000, 7), (10, 7)):
-        with pytest.raises(MergeCardinalityError, match="match each: 7"):
-            session.sql(
-                f"MERGE INTO t USING {source.format(*numbers)} ON t.id = s.id WHEN MATCHED AND t.id < 0 THEN DELETE"
-            )
-    done = session.sql(
-        f"MERGE INTO t USING {source.format(40001, 0)} ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'new' "
-        "WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'more')"
-    )
-    assert (done.rows_deleted, done.rows_written) == (40000, 40001)
-    # Without a clause for rows that match, several may.
-    done = session.sql(
-        f"MERGE INTO t USING {source.format(40002, 40002)} ON t.id = s.id "
-        "WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'x')"
-    )
-    assert done.rows_written == 2
-    assert rows(session, "SELECT v, count(*) FROM t GROUP BY v ORDER BY v") == [("more", 1), ("new", 40000), ("x", 2)]
 
 
 @on_sqlite

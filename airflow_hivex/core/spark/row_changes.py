@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
+    MergeCardinalityError,
     NoSuchColumnError,
 )
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
@@ -37,7 +38,6 @@ from airflow_hivex.core.spark.assignment import assign, nothing_in_sql, quoted, 
 from airflow_hivex.core.spark.constraints import default_of, enforced
 from airflow_hivex.core.spark.kept import Kept, with_kept
 from airflow_hivex.core.spark.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from airflow_hivex.core.spark.matches import Matches, find_matches, joined_name, joined_names, measure
 from airflow_hivex.core.spark.new_directories import NewDirectories
 from airflow_hivex.core.spark.spreading import spread
 from airflow_hivex.core.spark.staging import Save, Staging
@@ -53,7 +53,11 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"
 _WRITER = "__writer"
 _PARTITION = "__writer_partition_"
+_FOUND = "__found_source_row"
 _DELETED, _INSERTED = 0, 1
+_SAMPLED = 64
+_ROW_OVERHEAD = 64
+_MOST_BROADCAST_BYTES = 64 << 20
 
 
 def change_rows(
@@ -143,25 +147,19 @@ class _Changing:
         source = self._rows(changes.source)
         _check_names(source)
         source = self._kept.keep(source)
-        size = measure(source)
-        self._view(F.broadcast(source) if size.is_small else source, changes.source_view)
+        self._view(broadcast_unless_large(source), changes.source_view)
         self._kept.check()
-        matched = _needed(self._rows(changes.matched.sql), changes.matched, self._write)
-        # Of a small source the rows need not be stored a second time, next to those of the target.
-        joins_back = size.is_small and SOURCE_STRUCT in matched.columns and _have_different_names(source)
-        matched = self._kept.keep(matched.drop(SOURCE_STRUCT) if joins_back else matched)
-        matches = self._matches(matched)
+        matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
+        if changes.matched.rules:
+            self._check_cardinality(matched)
         # What did not match is the source without what did: both have to be of one and the same source.
         self._kept.check()
-        found: list[tuple[DataFrame, bool]] = []
-        if changes.matched.rules:
-            joined = matches.with_source(matched, source, size) if joins_back else matched
-            part = self._part(joined, changes.matched, old=matched)
-            found.append((part, matches.rows != 0))
+        parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
         if changes.unmatched is not None:
-            self._view(matches.rest(source, matched), changes.source_rest_view)
-            part = self._part(self._rows(changes.unmatched.sql), changes.unmatched)
-            found.append((part, matches.source_rows is None or len(matches.source_rows) < size.rows))
+            found = matched.select(F.col(SOURCE_ROW).alias(_FOUND))
+            rest = source.join(found, F.expr(f"{SOURCE_ROW} = {_FOUND}"), "left_anti")
+            self._view(rest, changes.source_rest_view)
+            parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
         if changes.unmatched_by_source is not None:
             target = self._spark.table(changes.target_view)
             keys, partition = _with_partition(matched, self._write)
@@ -169,11 +167,8 @@ class _Changing:
             rest = rest.join(keys.select(*_KEYS, *partition), [*_KEYS, *partition], "left_anti")
             rest = rest.select(*map(quoted, target.columns))
             self._view(rest, changes.target_rest_view)
-            part = self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source)
-            found.append((part, True))
-        # Also those without rows were analyzed, so that a wrong clause is an error whatever the rows are.
-        wanted = [part for part, has_rows in found if has_rows] or [found[0][0]]
-        return reduce(lambda one, other: one.union(other), wanted)
+            parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
+        return reduce(lambda one, other: one.union(other), parts)
 
     def _rows(self, sql: str) -> DataFrame:
         return bound.query(self._spark, sql, self._arguments, (*self._made, *self._views))
@@ -182,84 +177,52 @@ class _Changing:
         rows.createOrReplaceTempView(name)
         self._made.append(name)
 
-    def _matches(self, matched: DataFrame) -> Matches:
-        rows, partition = _with_partition(matched, self._write)
-        keys = [*_KEYS, *partition]
+    def _check_cardinality(self, matched: DataFrame) -> None:
         # As Hive, for all rows that match, also those that no clause does anything with.
-        one_each = bool(self._changes.matched.rules)
-        return find_matches(rows.select(SOURCE_ROW, *keys), keys, self._write.table, one_each=one_each)
+        rows, partition = _with_partition(matched, self._write)
+        several = rows.groupBy(*_KEYS, *partition).count().where("count > 1")
+        # To count them all takes one more shuffle.
+        if several.take(1):
+            raise MergeCardinalityError(self._write.table, several.count())
 
-    def _part(
-        self,
-        rows: DataFrame,
-        part: ChangePart,
-        *,
-        alone: bool = False,
-        old: DataFrame | None = None,
-    ) -> DataFrame:
-        """Return the events of the rows of one query; ``alone`` when its one rule is for all of them.
-
-        ``old`` are the same rows, perhaps without the source's columns, where they can be read twice.
-        """
-        branches = []
-        for number, rule in enumerate(part.rules):
-            chosen = rows if alone else rows.where(F.col(CLAUSE) == number)
-            if old is not None and rule.action != "insert":
-                branches.append(self._deleted(old if alone else old.where(F.col(CLAUSE) == number)))
-                if rule.action == "update":
-                    branches.append(self._updated(chosen, number, rule, twice=False))
-            elif rule.action == "delete":
-                branches.append(self._deleted(chosen))
-            elif rule.action == "update":
-                branches.append(self._updated(chosen, number, rule, twice=True))
-            else:
-                branches.append(self._inserted(chosen, number, rule))
+    def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
+        """Return the events of the rows of one query; ``alone`` when its one rule is for all of them."""
+        branches = [
+            self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
+            for number, rule in enumerate(part.rules)
+        ]
         return reduce(lambda one, other: one.union(other), branches)
 
-    # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
-
-    def _partition(self) -> list[str]:
-        return [partition_text_in_sql(column.name) for column in self._write.partition_columns]
-
-    def _deleted(self, rows: DataFrame) -> DataFrame:
-        """Return the delete events of rows of the target."""
-        values = [nothing_in_sql(column) for column in self._write.columns]
-        # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
-        # gets a number, and then that it need not sort by more than the kind and the writer.
-        kind = f"CAST({ROW_ID} < 0 AS INT) AS {_KIND}"
-        return rows.selectExpr(kind, f"{layout.WRITER} AS {_WRITER}", *_KEYS, *values, *self._partition())
-
-    def _inserted(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
-        """Return new rows."""
+    def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
+        # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
         write = self._write
-        given = _inserted(rows, number, rule, write)
-        columns = (*write.columns, *write.partition_columns)
-        new = enforced(assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True), write)
-        # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
-        writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
-        if write.num_buckets > 0:
-            new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
-        names = [quoted(column.name) for column in write.columns]
-        nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
-        return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *self._partition())
-
-    def _updated(self, rows: DataFrame, number: int, rule: ChangeRule, *, twice: bool) -> DataFrame:
-        """Return the rows after an UPDATE, with ``twice`` also their delete events."""
-        write = self._write
-        key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
-        columns = (*key_columns, *write.columns, *write.partition_columns)
-        given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
-        new = assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True)
-        new = enforced(new, write, _KEYS)
-        names = [quoted(column.name) for column in write.columns]
         writer = f"{layout.WRITER} AS {_WRITER}"
-        if not twice:
-            # Never another, in a form that Spark does not see through, as for the events.
-            kind = f"CAST({ROW_ID} >= 0 AS INT) AS {_KIND}"
-            return new.selectExpr(kind, writer, *_KEYS, *names, *self._partition())
-        both = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
+        partition = [partition_text_in_sql(column.name) for column in write.partition_columns]
+        if rule.action == "delete":
+            values = [nothing_in_sql(column) for column in write.columns]
+            # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
+            # gets a number, and then that it need not sort by more than the kind and the writer.
+            kind = f"CAST({ROW_ID} < 0 AS INT) AS {_KIND}"
+            return rows.selectExpr(kind, writer, *_KEYS, *values, *partition)
+        columns = (*write.columns, *write.partition_columns)
+        if rule.action == "insert":
+            given = _inserted(rows, number, rule, write)
+            new = enforced(assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True), write)
+            # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
+            writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
+            if write.num_buckets > 0:
+                new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
+            names = [quoted(column.name) for column in write.columns]
+            nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
+            return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
+        key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
+        given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
+        new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
+        new = enforced(new, write, _KEYS)
+        twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
+        names = [quoted(column.name) for column in write.columns]
         values = [f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}" for name in names]
-        return both.selectExpr(_KIND, writer, *_KEYS, *values, *self._partition())
+        return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
 
 def _check_names(source: DataFrame) -> None:
@@ -299,8 +262,18 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
     return matched.select(*(quoted(name) for name in matched.columns if name.lower() not in names))
 
 
-def _have_different_names(rows: DataFrame) -> bool:
-    return len({name.lower() for name in rows.columns}) == len(rows.columns)
+def broadcast_unless_large(source: DataFrame) -> DataFrame:
+    """Return a MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
+
+    Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
+    """
+    # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
+    width = "length(CAST(struct(*) AS STRING))"
+    # One job, which also fills what is kept.
+    counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {width}, NULL))")
+    rows, width = counted.collect()[0]
+    is_small = rows * ((width or 0) + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
+    return F.broadcast(source) if is_small else source
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
@@ -352,8 +325,6 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
 
 def _given_fields(rows: DataFrame) -> dict[str, str]:
     """Return the names of the source's columns by lower-case name."""
-    if SOURCE_STRUCT not in rows.columns:
-        return joined_names(rows)
     return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
 
 
@@ -368,8 +339,6 @@ def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str,
         if column.name.lower() not in given and not rule.fills:
             has = [name for key, name in given.items() if key != SOURCE_ROW]
             raise NoSuchColumnError("the source of the MERGE", column.name, has)
-    if SOURCE_STRUCT not in rows.columns:
-        return {key: quoted(joined_name(name)) for key, name in given.items()}
     return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}
 
 

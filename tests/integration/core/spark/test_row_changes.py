@@ -1,4 +1,4 @@
-"""Sources of a MERGE with many columns."""
+"""Row changes of tables with many columns."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.model.plans import SOURCE_ROW
-from airflow_hivex.core.spark.matches import SourceSize, measure
+from airflow_hivex.core.spark.row_changes import broadcast_unless_large
 
 pytestmark = pytest.mark.spark
 
 
 def test_a_source_of_thousands_of_columns_is_measured(spark: SparkSession) -> None:
     source = spark.range(10).selectExpr(f"id AS {SOURCE_ROW}", *(f"'text' AS c{number}" for number in range(3000)))
-    assert measure(source) == SourceSize(10, is_small=True)
+    assert broadcast_unless_large(source).count() == 10
