@@ -39,6 +39,7 @@ from tests.connect_server import free_port, running_server
 from tests.processes import ClientProcess
 
 pytestmark = pytest.mark.spark
+LONG_JOBS = pytest.mark.evidence(cases=2, among="long jobs on Spark Connect")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,7 @@ def metastore(server: Server, sqlite_url: str, tmp_path: Path) -> Iterator[Metas
         yield metastore
 
 
+@pytest.mark.evidence(cases=1, among="statements on clusters and in this process")
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_each_kind_of_statement_gives_what_it_gives_in_process(metastore: Metastore, layout: str) -> None:
     # One after the other in one process, whose pyspark serves both kinds.
@@ -121,6 +123,7 @@ def test_cancel_stops_the_job_on_the_server_within_seconds(server: Server) -> No
 ENDLESS = "SELECT sum(hash(r.id, s.id)) FROM s CROSS JOIN range(0, 1000000000000, 1, 100000) r"
 
 
+@LONG_JOBS
 @pytest.mark.parametrize("cluster", ["remote", "local"])
 def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) -> None:
     reported: list[Progress] = []
@@ -214,6 +217,7 @@ def test_a_job_on_the_server_copies_what_is_lacking(metastore: Metastore, days: 
     assert files_of(tmp_path / "remote") == files_of(tmp_path / "local")
 
 
+@LONG_JOBS
 def test_a_job_leaves_the_files_of_others_and_names_lost_sources(
     metastore: Metastore, days: Session, tmp_path: Path
 ) -> None:
@@ -235,6 +239,7 @@ def test_a_job_leaves_the_files_of_others_and_names_lost_sources(
     assert files_of(tmp_path / "remote") == files_of(tmp_path / "local")
 
 
+@LONG_JOBS
 def test_a_killed_client_of_a_job_that_copies_leaves_no_half_copy(
     metastore: Metastore, server: Server, sqlite_url: str, days: Session, tmp_path: Path
 ) -> None:
@@ -256,6 +261,7 @@ def test_a_killed_client_of_a_job_that_copies_leaves_no_half_copy(
     assert copied == files_of(tmp_path / "local")
 
 
+@LONG_JOBS
 def test_a_job_that_copies_is_cancelled_with_its_transaction(
     metastore: Metastore, days: Session, tmp_path: Path
 ) -> None:
@@ -300,6 +306,7 @@ def test_nothing_listens(sqlite_url: str, tmp_path: Path) -> None:
         assert "no Spark Connect server answers" in str(session.sql("SHOW CLUSTERS").rows[0][5])
 
 
+@LONG_JOBS
 def test_a_server_that_dies_in_the_middle_of_a_job_leaves_nothing(sqlite_url: str, tmp_path: Path) -> None:
     with running_server(tmp_path / "state") as server:
         cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": server.url}

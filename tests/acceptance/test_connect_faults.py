@@ -28,7 +28,7 @@ from tests.connect_server import free_port, is_running, noted_operation, running
 from tests.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.spark
-in_turns = pytest.mark.evidence(cases=2, among="faults of Spark Connect")
+in_turns = pytest.mark.evidence(cases=1, among="faults of Spark Connect")
 
 ENDLESS = "SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 100000)"
 

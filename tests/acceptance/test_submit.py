@@ -34,7 +34,7 @@ from tests.standalone_clusters import StandaloneCluster, free_ports
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ENDLESS = "INSERT INTO t SELECT sum(hash(id)) FROM range(0, 1000000000000, 1, 64)"
-LOST = pytest.mark.evidence(cases=2, among="parts of a Spark cluster that are lost")
+LOST = pytest.mark.evidence(cases=1, among="parts of a Spark cluster that are lost")
 SECRET = "K7MDENGwJalrXUt"
 
 
@@ -109,6 +109,7 @@ def assert_nothing_was_written(metastore: Metastore, tmp_path: Path) -> None:
     assert len([path for path in (tmp_path / "remote" / "default.db" / "t").iterdir() if path.is_dir()]) == 1
 
 
+@pytest.mark.evidence(cases=1, among="statements on clusters and in this process")
 @pytest.mark.parametrize("layout", ["flat", "hive"])
 def test_each_kind_of_statement_gives_what_it_gives_in_process(
     metastore: Metastore, layout: str, monkeypatch: pytest.MonkeyPatch
