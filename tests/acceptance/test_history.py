@@ -182,6 +182,22 @@ def test_cleaner_waits_for_the_retention_only_where_the_clock_was_put_back(
     assert warehouse.read(session, "t", 4) == sorted(rows)
 
 
+def test_a_purged_version_is_too_old_also_where_the_clock_was_put_back(
+    metastore: Metastore, warehouse: CompactedWarehouse, session: Session, clock: Clock
+) -> None:
+    clock.advance(86_400)
+    session.sql("CREATE TABLE late (a bigint)")
+    clock.advance(-86_400)
+    for _ in range(3):
+        clock.advance(1)
+        warehouse.write("late")
+    clock.advance(RETENTION_S)
+    metastore.housekeeper.run()
+    assert [row[0] for row in session.sql("DESCRIBE HISTORY late").rows] == [4]
+    with pytest.raises(VersionExpiredError):
+        warehouse.read(session, "late", 2)
+
+
 def test_compaction_of_what_is_older_than_the_retention_is_cleaned_at_once(
     metastore: Metastore, warehouse: CompactedWarehouse, session: Session, clock: Clock
 ) -> None:
