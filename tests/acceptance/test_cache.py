@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from airflow_hivex.core.errors import InvalidSettingError
 from tests.acceptance.cache_process import read_while_others_write
 from tests.processes import ClientProcess
 from tests.round_trips import counted
+from tests.waiting import wait_until
 
 CREATE = "CREATE TABLE p (a int) PARTITIONED BY (d string)"
 P = ("default", "p")
@@ -28,14 +27,6 @@ Clusters = dict[str, dict[str, str]]
 def with_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests are about the cache, whatever the others of the run do."""
     monkeypatch.delenv("HIVEX_RAWSTORE_IMPL", raising=False)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within a minute"
-        # Between two looks at the follower, which is another thread.
-        time.sleep(0.02)
 
 
 def change(metastore: Metastore) -> None:

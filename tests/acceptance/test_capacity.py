@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from airflow_hivex.core.errors import (
 )
 from tests.acceptance.conftest import CopyTable
 from tests.acceptance.linked_rows import rows_of
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -45,13 +45,6 @@ def watching_connection(url: str) -> Iterator[Connection]:
     with closing(engine.connect()) as connection:
         yield connection
     engine.dispose()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def shown(session: Session, text: str) -> list[dict[str, object]]:
@@ -226,7 +219,7 @@ def test_two_housekeepers_record_one_day_at_once(
         def fault(point: str) -> None:
             if point == "before purge" and not second:
                 second.append(threads.submit(metastore.capacity.record))
-                until(lambda: watching.execute(waiting).scalar_one() == 1)
+                wait_until(lambda: watching.execute(waiting).scalar_one() == 1)
 
         with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", fault=fault) as other:
             with other.session() as session:

@@ -1,0 +1,15 @@
+"""Waiting for what another thread or process does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return as soon as the condition holds; fail after a minute."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within a minute"
+        # Between two looks: nothing tells this thread of it.
+        time.sleep(0.01)
