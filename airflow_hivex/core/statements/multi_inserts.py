@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 from airflow_hivex.core.errors import InvalidOperationError
@@ -17,7 +17,7 @@ from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.insert_targets import check_insert, static_partition
-from airflow_hivex.core.statements.queries import partition_exists
+from airflow_hivex.core.statements.queries import explained, partition_exists
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_writes
@@ -86,11 +86,7 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
         facts = TableWrite(running.txn_id, 0, cluster.name)
         writes = [planning.write(branch.target, cluster, facts) for branch in branches]
         plan = _plan(context, running, [branch.insert for branch in branches], writes, routed, cluster)
-        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
-        rows = list(found.rows)
-        return Result(["plan"], rows, cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+        return explained(context, running, plan, statement.mode, routed, cluster)
 
     return in_transaction(context, work, read_only=True)
 

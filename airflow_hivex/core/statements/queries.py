@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Plan
-from airflow_hivex.core.model.statements import DescribeQuery, ExplainQuery, Insert, Query, Select
+from airflow_hivex.core.model.statements import DescribeQuery, ExplainMode, ExplainQuery, Insert, Query, Select
 from airflow_hivex.core.spark.values import write_rows
 from airflow_hivex.core.statements import planning, resuming
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -82,19 +82,31 @@ def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Res
         routed = route(context, statement, running, may_lag=True)
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
-        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
-        return Result(
-            columns=["plan"],
-            rows=list(found.rows),
-            cluster=cluster.name,
-            txn_id=running.txn_id,
-            route=routed.route,
-            as_of=routed.as_of,
-        )
+        return explained(context, running, plan, statement.mode, routed, cluster)
 
     return in_transaction(context, work, read_only=True)
+
+
+def explained(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    mode: ExplainMode,
+    routed: RoutedQuery[Any],
+    cluster: Cluster,
+) -> Result:
+    """Return the lines of EXPLAIN for a job, which is not run; a transaction of the statement's own ends."""
+    found = context.run(cluster, replace(plan, explain=str(mode)))
+    if running.joined is None:
+        context.services.transactions.commit(running.txn_id)
+    return Result(
+        ["plan"],
+        list(found.rows),
+        cluster=cluster.name,
+        txn_id=running.txn_id,
+        route=routed.route,
+        as_of=routed.as_of,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from airflow_hivex.core.statements.change_targets import change_operations, chec
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.frame_inputs import rendered
 from airflow_hivex.core.statements.numbered_batches import check_is_new, run_once
+from airflow_hivex.core.statements.queries import explained
 from airflow_hivex.core.statements.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.statements.schema_merges import SchemaMerge
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -84,11 +85,7 @@ def run_explain_changes(
         cluster = chosen_cluster(context, routed)
         write = planning.write(target, cluster, TableWrite(running.txn_id, 0, cluster.name))
         plan = _plan(context, running, routed, cluster, write)
-        found = context.run(cluster, replace(plan, explain=str(statement.mode)))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
-        rows = list(found.rows)
-        return Result(["plan"], rows, cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+        return explained(context, running, plan, statement.mode, routed, cluster)
 
     return in_transaction(context, work, read_only=True)
 
