@@ -6,13 +6,14 @@ import gc
 import ipaddress
 import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.connection import UsageError, add_options_to_command, open_metastore
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from airflow_hivex.core.thrift.serving import Listening
 
@@ -91,7 +92,6 @@ def _serve_until_stopped(options: argparse.Namespace, tell: Callable[[str], None
         from airflow_hivex.core.errors import HiveClientMissingError
 
         raise HiveClientMissingError(error.name or "pyiceberg") from error
-    _log(options)
     listening = _listening(options)
 
     def ready(port: int, http_port: int | None) -> None:
@@ -100,7 +100,7 @@ def _serve_until_stopped(options: argparse.Namespace, tell: Callable[[str], None
         pages = "" if http_port is None else f"; health and metrics on http://{options.host}:{http_port}"
         tell(f"serving thrift://{options.host}:{port}{pages}")
 
-    with open_metastore(options) as metastore:
+    with _logged(options), open_metastore(options) as metastore:
         try:
             serve(Endpoint(metastore, options.cluster), listening, ready)
         except OSError as error:
@@ -147,12 +147,20 @@ def _listening(options: argparse.Namespace) -> Listening:
     )
 
 
-def _log(options: argparse.Namespace) -> None:
+@contextmanager
+def _logged(options: argparse.Namespace) -> Iterator[None]:
+    """Write the log to standard error in the block, and leave the loggers of the process as they were."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("airflow_hivex")
+    access = logging.getLogger("airflow_hivex.metastore.access")
+    levels = root.level, access.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    logging.getLogger("airflow_hivex.metastore.access").setLevel(
-        logging.INFO if options.access_log else logging.WARNING
-    )
+    access.setLevel(logging.INFO if options.access_log else logging.WARNING)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(levels[0])
+        access.setLevel(levels[1])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import socket
@@ -116,6 +117,8 @@ def test_wrong_options_are_refused(
         code = int(stop.code or 0)
     assert code
     assert reason in capsys.readouterr().err
+    # The command leaves the log of a process that calls it as it was.
+    assert not logging.getLogger("airflow_hivex").handlers
 
 
 def test_tls_and_plain_let_known_users_in(sqlite_url: str, certificate: Path, tmp_path: Path) -> None:
