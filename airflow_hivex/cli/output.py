@@ -8,7 +8,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from airflow_hivex.core.model.json_values import json_rows, json_value
+from airflow_hivex.core.model.json_values import json_value
 
 if TYPE_CHECKING:
     import argparse
@@ -104,17 +104,7 @@ def _print_upright(console: Console, columns: Sequence[str], cells: Sequence[Seq
 
 def print_json(result: Result) -> None:
     """Print one line with one JSON object, in the form that HivexQueryOperator returns."""
-    document: dict[str, object] = {
-        "columns": list(result.columns),
-        "rows": json_rows(result.rows),
-        "truncated": result.truncated,
-        "cluster": result.cluster,
-        "txn_id": result.txn_id,
-        "rows_written": result.rows_written,
-    }
-    if result.as_of is not None:
-        document["as_of"] = result.as_of.to_json()
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
 
 
 def print_csv(result: Result) -> None:

@@ -16,7 +16,6 @@ from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQue
 from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
 from airflow_hivex.operators.statement_thread import StatementThread
 from airflow_hivex.operators.transaction import HivexTransaction
-from airflow_hivex.triggers.query import result_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +43,8 @@ class HivexQueryOperator(BaseOperator):
     is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is given.
 
     The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id":
-    ..., "rows_written": ...}`` in JSON's types: decimals and other types that JSON lacks are text, dates and times are
-    in ISO 8601.
+    ..., "rows_written": ..., "rows_deleted": ...}`` in JSON's types: decimals and other types that JSON lacks are text,
+    dates and times are in ISO 8601.
 
     :param sql: a script, a list of them, or the path of a ``.sql`` or ``.hql`` file (templated)
     :param parameters: values of the ``:name`` markers in the statements, bound and never pasted (templated)
@@ -294,7 +293,7 @@ class HivexQueryOperator(BaseOperator):
                     self._thread = None
             self._log(result)
             course.links += link_change(hook, session, statement, result, context["ti"].try_number)
-            return result_as_json(result)
+            return result.to_json()
 
         return DeferredQuery(
             self.hivex_conn_id,
@@ -385,7 +384,7 @@ class HivexQueryOperator(BaseOperator):
                 self._thread = None
         if result.as_of is not None:
             self.log.info("Read %s", result.as_of.describe())
-        described = result_as_json(result) if self.handler is None else {}
+        described = result.to_json() if self.handler is None else {}
         delivered = self._output().deliver(result, described)
         return self._end(context, hook, txn_ids if txn_id is None else [], links, delivered)
 

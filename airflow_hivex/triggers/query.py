@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.hooks.transactions import lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.threads import in_thread
@@ -17,27 +16,12 @@ from airflow_hivex.triggers.threads import in_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from airflow_hivex.core.session import Result, Session
+    from airflow_hivex.core.session import Session
 
 Answer = dict[str, Any]
 
 _BY_USER = "user-action"
 """The message of a cancellation that ends the task. Source: Airflow's TriggerRunner.cancel_triggers."""
-
-
-def result_as_json(result: Result) -> Answer:
-    """Return the result of a statement as a task returns it, in JSON's types."""
-    found: Answer = {
-        "columns": list(result.columns),
-        "rows": json_rows(result.rows),
-        "truncated": result.truncated,
-        "cluster": result.cluster,
-        "txn_id": result.txn_id,
-        "rows_written": result.rows_written,
-    }
-    if result.as_of is not None:
-        found["as_of"] = result.as_of.to_json()
-    return found
 
 
 class HivexQueryTrigger(BaseTrigger):
@@ -169,7 +153,7 @@ class HivexQueryTrigger(BaseTrigger):
                         return {"error": "The trigger was cancelled.", "kind": "passing"}
                     result = session.sql(statement, values or None, self.max_rows)
                 return {
-                    "result": result_as_json(result),
+                    "result": result.to_json(),
                     "database": session.database,
                     "cluster": session.cluster,
                 }

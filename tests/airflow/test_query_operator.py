@@ -99,6 +99,7 @@ def test_insert_tells_rows_written_cluster_and_transaction(warehouse: dict[str, 
     result = execute("INSERT INTO sales (id) VALUES (1), (2), (3)")
     assert (result["rows_written"], result["cluster"], result["rows"]) == (3, "c1", [])
     assert isinstance(result["txn_id"], int)
+    assert result["rows_deleted"] is None
     json.dumps(result, allow_nan=False)
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
@@ -24,6 +25,7 @@ from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.core.model.links import LinkName
 from airflow_hivex.core.model.operations import ResumableWrite
 from airflow_hivex.core.model.plans import JobResult, Plan
@@ -81,6 +83,21 @@ class Result:
         # A count of 0 is shown.
         filled = (f"{name}={value!r}" for name, value in values if value or type(value) is int)
         return f"Result({', '.join(filled)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer and the facts about it in JSON's types, as tasks and ``--format json`` give them."""
+        document: dict[str, Any] = {
+            "columns": list(self.columns),
+            "rows": json_rows(self.rows),
+            "truncated": self.truncated,
+            "cluster": self.cluster,
+            "txn_id": self.txn_id,
+            "rows_written": self.rows_written,
+            "rows_deleted": self.rows_deleted,
+        }
+        if self.as_of is not None:
+            document["as_of"] = self.as_of.to_json()
+        return document
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def test_json_prints_one_document_a_statement(hivex: Hivex) -> None:
     created, shown = map(json.loads, out.splitlines())
     assert created["rows"] == []
     assert [row[0] for row in shown["rows"]] == ["default", "shop"]
-    assert set(shown) == {"columns", "rows", "truncated", "cluster", "txn_id", "rows_written"}
+    assert set(shown) == {"columns", "rows", "truncated", "cluster", "txn_id", "rows_written", "rows_deleted"}
 
 
 def test_csv_prints_a_header_and_the_rows(hivex: Hivex) -> None:
