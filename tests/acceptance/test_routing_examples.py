@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from airflow_hivex.core import Session
+from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import RoutingError, UnknownClusterError
 from tests.acceptance.conftest import CopyTable
 
@@ -179,6 +181,28 @@ def test_e24_only_the_primary_may_be_written(setup_p: Session) -> None:
     route = setup_p.explain("INSERT INTO p1 PARTITION (ds = '1') VALUES (1)")
     assert route.cluster is ERROR
     assert "primary c1 only" in route.describe()
+
+
+def test_pinned_cluster_holds_for_writes_without_a_query_and_not_for_definitions(
+    setup_p: Session, metastore: Metastore, tmp_path: Path
+) -> None:
+    setup_p.sql("CREATE EXTERNAL TABLE plain (id int) PARTITIONED BY (ds string) STORED AS ORC LOCATION 'plain'")
+    (tmp_path / "c1" / "plain" / "ds=1").mkdir(parents=True)
+    convert = "ALTER TABLE plain SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')"
+    setup_p.sql("USE CLUSTER c2")
+    writes = ("TRUNCATE TABLE p1", "TRUNCATE TABLE p1 PARTITION (ds = '1')", "MSCK REPAIR TABLE plain", convert)
+    for statement in writes:
+        with pytest.raises(RoutingError, match=r"(?s)pinned to cluster c2.*may be written on its primary c1 only"):
+            setup_p.sql(statement)
+    assert metastore.transactions.valid_txns().open_ids == ()
+    assert setup_p.explain("SELECT * FROM p1 WHERE ds = '1'").cluster == "c2"
+    setup_p.sql("ALTER TABLE p1 ADD COLUMNS (v string)")
+    setup_p.sql("ALTER TABLE p1 DROP PARTITION (ds = '3')")
+    assert setup_p.sql("OPTIMIZE p1 PARTITION (ds = '1')").rows
+    setup_p.sql("USE CLUSTER")
+    for statement in writes:
+        setup_p.sql(statement)
+    assert setup_p.to_arrow("p1").num_rows == 0
 
 
 def test_e25_partition_that_does_not_exist_is_no_hindrance(setup_p: Session) -> None:

@@ -18,6 +18,7 @@ from airflow_hivex.core.catalog.pruning import FoundPartition
 from airflow_hivex.core.catalog.registration import OriginalFile, Registration
 from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, lock_for_change
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import (
@@ -34,6 +35,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.spark.footers import row_counts
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.locking import acquire
+from airflow_hivex.core.statements.routing import writing_cluster
 from airflow_hivex.core.statements.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.statements.transactions import own_transaction
 
@@ -57,14 +59,16 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
     Raises:
         InvalidOperationError: the table, its files or their places do not allow it.
         InvalidObjectError: the properties, or a file, are not those of a transactional table.
+        RoutingError: the session is pinned to another cluster than the table's primary one.
     """
     converted = _converted(table, properties)
+    cluster = writing_cluster(context, table)
     services = context.services
     with own_transaction(context) as running:
         acquire(context, running, services.statement_locks.convert_table(table))
         with services.store.read() as connection:
             partitions = _check_stored(services.catalog, connection, table)
-        originals = _originals(context, converted, partitions)
+        originals = _originals(context, converted, cluster, partitions)
 
         def changes(connection: Connection) -> None:
             lock_for_change(connection, [table.id])
@@ -73,12 +77,11 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
                 raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
             stored = catalog.alter_table(table.database, table.name, converted, None, running.txn_id)
             row_layout = PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT
-            cluster = table.storage.primary.cluster
-            catalog.register(Registration.of_originals(stored, originals, row_layout, running.txn_id, cluster))
+            catalog.register(Registration.of_originals(stored, originals, row_layout, running.txn_id, cluster.name))
 
         services.transactions.commit(running.txn_id, changes)
         log.info("%s is transactional now, with %s original files", table.full_name, len(originals))
-        return Result(cluster=table.storage.primary.cluster, txn_id=running.txn_id)
+        return Result(cluster=cluster.name, txn_id=running.txn_id)
 
 
 def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable:
@@ -150,14 +153,15 @@ def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTab
     return partitions
 
 
-def _originals(context: StatementContext, table: Table, partitions: Sequence[FoundPartition]) -> list[OriginalFile]:
+def _originals(
+    context: StatementContext, table: Table, cluster: Cluster, partitions: Sequence[FoundPartition]
+) -> list[OriginalFile]:
     """Return the files of the table, by partition.
 
     Raises:
         InvalidOperationError: files lie where none of the table's can be.
         InvalidObjectError: a file cannot be read.
     """
-    cluster = context.services.clusters.get(table.storage.primary.cluster)
     root = table.storage.primary.location
     found = context.services.files_to_change(cluster).list_files(root)
     log.info("%s has %s files in %s partitions", table.full_name, len(found), len(partitions))

@@ -342,17 +342,39 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Clust
         NoUsableClusterError: one has everything, and cannot be used now.
         HivexError: the only cluster that could run it cannot be used now; RootMissingError, for example.
     """
-    if routed.route.cluster is None:
-        raise _refusal(routed)
-    return context.services.clusters.get(routed.route.cluster)
+    return _cluster_of(context, routed.route, routed.problems)
 
 
-def _refusal(routed: RoutedQuery[Any]) -> HivexError:
+def writing_cluster(context: StatementContext, table: StoredTable) -> Cluster:
+    """Return the cluster of a statement that changes files of a table without a query: its primary one.
+
+    Raises:
+        RoutingError: the session is pinned to another cluster.
+        HivexError: the cluster cannot be used now; RootMissingError, for example.
+    """
+    health = _Health(context, runs_job=False)
+    chosen = choose_cluster(
+        (),
+        [RouteOutput(table.full_name, table.storage.primary.cluster)],
+        clusters=context.services.clusters.names,
+        default=context.services.clusters.default,
+        pinned=context.session.cluster,
+        health=health,
+    )
+    return _cluster_of(context, chosen, health.problems)
+
+
+def _cluster_of(context: StatementContext, found: Route, problems: Mapping[str, HivexError]) -> Cluster:
+    if found.cluster is None:
+        raise _refusal(found, problems)
+    return context.services.clusters.get(found.cluster)
+
+
+def _refusal(found: Route, problems: Mapping[str, HivexError]) -> HivexError:
     """Return why no cluster can run a statement: in the words of the problem itself, if that is all there is to say."""
-    found = routed.route
     if len(found.candidates) == 1 and found.candidates[0].is_unusable and found.alternative is None:
         # A problem is remembered, and other threads may raise it, too.
-        return copy.copy(routed.problems[found.candidates[0].cluster])
+        return copy.copy(problems[found.candidates[0].cluster])
     return NoUsableClusterError(found) if found.may_pass else RoutingError(found)
 
 

@@ -12,20 +12,25 @@ from airflow_hivex.core.model.statements import Truncate
 from airflow_hivex.core.spark.empty_bases import write_empty_bases
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.locking import acquire, check_not_outrun
-from airflow_hivex.core.statements.routing import take_snapshot
+from airflow_hivex.core.statements.routing import take_snapshot, writing_cluster
 from airflow_hivex.core.statements.transactions import OutrunError, in_transaction
 from airflow_hivex.core.statements.writing import begin_write, end_write
 from airflow_hivex.core.transactions import pending_writes
 
 
 def run_truncate(context: StatementContext, statement: Truncate) -> Result:
-    """Nothing but the cluster: the rows that go are not counted."""
+    """Nothing but the cluster: the rows that go are not counted.
+
+    Raises:
+        RoutingError: the session is pinned to another cluster than the table's primary one.
+    """
 
     def work(running: Running) -> Result:
         running.check_may_write("TRUNCATE TABLE")
         table = context.services.catalog.get_table(*context.session.qualify(statement.table))
         if table.not_written:
             raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)
+        cluster = writing_cluster(context, table)
         chosen = None if statement.specification is None else _partitions(context, running, table, statement)
         acquire(context, running, context.services.statement_locks.truncate(table, chosen))
         resources = [(table.id, partition) for partition in (chosen if chosen is not None else [None])]
@@ -37,7 +42,6 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
         if table.is_partitioned:
             # The lock on the whole table covers those, too, that came before it was had.
             names = chosen if chosen is not None else _partitions(context, running, table, statement)
-        cluster = context.services.clusters.get(table.storage.primary.cluster)
         write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
         written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
         end_write(context, running, write, written)

@@ -19,6 +19,7 @@ from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.links import linked
 from airflow_hivex.core.statements.metadata_changes import change_metadata
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
+from airflow_hivex.core.statements.routing import writing_cluster
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
     """MSCK [REPAIR] TABLE: partitions of an external table follow the directories below it, all or none.
 
     Raises:
+        RoutingError: the session is pinned to another cluster.
         InvalidOperationError: it is a managed table, whose partitions commits register, or has no partition keys.
         StorageError: its directories cannot be listed.
     """
@@ -40,7 +42,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
     if not table.is_external:
         reason = "its partitions are registered by the commits that write them; `hivex metastore doctor` compares them"
         raise InvalidOperationError(statement.kind, table.full_name, reason)
-    cluster = context.services.clusters.get(table.storage.primary.cluster)
+    cluster = writing_cluster(context, table)
     files = context.services.files(cluster)
     found = _directories(files, table)
     added = sorted(found.keys() - set(catalog.list_partition_names(database, name))) if statement.adds else []
