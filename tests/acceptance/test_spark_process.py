@@ -46,14 +46,13 @@ def run(program: str, url: str, folder: Path, **environment: str) -> subprocess.
 
 def test_process_that_is_killed_is_told_and_replaced(sqlite_url: str, tmp_path: Path) -> None:
     program = """
-began = time.monotonic()
 threading.Timer(0.1, session.cancel).start()
 fails("SELECT 1")
-print("cancelled while Spark started:", time.monotonic() - began < 3)
+from pyspark import SparkContext
+print("cancelled while Spark started:", SparkContext._active_spark_context is None)
 
 session.sql("CREATE TABLE t (id INT)")
 print(session.sql("SELECT 1").rows)
-from pyspark import SparkContext
 with open(f"/proc/{SparkContext._gateway.proc.pid}/cmdline") as arguments:
     # Everybody on the machine can read them.
     print("in its arguments:", "K7MDENG" in arguments.read())

@@ -279,11 +279,11 @@ def test_large_history_takes_seconds() -> None:
             operations.append(append(key, n))
             state[key] = (*state.get(key, ()), n)
         history.append(transaction(f"t{n}", *operations, began=10 * n, ended=10 * n + 75))
-    began = time.monotonic()
+    began = time.process_time()
     report = check(history)
     assert report.findings == []
     assert sum(report.edges.values()) > 50_000
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_recorder_and_files(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,6 +16,7 @@ from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, notification_log, recorded_events
 from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
 from tests.integration.core.conftest import Clock
+from tests.waiting import wait_until
 
 
 def test_seven_steps_of_a_cache_update(near: Process, far: Process, writer: Writer) -> None:
@@ -309,10 +308,3 @@ def test_thread_follows_by_itself_and_is_quiet_when_nothing_happens(far: Process
 
 def far_rows(process: Process) -> list[object]:
     return list(registered_caches(process.store))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "it did not happen within 20 seconds"
-        time.sleep(0.02)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 import socket
 import struct
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +16,24 @@ from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
 from tests.hive_endpoint import Serving, descriptor, hive_client, partition, serving, table
 from tests.postgresql_proxy import PostgresqlProxy
+from tests.waiting import wait_until
+
+LOOKS_S = 0.3
+"""A limit that the server looks after three times as often, with the clock of this machine."""
+
+
+class Seconds:
+    """The time of a server, which a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time_s() -> Seconds:
+    return Seconds()
 
 
 @pytest.fixture
@@ -113,19 +130,21 @@ def test_unknown_fields_and_methods_are_skipped(endpoint: Serving) -> None:
     assert b"\n" not in received.split(b"Invalid method name")[1].split(b"\x08")[0]
 
 
-def test_limits_of_connections_and_idle_time(metastore: Metastore) -> None:
-    limits = Limits(connections=2, idle_s=0.3, message_bytes=10_000)
-    with serving(metastore, limits=limits) as running, hive_client(running.port) as hive:
+def test_limits_of_connections_and_idle_time(metastore: Metastore, time_s: Seconds) -> None:
+    limits = Limits(connections=2, idle_s=10, login_s=LOOKS_S, message_bytes=10_000)
+    with serving(metastore, limits=limits, monotonic=time_s) as running, hive_client(running.port) as hive:
         assert len(running.server.connections) == 1
         with socket.create_connection(("127.0.0.1", running.port), timeout=30) as idle:
             while len(running.server.connections) < 2:
                 assert hive.getStatus() == 2
             with socket.create_connection(("127.0.0.1", running.port), timeout=30) as refused:
                 assert end_of(refused)
-            while len(running.server.connections) == 2:
-                # This client is not idle.
-                assert hive.getStatus() == 2
+            time_s.now = 6
+            assert hive.getStatus() == 2
+            time_s.now = 12
+            # One of them has said something six seconds ago.
             assert end_of(idle)
+            assert hive.getStatus() == 2
         hive.get_table_objects_by_name("default", ["x" * 100] * 90)
         with pytest.raises(Exception, match=r"bytes|reset|closed|Broken"):
             hive.get_table_objects_by_name("default", ["x" * 100] * 900)
@@ -152,9 +171,11 @@ def test_idle_connections_cost_little_and_do_not_stop_others(endpoint: Serving, 
         assert hive.getStatus() == 2
 
 
-@pytest.mark.parametrize("limits", [Limits(unread_s=0.2), Limits(unread_bytes=1 << 16)])
-def test_client_that_does_not_read_its_answers_loses_its_connection(metastore: Metastore, limits: Limits) -> None:
-    with serving(metastore, limits=limits) as running, hive_client(running.port) as hive:
+@pytest.mark.parametrize("limits", [Limits(unread_s=10, login_s=LOOKS_S), Limits(unread_bytes=1 << 16)])
+def test_client_that_does_not_read_its_answers_loses_its_connection(
+    metastore: Metastore, limits: Limits, time_s: Seconds
+) -> None:
+    with serving(metastore, limits=limits, monotonic=time_s) as running, hive_client(running.port) as hive:
         columns = {f"column_{number}_{'x' * 100}": "string" for number in range(1000)}
         hive.create_table(table("default", "wide", sd=descriptor(**columns)))
         content = call("get_table", ThriftHiveMetastore.get_table_args("default", "wide")) * 100
@@ -163,6 +184,7 @@ def test_client_that_does_not_read_its_answers_loses_its_connection(metastore: M
             channel.sendall(content)
         while len(running.server.connections) > 1:
             assert hive.get_table("default", "wide").tableName == "wide"
+            time_s.now += 1
         for channel in silent:
             channel.close()
 
@@ -196,21 +218,24 @@ def test_calls_without_an_end_are_bounded_together(metastore: Metastore) -> None
             assert hive.getStatus() == 2
 
 
-def test_client_that_does_not_log_in_loses_its_connection(metastore: Metastore) -> None:
-    limits = Limits(login_s=0.2)
-    with serving(metastore, limits=limits, credentials=Credentials({"alice": "s3cret"})) as running:
-        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as silent:
-            silent.sendall(b"\x01\x00")
-            assert end_of(silent)
-        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as known:
-            secret = b"\0alice\0s3cret"
-            known.sendall(struct.pack(">bi", 1, 5) + b"PLAIN" + struct.pack(">bi", 2, len(secret)) + secret)
-            assert known.recv(5)[0] == 5
-            status = call("getStatus", ThriftHiveMetastore.get_all_databases_args())
-            began = time.monotonic()
-            while time.monotonic() < began + 0.5:
-                known.sendall(struct.pack(">i", len(status)) + status)
-                assert b"getStatus" in known.recv(65536)
+def test_client_that_does_not_log_in_loses_its_connection(metastore: Metastore, time_s: Seconds) -> None:
+    limits = Limits(login_s=10, unread_s=LOOKS_S)
+    credentials = Credentials({"alice": "s3cret"})
+    with (
+        serving(metastore, limits=limits, credentials=credentials, monotonic=time_s) as running,
+        socket.create_connection(("127.0.0.1", running.port), timeout=30) as known,
+        socket.create_connection(("127.0.0.1", running.port), timeout=30) as silent,
+    ):
+        secret = b"\0alice\0s3cret"
+        known.sendall(struct.pack(">bi", 1, 5) + b"PLAIN" + struct.pack(">bi", 2, len(secret)) + secret)
+        assert known.recv(5)[0] == 5
+        silent.sendall(b"\x01\x00")
+        wait_until(lambda: len(running.server.connections) == 2)
+        time_s.now = 11
+        assert end_of(silent)
+        status = call("getStatus", ThriftHiveMetastore.get_all_databases_args())
+        known.sendall(struct.pack(">i", len(status)) + status)
+        assert b"getStatus" in known.recv(65536)
 
 
 def test_long_and_wild_patterns_do_not_hold_up_others(endpoint: Serving, hive: Any) -> None:

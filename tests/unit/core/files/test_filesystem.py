@@ -256,7 +256,7 @@ def test_a_copy_is_not_faster_than_its_rate(tmp_path: Path) -> None:
     began = time.monotonic()
     copy_files(lambda _: files, files, "c2", copies, Event(), threads=2, bytes_per_second=300_000)
     # What is on its way at the end need not be waited for: a piece of each thread.
-    assert 0.5 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.5
 
 
 def test_a_folder_is_walked_with_links_and_without_what_goes_away(tmp_path: Path) -> None:
