@@ -118,6 +118,7 @@ from airflow_hivex.core.errors.sql import (
     SqlError,
     StatementSyntaxError,
     TypeMismatchError,
+    UnreadableTextError,
     UnsupportedStatementError,
 )
 from airflow_hivex.core.errors.store import (
@@ -262,6 +263,7 @@ __all__ = [
     "UnexpectedError",
     "UnknownClusterError",
     "UnknownSettingError",
+    "UnreadableTextError",
     "UnsupportedJobTrackerError",
     "UnsupportedStatementError",
     "VersionExpiredError",

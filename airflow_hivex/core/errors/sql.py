@@ -124,6 +124,26 @@ class TypeMismatchError(SqlError, DataError):
         self.column = column
 
 
+class UnreadableTextError(TypeMismatchError):
+    """A constant text is not readable as the type of its column. Nothing was written."""
+
+    code = "UNREADABLE_TEXT"
+
+    def __init__(self, table: str, column: str, type: str, text: str) -> None:
+        SqlError.__init__(
+            self,
+            f"Column {column} of {table} has type {type}, and the text {text!r} is not a valid value of it. Nothing "
+            "was written; correct the text.",
+            table,
+            column,
+            type,
+            text,
+        )
+        self.table = table
+        self.column = column
+        self.text = text
+
+
 class AnalysisError(SqlError):
     """Spark read the statement and refused it: a column, function or type is wrong."""
 

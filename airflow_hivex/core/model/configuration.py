@@ -15,6 +15,11 @@ HIVECONF = "hiveconf:"
 IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
 """The parameter of Hive by which DROP of a table, view or function that does not exist does nothing."""
 
+STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
+"""The parameter of Spark that says which values a column takes."""
+LEGACY_ASSIGNMENT = "LEGACY"
+_ASSIGNMENTS = ("ANSI", LEGACY_ASSIGNMENT)
+
 _TIMESTAMP_TYPE = "spark.sql.timestampType"
 
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
@@ -97,6 +102,13 @@ def refusal(name: str) -> str | None:
         return f"{name} is the same for all statements; jobs rely on it"
     if _OF_THE_APPLICATION.match(name):
         return f"{name} counts for all sessions of a Spark application; it belongs to spark_conf of a cluster"
+    return None
+
+
+def refusal_of_value(name: str, value: str) -> str | None:
+    """Return why SET does not take a value of a parameter that it takes; None if it does."""
+    if name == STORE_ASSIGNMENT and value.upper() not in _ASSIGNMENTS:
+        return f"{value} is not a policy of this release; {' and '.join(_ASSIGNMENTS)} are"
     return None
 
 

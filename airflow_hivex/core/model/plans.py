@@ -123,7 +123,9 @@ class Write:
     ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
     ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
     ``is_external`` says that other programs read the files, so that all values are stored as these expect them.
-    ``condition`` is one that holds for all rows that are inserted.
+    ``condition`` is one that holds for all rows that are inserted. ``texts`` are the columns of the query that are
+    constant texts, as ``Query.texts``: each is read as its column's type. ``casts`` says that all values are, which are
+    NULL where they are not readable, as Spark's store assignment policy LEGACY has it.
     """
 
     path: str
@@ -149,6 +151,8 @@ class Write:
     checks: tuple[PlannedCheck, ...] = ()
     is_external: bool = False
     condition: PlannedCheck | None = None
+    texts: tuple[int, ...] = ()
+    casts: bool = False
 
     @property
     def batch_suffix(self) -> str:
@@ -182,6 +186,7 @@ class ChangeRule:
     by_name: bool = False
     defaults: tuple[int, ...] = ()
     fills: bool = False
+    texts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

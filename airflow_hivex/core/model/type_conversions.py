@@ -24,6 +24,16 @@ def is_assignable(given: Primitive, target: Primitive) -> bool:
     )
 
 
+def is_readable(target: ColumnType) -> bool:
+    """Return whether INSERT may read a constant text as a value of a type."""
+    return isinstance(target, Primitive) and target.family in (*_NUMBERS, Family.MOMENT, Family.BOOLEAN, Family.BINARY)
+
+
+def is_moment(type: ColumnType) -> bool:
+    """Return whether a type is DATE or one of the timestamps."""
+    return isinstance(type, Primitive) and type.family is Family.MOMENT
+
+
 def is_widening(before: ColumnType, after: ColumnType) -> bool:
     """Return whether files with a column of one type can be read with the other, every value as it was."""
     if not isinstance(before, Primitive) or not isinstance(after, Primitive):

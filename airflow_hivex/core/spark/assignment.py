@@ -1,12 +1,13 @@
 """Store assignment: the rows of a query as the columns of a table take them, as Spark's INSERT does it.
 
-Numbers are widened and narrowed with a check, anything simple may become text, text becomes
-nothing else. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+Numbers are widened and narrowed with a check, and anything simple may become text. A text becomes another value where
+it is a constant that is readable as one. Source: Spark's store assignment policy ANSI (TableOutputResolver).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from pyspark.sql import Column as Expression
@@ -23,14 +24,20 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError
+from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError, UnreadableTextError
 from airflow_hivex.core.model.column_types import Primitive, parse_type
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.type_conversions import is_assignable
+from airflow_hivex.core.model.type_conversions import is_assignable, is_moment, is_readable
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
+
+_MARK = "HIVEX_TEXT"
+_END = "\x1f"
+# Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
+_UNREADABLE = re.compile(rf"(?<![('\"]){_MARK}" + rf"{_END}(.*?)" * 4 + _END, re.DOTALL)
+_MOST_CHARACTERS = 100
 
 
 def quoted(name: str) -> str:
@@ -68,23 +75,45 @@ def nothing_in_sql(column: Column) -> str:
     return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
 
 
-def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_name: bool = False) -> DataFrame:
+def assign(
+    rows: DataFrame,
+    targets: Sequence[Column],
+    table: str,
+    *,
+    fields_by_name: bool = False,
+    texts: Collection[int] = (),
+    casts: bool = False,
+) -> DataFrame:
     """``rows``, column by position, under the names and in the types of ``targets``.
 
     Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
-    of its target match by name, as in Spark's UPDATE and MERGE.
+    of its target match by name, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are
+    constant texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL where
+    that fails.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
     """
     given = [item.dataType for item in rows.schema.fields]
     declared = [declared_type(target.type) for target in targets]
-    for target, source, wanted in zip(targets, given, declared, strict=True):
-        if not _assignable(source, wanted, fields_by_name):
+    cast: dict[int, str] = {}
+    for i, (target, source, wanted) in enumerate(zip(targets, given, declared, strict=True)):
+        if _assignable(source, wanted, fields_by_name):
+            continue
+        if casts:
+            cast[i] = f"try_cast({quoted(target.name)} AS {target.type})"
+        elif i in texts and isinstance(source, StringType) and is_readable(target.parsed_type):
+            cast[i] = read_text(target, table)
+        else:
             raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
     names = [target.name for target in targets]
     if [item.name for item in rows.schema.fields] != names:
         rows = rows.toDF(*names)
+    if cast:
+        rows = rows.selectExpr(
+            *(f"{cast[i]} AS {quoted(name)}" if i in cast else quoted(name) for i, name in enumerate(names))
+        )
+        given = [_stored(declared[i]) if i in cast else source for i, source in enumerate(given)]
     wanted_types = [_stored(wanted) for wanted in declared]
     if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
         # DataFrame.to matches fields of structs by name, and casts with a check for overflow whatever
@@ -106,6 +135,24 @@ def assign(rows: DataFrame, targets: Sequence[Column], table: str, *, fields_by_
             for target, wanted in zip(targets, declared, strict=True)
         )
     )
+
+
+def read_text(column: Column, table: str) -> str:
+    """Return the text of a column in Spark SQL as a value of the column's type, an error where it is not readable."""
+    name, wanted = quoted(column.name), column.type
+    value = f"try_cast({name} AS {wanted})"
+    if is_moment(column.parsed_type):
+        # Without a year it would be a time of today, and a DATE takes any text behind the day.
+        value = f"IF({name} RLIKE '^ *[+-]?[0-9]{{4}}' AND try_cast({name} AS TIMESTAMP) IS NOT NULL, {value}, NULL)"
+    start = text_literal(f"{_MARK}{_END}{table}{_END}{column.name}{_END}{wanted}{_END}")
+    error = f"raise_error(concat({start}, substring({name}, 1, {_MOST_CHARACTERS}), {text_literal(_END)}))"
+    return f"CASE WHEN {name} IS NULL THEN NULL WHEN {value} IS NULL THEN {error} ELSE {value} END"
+
+
+def unreadable(text: str) -> UnreadableTextError | None:
+    """Return the error of a text of Spark's that is about a text which :func:`read_text` has refused."""
+    found = _UNREADABLE.search(text)
+    return None if found is None else UnreadableTextError(*found.groups())
 
 
 def _stored(type: DataType) -> DataType:

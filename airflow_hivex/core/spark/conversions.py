@@ -6,6 +6,7 @@ or the error. Source: Spark's store assignment policy ANSI, and Cast in ANSI mod
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
@@ -14,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from airflow_hivex.core.errors import TypeMismatchError
+from airflow_hivex.core.errors import TypeMismatchError, UnreadableTextError
 from airflow_hivex.core.model.column_types import MAX_PRECISION, Family, Primitive, parse_type
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.type_conversions import is_assignable
+from airflow_hivex.core.model.type_conversions import is_assignable, is_readable
 
 _EXACT = (Family.WHOLE, Family.DECIMAL)
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -28,6 +29,11 @@ _WIDE = Context(prec=100)
 _FIRST_DATE = date(1900, 1, 1)
 _FIRST_MOMENT = datetime(1970, 1, 2)  # noqa: DTZ001 - wall clock time
 
+# Texts that have one meaning in each engine; Spark reads more.
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
+_PLAIN_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DIGIT = re.compile(r"[0-9]")
+
 Converter = Callable[[Any], Any]
 
 
@@ -35,11 +41,16 @@ class _UncertainError(Exception):
     """Spark has to decide about this value."""
 
 
-def stored_column(literals: Sequence[Literal], column: Column, table: str) -> list[Any] | None:
+def stored_column(
+    literals: Sequence[Literal], column: Column, table: str, *, reads_texts: bool = False, casts: bool = False
+) -> list[Any] | None:
     """Return the values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
+
+    With ``reads_texts`` a text is read as the type of the column. With ``casts`` Spark casts other types.
 
     Raises:
         TypeMismatchError: values of that type cannot be stored there without a CAST.
+        UnreadableTextError: a text is not readable as the type.
     """
     target = column.parsed_type
     if not isinstance(target, Primitive):
@@ -47,6 +58,10 @@ def stored_column(literals: Sequence[Literal], column: Column, table: str) -> li
     types = {literal.type: parse_type(literal.type) for literal in literals if literal.type != "void"}
     sources = [source for source in types.values() if isinstance(source, Primitive)]
     if len({source.name for source in sources}) == 1 and not is_assignable(sources[0], target):
+        if casts:
+            return None
+        if reads_texts and sources[0].family is Family.TEXT and is_readable(target):
+            return _read_texts(literals, column, target, table)
         raise TypeMismatchError(table, column.name, column.type, f"a value of type {next(iter(types))}")
     if len(sources) < len(types) or (len(types) > 1 and not _is_one_exact_type(sources, target)):
         return None
@@ -55,6 +70,37 @@ def stored_column(literals: Sequence[Literal], column: Column, table: str) -> li
         return [None if literal.value is None else converters[literal.type](literal.value) for literal in literals]
     except _UncertainError:
         return None
+
+
+def _read_texts(literals: Sequence[Literal], column: Column, target: Primitive, table: str) -> list[Any] | None:
+    texts = [None if literal.value is None else str(literal.value) for literal in literals]
+    if target.family in (*_EXACT, Family.MOMENT):
+        for text in texts:
+            if text is not None and not _DIGIT.search(text):
+                raise UnreadableTextError(table, column.name, column.type, text)
+    try:
+        return [None if text is None else _from_text(text, target) for text in texts]
+    except _UncertainError:
+        return None
+
+
+def _from_text(text: str, target: Primitive) -> Any:
+    is_number = _PLAIN_NUMBER.fullmatch(text) is not None
+    match target.family:
+        case Family.WHOLE if is_number and "." not in text:
+            return _whole(int(text), target.kind.bits)
+        case Family.DECIMAL if is_number:
+            return _decimal(Decimal(text), *target.parameters)
+        case Family.FLOATING if is_number:
+            return _single(Decimal(text)) if target.name == "float" else float(text)
+        case Family.BOOLEAN if text in ("true", "false"):
+            return text == "true"
+        case Family.MOMENT if target.name == "date" and _PLAIN_DATE.fullmatch(text):
+            try:
+                return _date(date.fromisoformat(text))
+            except ValueError:
+                raise _UncertainError from None
+    raise _UncertainError
 
 
 def _is_one_exact_type(sources: Sequence[Primitive], target: Primitive) -> bool:

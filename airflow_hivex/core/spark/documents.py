@@ -36,6 +36,7 @@ from airflow_hivex.core.errors import (
     SparkProcessError,
     StorageError,
     TypeMismatchError,
+    UnreadableTextError,
 )
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import VERSION, JobResult, Plan
@@ -59,6 +60,7 @@ _ERRORS: dict[str, type[HivexError]] = {
         NoSuchColumnError,
         StorageError,
         TypeMismatchError,
+        UnreadableTextError,
     )
 }
 

@@ -18,6 +18,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.spark.assignment import unreadable
 from airflow_hivex.core.spark.constraints import violation
 
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
@@ -66,7 +67,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if isinstance(error, HivexError):
         return error
     text = str(error)
-    violated = None if isinstance(error, AnalysisException) else violation(text)
+    violated = None if isinstance(error, AnalysisException) else violation(text) or unreadable(text)
     if violated is not None:
         return violated
     if _CANCELLED.search(text):

@@ -207,7 +207,7 @@ class _Changing:
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
-            new = enforced(assign(rows.selectExpr(*given), columns, write.table, fields_by_name=True), write)
+            new = enforced(self._assigned(rows.selectExpr(*given), columns, rule), write)
             # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
             writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
             if write.num_buckets > 0:
@@ -217,12 +217,19 @@ class _Changing:
             return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
-        new = assign(rows.selectExpr(*given), (*key_columns, *columns), write.table, fields_by_name=True)
-        new = enforced(new, write, _KEYS)
+        new = enforced(self._assigned(rows.selectExpr(*given), (*key_columns, *columns), rule), write, _KEYS)
         twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
         names = [quoted(column.name) for column in write.columns]
         values = [f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}" for name in names]
         return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
+
+    def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
+        """Return the rows as the columns take them; the values of a rule that are texts may be read as other types."""
+        write = self._write
+        names = rule.columns or [column.name for column in columns]
+        named = {names[i].lower() for i in rule.texts}
+        texts = [i for i, column in enumerate(columns) if column.name.lower() in named]
+        return assign(rows, columns, write.table, fields_by_name=True, texts=texts, casts=write.casts)
 
 
 def _check_names(source: DataFrame) -> None:

@@ -57,7 +57,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
 
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than are taken.
-        TypeMismatchError: a column needs an explicit CAST.
+        TypeMismatchError: a column needs an explicit CAST, or has a text that is not readable as its type.
         StorageError: the files cannot be written.
     """
     if write.layout == layout.PLAIN:
@@ -68,7 +68,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
     values: dict[str, list[Any]] = {}
     uncertain = not rows
     for i, column in enumerate(given):
-        stored = stored_column([row[i] for row in rows], column, write.table)
+        stored = stored_column([row[i] for row in rows], column, write.table, reads_texts=True, casts=write.casts)
         # All columns are looked at: a type that does not fit is an error, whatever the others are.
         uncertain = uncertain or stored is None
         values[column.name.lower()] = stored or []

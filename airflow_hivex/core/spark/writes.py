@@ -38,8 +38,9 @@ def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple
     given = (
         layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, len(rows.columns))
     )
+    texts = {position % len(given) for position in write.texts if -len(given) <= position < len(given)}
     rows, given = constraints.with_defaults(rows, given, write)
-    assigned = assign(rows, given, write.table, fields_by_name=write.by_name)
+    assigned = assign(rows, given, write.table, fields_by_name=write.by_name, texts=texts, casts=write.casts)
     complete = _complete(constraints.enforced(assigned, write), write)
     staging = Staging(write, save)
     keys = [column.name for column in layout.dynamic_columns(write)]

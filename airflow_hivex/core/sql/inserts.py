@@ -10,6 +10,7 @@ from typing import Self
 from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
 from airflow_hivex.core.model.statements import DefaultValue, Insert, Literal, Query, TableName
 from airflow_hivex.core.sql.clauses import read_partition
+from airflow_hivex.core.sql.constant_texts import text_columns_of
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.queries import at_query, read_query
@@ -144,7 +145,7 @@ def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
     tokens = cursor.tokens[start:]
     # Among constants, a colon can only begin a marker.
     markers = frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":"))
-    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers)
+    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers, texts=text_columns_of(rows))
 
 
 def _constant_rows(cursor: Cursor) -> Rows | None:

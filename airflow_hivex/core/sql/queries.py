@@ -15,6 +15,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.statements import Query
 from airflow_hivex.core.sql.changed_rows import take_changes, with_changes
+from airflow_hivex.core.sql.constant_texts import text_columns
 from airflow_hivex.core.sql.function_calls import database_calls, function_calls
 from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
@@ -70,7 +71,7 @@ def read_query(cursor: Cursor) -> Query:
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
     query = with_changes(with_versions(query, versions, end), changes, end)
     query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
-    query = replace(query, database_calls=database_calls(tokens))
+    query = replace(query, database_calls=database_calls(tokens), texts=text_columns(tree, cursor.markers))
     cursor.markers.use(sorted(query.parameters))
     return query
 

@@ -20,6 +20,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.sql.changed_rows import at_changes, read_changes
 from airflow_hivex.core.sql.clauses import unsupported_statement
+from airflow_hivex.core.sql.constant_texts import constant_texts
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of
 from airflow_hivex.core.sql.versions import at_version, read_version
@@ -69,7 +70,8 @@ def read_update(cursor: Cursor) -> ChangeRows:
     at = text.copy(target.start, target.end)
     if cursor.accept("WHERE"):
         text.add_condition("WHERE", _until(cursor, "a condition"))
-    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values))
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), texts=texts)
     return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
 
 
@@ -228,7 +230,8 @@ def _read_when(cursor: Cursor, target: _Named, source: _MergeSource) -> tuple[st
         return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
     columns, values = _assignments(cursor, target, "WHEN")
     copied = _copied(columns, values, source) if kind == "MATCHED" else ()
-    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), copied=copied)
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), copied=copied, texts=texts)
     return kind, _When(token, condition, clause, values)
 
 
@@ -249,7 +252,8 @@ def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition
         raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
     count = 0 if columns is not None else len(values)
     copied = () if columns is None else _copied(columns, values, source)
-    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values), copied=copied)
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values), copied=copied, texts=texts)
     return _When(token, condition, clause, values)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, InvalidTransactionRequestError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.statements import Insert, Query, TableName
+from airflow_hivex.core.sql.constant_texts import text_columns_of
 from airflow_hivex.core.sql.markers import parameter_literal
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.statements.queries import run_insert
@@ -91,7 +92,7 @@ def insert_rows(
     )
     insert = Insert(
         target=name,
-        query=Query(text, 0, len(text), (), parameters=frozenset(parameters)),
+        query=Query(text, 0, len(text), (), parameters=frozenset(parameters), texts=text_columns_of(literals)),
         columns=columns,
         rows=literals,
     )

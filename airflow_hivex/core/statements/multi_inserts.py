@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from airflow_hivex.core.errors import InvalidOperationError
@@ -151,5 +151,8 @@ def _plan(
         scans,
         parameters=parameters,
         sources=(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
-        inserts=(PlannedInsert(texts[id(insert)], write) for insert, write in zip(inserts, writes, strict=True)),
+        inserts=(
+            PlannedInsert(texts[id(insert)], replace(write, texts=insert.query.texts))
+            for insert, write in zip(inserts, writes, strict=True)
+        ),
     )

@@ -12,6 +12,7 @@ from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.configuration import LEGACY_ASSIGNMENT, STORE_ASSIGNMENT
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
@@ -150,6 +151,7 @@ def write(
     static: Mapping[str, str | None] | None = None,
     input_columns: Sequence[str] = (),
     by_name: bool = False,
+    casts: bool = False,
 ) -> Write:
     """Return where a job on the table's primary cluster writes."""
     storage = table.storage
@@ -180,7 +182,14 @@ def write(
         not_null=constraints.not_null,
         checks=tuple(PlannedCheck(name, text, expression_columns(text)) for name, text in constraints.checks.items()),
         is_external=bool(facts.token),
+        casts=casts,
     )
+
+
+def casts_values(context: StatementContext, cluster: Cluster) -> bool:
+    """Return whether the session, or the cluster, casts each value that is stored to the type of its column."""
+    found = {**cluster.spark_conf, **context.session.objects.configuration}
+    return found.get(STORE_ASSIGNMENT, "").upper() == LEGACY_ASSIGNMENT
 
 
 @dataclass(slots=True)

@@ -204,7 +204,8 @@ def _write(
         if written is not None:
             return written
     query = with_default_values(statement, routed.statement.query, write.write)
-    plan = replace(plan_query(context, running, query, routed, cluster), write=write.write)
+    target = replace(write.write, texts=query.texts)
+    plan = replace(plan_query(context, running, query, routed, cluster), write=target)
     return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
 
 

@@ -181,4 +181,6 @@ def _part(
 
 
 def _rule(clause: ChangeClause, *, fills: bool) -> ChangeRule:
-    return ChangeRule(clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults, fills)
+    return ChangeRule(
+        clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults, fills, clause.texts
+    )

@@ -9,7 +9,13 @@ from pathlib import Path
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.configuration import HIVEVAR, IGNORES_NONEXISTENT, has_no_effect, is_own_name
+from airflow_hivex.core.model.configuration import (
+    HIVEVAR,
+    IGNORES_NONEXISTENT,
+    has_no_effect,
+    is_own_name,
+    refusal_of_value,
+)
 from airflow_hivex.core.model.secrets import hide_in_properties
 from airflow_hivex.core.model.snapshots import MaxLag
 from airflow_hivex.core.model.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
@@ -83,6 +89,8 @@ def set_configuration(context: StatementContext, statement: SetConfiguration) ->
         if has_no_effect(name) or is_own_name(name):
             _check_without_effect(context.services.settings, name, statement.value)
             objects.without_effect[name] = statement.value
+        elif (refused := refusal_of_value(name, statement.value)) is not None:
+            raise InvalidOperationError("SET", name, refused)
         else:
             objects.configuration[name] = statement.value
     found = {**_cluster(context).spark_conf, **objects.without_effect, **objects.configuration}

@@ -74,12 +74,15 @@ def begin_write(
     services = context.services
     services.roots.check(cluster.name)
     joined = running.joined
+    casts = planning.casts_values(context, cluster)
     if table.is_external:
         facts, noted = external_writes.begin(
             context, running, table, cluster, overwrite=overwrite, partition=partition, number=number
         )
         running.undo.append(partial(take_back, services, [noted], own=True))
-        write = planning.write(table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name)
+        write = planning.write(
+            table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
+        )
         return OpenWrite(table, facts, write, noted)
     if joined is not None and joined.writer:
         # An earlier session that is still alive may have gone on since this one began.
@@ -126,7 +129,9 @@ def begin_write(
         facts, pending = resumed.facts, resumed
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
-    write = planning.write(table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name)
+    write = planning.write(
+        table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
+    )
     return OpenWrite(table, facts, write, pending)
 
 

@@ -68,6 +68,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MergeCardinalityError": ("d.t", 3),
     "ColumnCountMismatchError": ("d.t", 3, 2, ["a", "b", "c"]),
     "TypeMismatchError": ("d.t", "a", "int", "a string"),
+    "UnreadableTextError": ("default.flights", "day", "date", "soon"),
     "AnalysisError": ("column x cannot be resolved",),
     "InvalidParametersError": ("no value for :x",),
     "RoutingError": (ROUTE,),

@@ -76,7 +76,8 @@ class Query:
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
     which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
     ``functions`` are the calls of functions that are not Spark's own, as far as their names tell.
-    ``database_calls`` ask for the current database.
+    ``database_calls`` ask for the current database. ``texts`` are the positions of the columns of its result that are
+    constant texts or NULL, from the end where they are negative.
     """
 
     text: str
@@ -90,6 +91,7 @@ class Query:
     loaded: LoadedFiles | None = None
     functions: tuple[FunctionCall, ...] = ()
     database_calls: tuple[DatabaseCall, ...] = ()
+    texts: tuple[int, ...] = ()
 
     def render(self, views: Sequence[str]) -> str:
         """Return the query with the table of each reference replaced by the view of the same position."""

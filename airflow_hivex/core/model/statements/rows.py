@@ -148,7 +148,7 @@ class ChangeClause:
     is None where none are listed: an INSERT has ``values`` values in the table's order then. With
     ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values. Those of ``defaults``
     are the default values of their columns. ``copied`` are the columns whose values are those of the source's columns
-    of their names.
+    of their names. ``texts`` are the numbers of the values that are constant texts.
     """
 
     action: ChangeAction
@@ -157,6 +157,7 @@ class ChangeClause:
     by_name: bool = False
     defaults: tuple[int, ...] = ()
     copied: tuple[str, ...] = ()
+    texts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from pyarrow import orc
 
-from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, TypeMismatchError
+from airflow_hivex.core.errors import (
+    ColumnCountMismatchError,
+    InvalidOperationError,
+    TypeMismatchError,
+    UnreadableTextError,
+)
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.statements import Literal
@@ -123,6 +128,28 @@ def test_each_value_is_stored_as_spark_stores_it(table: Any) -> None:
     assert ours.remove_metadata().equals(theirs.remove_metadata(), check_metadata=True)
 
 
+TEXTS = [
+    *(("int", text) for text in ("7", "-0", "2147483647", "-2147483648")),
+    ("tinyint", "-128"),
+    ("bigint", "9223372036854775807"),
+    *(("decimal(5,2)", text) for text in ("999.99", "-1.005", "1.239", "-0.0", "007")),
+    *(("double", text) for text in ("-0", "0.1", "123456789012345678901234567890.5")),
+    *(("float", text) for text in ("-0.0", "16777217", "0.1")),
+    *(("boolean", text) for text in ("true", "false")),
+    *(("date", text) for text in ("1900-01-01", "2020-02-29", "9999-12-31")),
+]
+
+
+def test_each_constant_text_is_stored_as_spark_reads_it(table: Any) -> None:
+    columns = "; ".join(f"c{i} {declared}" for i, (declared, _) in enumerate(TEXTS))
+    one, other = table(columns), table(columns)
+    assert one.insert_values(tuple(Literal(text, STRING) for _, text in TEXTS)) is not None
+    other.insert("SELECT " + ", ".join(f"CAST('{text}' AS {declared})" for declared, text in TEXTS))
+    assert repr(one.rows()) == repr(other.rows())
+    for declared, text in {"int": "+1", "date": "2020-1-1", "float": "NaN", "decimal(5,2)": "1000"}.items():
+        assert table(f"a {declared}").insert_values((Literal(text, STRING),)) is None
+
+
 def data_file(t: TableOnDisk) -> str:
     return next(name for name in t.files() if "bucket_" in name)
 
@@ -218,9 +245,11 @@ def test_definite_errors_need_no_spark(table: Any) -> None:
     with pytest.raises(ColumnCountMismatchError):
         t.insert_values((Literal(1, INT), Literal("x", STRING), Literal(1, INT)), (Literal(1, INT),))
     with pytest.raises(TypeMismatchError, match=r"Column a of db\.t has type int"):
-        t.insert_values((Literal("1", STRING), Literal("x", STRING), Literal(1, INT)))
+        t.insert_values((Literal(True, "boolean"), Literal("x", STRING), Literal(1, INT)))
     with pytest.raises(TypeMismatchError, match="Column p"):
-        t.insert_values((Literal(2**40, BIGINT), Literal("x", STRING), Literal("1", STRING)))
+        t.insert_values((Literal(2**40, BIGINT), Literal("x", STRING), Literal(True, "boolean")))
+    with pytest.raises(UnreadableTextError, match=r"Column a .* 'one'"):
+        t.insert_values((Literal("1", STRING), Literal("x", STRING), Literal(1, INT)), (Literal("one", STRING),) * 3)
     assert t.files() == []
 
 
