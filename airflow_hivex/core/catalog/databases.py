@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, String, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from airflow_hivex.core.catalog.folders import beside, overlaps
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
@@ -19,6 +20,12 @@ _OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=S
 
 
 _FIND = Prepared(_OF_NAME)
+
+
+def database_at(connection: Connection, location: str) -> str | None:
+    """Return the name of a database whose folder is, holds or lies in a location; None if there is none."""
+    query = select(databases.c.name).where(overlaps(databases.c.location)).limit(1)
+    return connection.execute(query, beside(location)).scalar_one_or_none()
 
 
 def finding(name: str) -> Call:

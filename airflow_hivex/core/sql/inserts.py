@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Self
 
 from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
-from airflow_hivex.core.model.statements import DefaultValue, Insert, Literal, Query, TableName
+from airflow_hivex.core.model.statements import DefaultValue, Insert, InsertDirectory, Literal, Query, TableName
 from airflow_hivex.core.sql.clauses import read_partition
 from airflow_hivex.core.sql.constant_texts import text_columns_of
+from airflow_hivex.core.sql.directories import at_directory, read_insert_directory
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.pieces import Pieces
 from airflow_hivex.core.sql.queries import at_query, read_query
@@ -38,20 +39,18 @@ class InsertHead:
 
         Raises:
             StatementSyntaxError: it is not SQL.
-            UnsupportedStatementError: it writes a directory or a link, or has IF NOT EXISTS without one whole
+            UnsupportedStatementError: it writes a link, or has IF NOT EXISTS without one whole
                 partition.
         """
         if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
             raise cursor.unsupported("this INSERT has no WITH SCHEMA EVOLUTION; add the columns by ALTER TABLE")
+        if at_directory(cursor):
+            raise cursor.unsupported(
+                "a multi-table INSERT writes tables; write INSERT OVERWRITE DIRECTORY as a statement of its own"
+            )
         overwrite = cursor.accept_one("INTO", "OVERWRITE")
         if overwrite is None:
             raise cursor.expected("INTO or OVERWRITE")
-        if cursor.at("LOCAL", "DIRECTORY") or (cursor.at("DIRECTORY") and _at_directory(cursor)):
-            raise cursor.unsupported(
-                "INSERT OVERWRITE DIRECTORY is not a statement of this release; `hivex sql --output csv` prints rows, "
-                "and `hivex export --hive` copies a table",
-                cursor.peek(-2),
-            )
         cursor.accept("TABLE")
         target = cursor.table_name()
         partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
@@ -83,13 +82,15 @@ class InsertHead:
         )
 
 
-def read_insert(cursor: Cursor) -> Insert:
+def read_insert(cursor: Cursor) -> Insert | InsertDirectory:
     """Return the statement whose word INSERT is read.
 
     Raises:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
-        UnsupportedStatementError: it writes a directory or a link.
+        UnsupportedStatementError: it writes a link, or files of a format that is not written.
     """
+    if at_directory(cursor):
+        return read_insert_directory(cursor)
     token = cursor.peek()
     evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     head = InsertHead.read(cursor)
@@ -121,11 +122,6 @@ def _read_if_not_exists(cursor: Cursor, overwrite: bool, partition: Mapping[str,
         reason = f"dynamic partitions do not support IF NOT EXISTS; give partition key {dynamic[0]} a value"
         raise cursor.unsupported(reason, token)
     return True
-
-
-def _at_directory(cursor: Cursor) -> bool:
-    following = cursor.peek(1)
-    return following is not None and (following.kind is Kind.STRING or following.word in ("USING", "OPTIONS"))
 
 
 def _at_columns(cursor: Cursor) -> bool:

@@ -28,6 +28,7 @@ from airflow_hivex.core.model.statements import (
     ExplainQuery,
     ExplainRoute,
     Insert,
+    InsertDirectory,
     Literal,
     MultiInsert,
     RoutedStatement,
@@ -383,7 +384,11 @@ def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChange
         return ExplainChanges(statement, mode)
     if isinstance(statement, MultiInsert):
         return ExplainMultiInsert(statement, mode)
-    if isinstance(statement, Insert | CreateTable) and len(statement.queries) == 1 and not _has_defaults(statement):
+    if (
+        isinstance(statement, Insert | InsertDirectory | CreateTable)
+        and len(statement.queries) == 1
+        and not _has_defaults(statement)
+    ):
         return ExplainQuery(statement.queries[0], mode)
     advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
     raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)

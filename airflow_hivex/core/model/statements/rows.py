@@ -112,6 +112,24 @@ class Insert(QueryStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class InsertDirectory(QueryStatement):
+    """INSERT OVERWRITE [LOCAL] DIRECTORY: the rows of a query as files of a ``format`` in a folder of no table.
+
+    ``options`` are those of the files, as of a table of this format.
+    """
+
+    KIND = "INSERT OVERWRITE DIRECTORY"
+    IN_TRANSACTIONS = False
+
+    path: str
+    query: Query
+    format: str
+    is_local: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    serde_library: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MultiInsert(RoutedStatement):
     """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
 

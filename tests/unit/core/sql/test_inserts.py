@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
-from airflow_hivex.core.model.statements import Insert, Literal, MultiInsert, TableName
+from airflow_hivex.core.model.statements import Insert, InsertDirectory, Literal, MultiInsert, Query, TableName
 from airflow_hivex.core.sql.reader import read
 
 
@@ -192,14 +193,44 @@ def test_insert_that_cannot_be_read_is_refused_at_its_place(text: str, column: i
         ("INSERT INTO t@y VALUES (1)", 13),
         ("INSERT INTO a.b.c VALUES (1)", 13),
         ("INSERT INTO t REPLACE WHERE a = 1 SELECT 1", 15),
-        ("INSERT OVERWRITE DIRECTORY '/x' SELECT 1", 1),
-        ("INSERT OVERWRITE LOCAL DIRECTORY '/x' SELECT 1", 1),
+        ("FROM s INSERT OVERWRITE DIRECTORY 'x' SELECT a INSERT INTO t SELECT b", 15),
+        ("INSERT OVERWRITE DIRECTORY 'x' STORED BY 'hbase' SELECT 1", 32),
     ],
 )
 def test_insert_of_another_release_is_refused_at_its_place(text: str, column: int) -> None:
     with pytest.raises(UnsupportedStatementError) as error:
         read(text)
     assert error.value.column == column
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("OVERWRITE DIRECTORY 'x' SELECT a FROM t", InsertDirectory("x", Query("", 0, 0, ()), "textfile")),
+        (
+            "OVERWRITE LOCAL DIRECTORY '/x' ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' (SELECT 1)",
+            InsertDirectory("/x", Query("", 0, 0, ()), "textfile", is_local=True, options={"field.delim": ","}),
+        ),
+        (
+            "OVERWRITE DIRECTORY USING csv OPTIONS (PATH 'x', header 'true') VALUES (1)",
+            InsertDirectory("x", Query("", 0, 0, ()), "csv", options={"header": "true"}),
+        ),
+    ],
+)
+def test_insert_of_a_directory_has_its_format(text: str, expected: InsertDirectory) -> None:
+    statement = read(f"INSERT {text}")
+    assert isinstance(statement, InsertDirectory)
+    assert replace(statement, query=expected.query) == expected
+    for table in ("INSERT OVERWRITE directory SELECT 1", "INSERT OVERWRITE local SELECT 1"):
+        assert isinstance(read(table), Insert)
+
+
+@pytest.mark.parametrize(
+    "text", ["DIRECTORY USING csv SELECT 1", "DIRECTORY 'x' USING csv OPTIONS (path 'y') SELECT 1", "DIRECTORY 'x'"]
+)
+def test_insert_of_a_directory_names_one_directory_and_a_query(text: str) -> None:
+    with pytest.raises(StatementSyntaxError, match=r"directory|query"):
+        read(f"INSERT OVERWRITE {text}")
 
 
 def test_insert_into_several_tables_names_all_that_it_reads_and_writes() -> None:

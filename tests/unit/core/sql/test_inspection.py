@@ -31,6 +31,9 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "INSERT OVERWRITE TABLE t PARTITION (ds = '1') VALUES (1)": "overwrite t",
         "WITH c AS (SELECT * FROM a) INSERT INTO t SELECT * FROM c": "read a, insert t",
     },
+    kinds.InsertDirectory: {
+        "INSERT OVERWRITE DIRECTORY 'x' USING csv SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b"
+    },
     kinds.MultiInsert: {
         """FROM (SELECT * FROM a) s JOIN b INSERT INTO t SELECT 1
            INSERT OVERWRITE TABLE u SELECT 2 WHERE EXISTS (FROM c)""": "read a, read b, insert t, overwrite u, read c",
