@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.operations import ServerOperation
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.registry import ResumingRunner, runner_for
+from tests.ports import free_port
 
 STATE = "XDG_STATE_HOME"
-
-
-def free_port() -> int:
-    """A port below those that the system gives to clients: one that tries again might connect to itself."""
-    for port in range(20000 + os.getpid() % 10000, 32000):
-        with socket.socket() as opened, suppress(OSError):
-            opened.bind(("127.0.0.1", port))
-            return port
-    raise OSError("no port is free")
 
 
 def noted_operation(metastore_url: str, txn_id: int) -> ServerOperation | None:

@@ -9,12 +9,11 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import psutil
 
 from tests import spark_options
+from tests.ports import free_ports
 from tests.processes import end_with_parent
 
 _PYSPARK = importlib.util.find_spec("pyspark")
@@ -40,22 +40,6 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports below those that the system gives to clients: one that tries again might connect to itself."""
-    found: list[int] = []
-    with ExitStack() as stack:
-        for port in range(20000 + os.getpid() * 37 % 10000, 32000):
-            opened = stack.enter_context(socket.socket())
-            try:
-                opened.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            found.append(port)
-            if len(found) == count:
-                return found
-    raise OSError("no ports are free")
 
 
 @dataclass

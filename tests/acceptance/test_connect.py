@@ -35,7 +35,8 @@ from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
 from tests.acceptance.each_statement import PRELUDE, as_set, results
 from tests.acceptance.replicating_process import replicate_by_job
-from tests.connect_server import free_port, running_server
+from tests.connect_server import running_server
+from tests.ports import free_port
 from tests.processes import ClientProcess
 
 pytestmark = pytest.mark.spark

@@ -24,7 +24,8 @@ from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect import ConnectRunner
 from airflow_hivex.core.runners.connect_server import Server
-from tests.connect_server import free_port, is_running, noted_operation, running_server
+from tests.connect_server import is_running, noted_operation, running_server
+from tests.ports import free_port
 from tests.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.spark

@@ -27,7 +27,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.replication import CopyProgress
 from tests.acceptance.linked_rows import rows_of
-from tests.connect_server import free_port
+from tests.ports import free_port
 
 FULL = "TBLPROPERTIES ('hivex.row.layout' = '{}')"
 

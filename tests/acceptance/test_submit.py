@@ -29,7 +29,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.runners import driver_process
 from tests.acceptance.each_statement import as_set, results
-from tests.standalone_clusters import StandaloneCluster, free_ports
+from tests.ports import free_port
+from tests.standalone_clusters import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -269,7 +270,7 @@ def read(url: str) -> str:
 def test_secrets_are_in_no_argument_log_or_page_of_spark(
     cluster: StandaloneCluster, sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     secrets = {
         "spark.hadoop.fs.s3a.secret.key": SECRET,
         "spark.ui.enabled": "true",
@@ -301,7 +302,7 @@ def test_secrets_are_in_no_argument_log_or_page_of_spark(
 
 
 def test_nothing_listens(sqlite_url: str, tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     cluster = {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": f"spark://127.0.0.1:{port}"}
     with Metastore.open(sqlite_url, clusters={"c1": cluster}) as metastore, metastore.session() as session:
         session.sql("CREATE TABLE t (id int)")

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -45,10 +46,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def connections_of_this_test() -> Iterator[None]:
-    """Forget after each test that a job tracker may be a connection: tests of the core run in this process, too."""
+def process_of_this_test() -> Iterator[None]:
+    """Take back what Airflow, and a job tracker that is a connection, leave in the process: others are tested in it."""
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     yield
     register_runner(JobTrackerKind.CONNECTION, None)
+    signal.signal(signal.SIGTERM, on_sigterm)
+    for name in [name for name in os.environ if name.startswith("AIRFLOW_CTX_")]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.airflow.runs import wait_until
+from tests.ports import free_port
 from tests.processes import end_with_parent
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 @contextmanager
 def api_server(home: Path, environment: dict[str, str]) -> Iterator[str]:
     """Start ``airflow api-server`` on the database of ``home``; yield its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     passwords = home / "page-passwords.json"
     passwords.write_text(json.dumps(dict.fromkeys(USERS, PASSWORD)))

@@ -213,7 +213,7 @@ def _scheduled(dag: DAG) -> Any:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
         # Between two looks at what another thread brings about.

@@ -16,7 +16,8 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.postgresql import free_port, start_postgresql
+from tests.ports import free_port
+from tests.postgresql import start_postgresql
 
 COMPONENTS = {
     "api-server": ("api-server",),
