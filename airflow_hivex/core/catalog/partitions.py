@@ -21,6 +21,7 @@ from airflow_hivex.core.model.column_types import ColumnType, Primitive, parse_t
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, Partition, Table
 from airflow_hivex.core.model.partitions import (
     DEFAULT_PARTITION,
+    NUL_IN_VALUE,
     check_partition_name,
     partition_name,
     partition_values,
@@ -62,10 +63,10 @@ def _stored(table: str, key: Column, value: Value) -> str:
     if value is None or value in ("", DEFAULT_PARTITION):
         return DEFAULT_PARTITION
     text, of = text_of(value), key.parsed_type
+    if "\0" in text:
+        raise InvalidObjectError("partition", ascii(f"{key.name}={text[:100]}"), NUL_IN_VALUE)
     try:
         checked = _fitted(text, of) if isinstance(value, str) else typed(text, of)
-        if "\0" in text:
-            raise ValueError("a path cannot hold it")
     except (ValueError, ArithmeticError) as error:
         raise InvalidObjectError(
             "partition", f"{key.name}={text}", f"the value is not of type {key.type}, the type of that key of {table}"

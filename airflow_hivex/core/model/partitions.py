@@ -11,6 +11,9 @@ from airflow_hivex.core.model.texts import check_text
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for NULL (and the empty string) in a partition name."""
 
+NUL_IN_VALUE = "the value has a NUL character, which the name of a directory cannot have; remove it"
+"""The reason why a text is not a partition value."""
+
 MAX_NAME_BYTES = 2000
 """PostgreSQL finds partitions and their locks by indexes, which take 2,704 bytes together with the table's name."""
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from airflow_hivex.core.errors import ConstraintViolationError, ReplaceConditionError
+from airflow_hivex.core.errors import ConstraintViolationError, InvalidObjectError, ReplaceConditionError
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import NUL_IN_VALUE
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import quoted, text_literal
@@ -19,6 +20,9 @@ _END = "\x1f"
 # Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
 _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
 _CONDITION = "replaced rows: "
+_PARTITION = "partition key "
+NUL = "CAST(X'00' AS STRING)"
+"""A NUL character in Spark SQL, whatever Spark makes of escapes."""
 _MOST_COLUMNS = 3
 _MOST_CHARACTERS = 100
 
@@ -90,6 +94,11 @@ def _branches(write: Write, columns: Sequence[Column]) -> list[str]:
     return found
 
 
+def no_partition_value(key: Column, write: Write) -> str:
+    """Return the error, in Spark SQL, of a row whose value of the partition key has a NUL character."""
+    return _error(write, f"{_PARTITION}{key.name}", [key])
+
+
 def _error(write: Write, constraint: str, columns: Sequence[Column]) -> str:
     shown = [column for column in columns if _is_shown(column)][:_MOST_COLUMNS]
     values = ", ".join(
@@ -107,12 +116,14 @@ def _is_shown(column: Column) -> bool:
     return isinstance(declared, Primitive) and declared.family is not Family.BINARY
 
 
-def violation(text: str) -> ConstraintViolationError | ReplaceConditionError | None:
-    """Return the error of a text of Spark's that is about a row which :func:`enforced` has refused."""
+def violation(text: str) -> ConstraintViolationError | InvalidObjectError | ReplaceConditionError | None:
+    """Return the error of a text of Spark's that is about a row which is refused."""
     found = _VIOLATION.search(text)
     if found is None:
         return None
     table, constraint, sample = found.groups()
     if constraint.startswith(_CONDITION):
         return ReplaceConditionError(table, constraint.removeprefix(_CONDITION), sample)
+    if constraint.startswith(_PARTITION):
+        return InvalidObjectError("partition", f"{sample!a} of {table}", NUL_IN_VALUE)
     return ConstraintViolationError(table, constraint, sample)

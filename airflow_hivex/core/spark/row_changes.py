@@ -44,8 +44,8 @@ from airflow_hivex.core.spark.staging import Save, Staging
 from airflow_hivex.core.spark.writes import (
     ROW_ID_MASK,
     bucket_number,
+    new_partition_text,
     partition_text,
-    partition_text_in_sql,
     sort_order,
 )
 
@@ -197,7 +197,7 @@ class _Changing:
         # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
         write = self._write
         writer = f"{layout.WRITER} AS {_WRITER}"
-        partition = [partition_text_in_sql(column.name) for column in write.partition_columns]
+        partition = [new_partition_text(column, write) for column in write.partition_columns]
         if rule.action == "delete":
             values = [nothing_in_sql(column) for column in write.columns]
             # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row

@@ -11,6 +11,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
+from airflow_hivex.core.model.column_types import Family, Primitive
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark import bucketing, constraints, layout
@@ -70,7 +72,9 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
     ]
     # Texts that are never NULL or empty, so that Spark sorts by nothing else than what is sorted here.
     partition = [
-        partition_text(column.name) if column.name.lower() in there else F.lit(DEFAULT_PARTITION).alias(column.name)
+        F.expr(new_partition_text(column, write))
+        if column.name.lower() in there
+        else F.lit(DEFAULT_PARTITION).alias(column.name)
         for column in layout.dynamic_columns(write)
     ]
     return rows.select(*columns, *partition)
@@ -78,12 +82,20 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 def partition_text(name: str) -> Expression:
     """Return a partition column's value as the text that its directory is named by, under its own name."""
-    return F.expr(partition_text_in_sql(name))
+    return F.expr(f"{_partition_text(name)} AS {quoted(name)}")
 
 
-def partition_text_in_sql(name: str) -> str:
-    """Return the same in Spark SQL."""
-    return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}') AS {quoted(name)}"
+def new_partition_text(column: Column, write: Write) -> str:
+    """Return the same in Spark SQL for a row that is written, which fails if no directory can have the name."""
+    text, declared = _partition_text(column.name), column.parsed_type
+    if isinstance(declared, Primitive) and declared.family is Family.TEXT:
+        name, refused = quoted(column.name), constraints.no_partition_value(column, write)
+        text = f"IF(contains({name}, {constraints.NUL}), {refused}, {text})"
+    return f"{text} AS {quoted(column.name)}"
+
+
+def _partition_text(name: str) -> str:
+    return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
 
 
 def arranged(rows: DataFrame, write: Write) -> DataFrame:
