@@ -185,7 +185,8 @@ FAILING_JOBS = [
     ("INSERT INTO t SELECT a + 99999999999, b FROM t", JobError, "overflow"),
     ("INSERT OVERWRITE t SELECT a / (a - 1), b FROM t", HivexError, "(?i)by zero|int"),
     ("INSERT INTO p SELECT 1, repeat('x', 300), 1", JobError, "Mkdirs failed to create"),
-    ("INSERT INTO p VALUES (1, 'a\\0b', 1)", HivexError, "p"),
+    ("INSERT INTO p VALUES (1, 'a\\0b', 1)", InvalidObjectError, "has a NUL character at position 5"),
+    ("INSERT INTO p SELECT 1, 'a\\0b', 1", InvalidObjectError, r"'ds = a\\x00b' of default.p: the value has a NUL"),
     ("UPDATE t SET a = 'one'", TypeMismatchError, "a of default.t has type int"),
     ("UPDATE t SET a = a + 2147483647", JobError, "overflow"),
     ("UPDATE t SET a = 1 / 0", JobError, "Division by zero"),
@@ -210,6 +211,7 @@ FAILING_JOBS = [
     ("CREATE TABLE new AS SELECT a, a FROM t", InvalidObjectError, "a twice"),
     ("CREATE TABLE new AS SELECT a + 1 FROM t", InvalidObjectError, "AS"),
     ("CREATE TABLE new AS SELECT NULL AS a", InvalidObjectError, "void"),
+    ("CREATE TABLE new AS SELECT named_struct('b`c', 1) AS a", InvalidObjectError, "lose fields with a backquote"),
 ]
 
 

@@ -54,6 +54,11 @@ COLUMNS = {
         "array(NULL, named_struct('k', NULL, 'v', map(1, NULL)))",
         "array(named_struct('k', '', 'v', map(2, array(NULL))))",
     ),
+    "struct<`1a`:int,`b,c:d`:string,`<e> f`:array<struct<`g.h`:int>>>": (
+        "named_struct('1a', 1, 'b,c:d', 'x', '<e> f', array(named_struct('g.h', 1)))",
+        "named_struct('1a', NULL, 'b,c:d', NULL, '<e> f', NULL)",
+        "named_struct('x', 2, 'y', '', 'z', array(NULL))",
+    ),
 }
 ATOMIC = 16
 """The types without parts come first."""

@@ -155,8 +155,7 @@ class Field:
     type: ColumnType
 
     def __str__(self) -> str:
-        name = self.name if _PLAIN_FIELD.fullmatch(self.name) else "`" + self.name.replace("`", "``") + "`"
-        return f"{name}:{self.type}"
+        return f"{field_name(self.name)}:{self.type}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +182,11 @@ ColumnType: TypeAlias = Primitive | Array | Map | Struct | Union
 """A type of a column. Its text is the spelling of Hive, in lower case but for names."""
 
 
+def field_name(name: str) -> str:
+    """Return the name of a field as it stands in the text of a type, in quotes where it needs them."""
+    return name if _PLAIN_FIELD.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
 def parts(type: ColumnType) -> tuple[ColumnType, ...]:
     """Return the types that a type is directly made of."""
     match type:
@@ -205,6 +209,14 @@ def primitives(type: ColumnType) -> Iterator[Primitive]:
         yield from primitives(part)
 
 
+def field_names(type: ColumnType) -> Iterator[str]:
+    """Yield the names of the fields in a type, at any depth."""
+    if isinstance(type, Struct):
+        yield from (each.name for each in type.fields)
+    for part in parts(type):
+        yield from field_names(part)
+
+
 def is_partition_type(type: ColumnType) -> bool:
     """Return whether a partition key may have this type."""
     return isinstance(type, Primitive) and type.family in _OF_PARTITIONS
@@ -217,7 +229,7 @@ def is_bucket_type(type: ColumnType) -> bool:
 
 # -- reading ---------------------------------------------------------------------------
 
-_PLAIN_FIELD = re.compile(r"\w+", re.ASCII)
+_PLAIN_FIELD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _UNIT = r"(?:year|month|day|hour|minute|second)"
 _SPACED = re.compile(
     r"(?P<double>double\s+precision)\b"

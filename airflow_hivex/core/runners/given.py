@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TypeAlias, cast
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError, JobError
@@ -19,9 +18,9 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.spark import documents, job
-from airflow_hivex.core.spark.assignment import quoted
 from airflow_hivex.core.spark.functions import is_connect
 from airflow_hivex.core.spark.kept import Kept, KeptRowsLostError
+from airflow_hivex.core.spark.type_texts import type_text
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession
@@ -135,25 +134,13 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
     """
     found = []
     for field in rows.schema.fields:
-        text = _type_text(field.dataType)
+        text = type_text(field.dataType)
         try:
             found.append(Column(field.name, str(parse_type(text))))
         except InvalidTypeError as error:
             reason = f"the DataFrame has it with type {text}, which tables do not have; convert it to another type"
             raise InvalidObjectError("column", field.name, reason) from error
     return tuple(found)
-
-
-def _type_text(type: DataType) -> str:
-    """Return the text of a type, with the names of fields in quotes: Spark's own text has none."""
-    match type:
-        case StructType():
-            return f"struct<{','.join(f'{quoted(each.name)}:{_type_text(each.dataType)}' for each in type.fields)}>"
-        case ArrayType():
-            return f"array<{_type_text(type.elementType)}>"
-        case MapType():
-            return f"map<{_type_text(type.keyType)},{_type_text(type.valueType)}>"
-    return type.simpleString()
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.spark.type_texts import type_text
 
 _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType)
 
@@ -32,7 +33,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     months, or VARIANT, comes as text, since Python has no such values. Of a struct's fields that
     have one name, the values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
-    columns = tuple(Column(field.name, field.dataType.simpleString()) for field in rows.schema.fields)
+    columns = tuple(Column(field.name, type_text(field.dataType)) for field in rows.schema.fields)
     if max_rows == 0:
         return JobResult(columns), None
     types = [field.dataType for field in rows.schema.fields]

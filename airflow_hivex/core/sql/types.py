@@ -17,7 +17,7 @@ from airflow_hivex.core.model.column_types import (
 )
 from airflow_hivex.core.sql.literals import read_integer
 from airflow_hivex.core.sql.markers import Markers
-from airflow_hivex.core.sql.tokens import Cursor, Token, tokenize
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, tokenize
 
 _FIELD = re.compile(r"\w+")
 
@@ -102,8 +102,12 @@ def _struct(cursor: Cursor, *, in_statement: bool) -> Struct:
     while True:
         token = cursor.peek()
         name = cursor.name("the name of a field")
-        if not _FIELD.fullmatch(name):
-            raise cursor.error("a field's name has letters, digits and underscores only", token)
+        if "`" in name:
+            raise cursor.error(f"the name of a field has a backquote: {name!r}; ORC files lose such fields", token)
+        if not (_FIELD.fullmatch(name) or (token is not None and token.kind is Kind.QUOTED)):
+            raise cursor.error(
+                "a field's name has letters, digits and underscores only, or backquotes around it", token
+            )
         if name in fields:
             raise cursor.error(f"the struct has two fields {name}", token)
         cursor.accept_symbol(":")

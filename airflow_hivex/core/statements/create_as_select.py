@@ -198,7 +198,6 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
     if statement.columns:
         raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
     check_columns(str(statement.table), given)
-    # Spark's text of a type has the names of fields as they are; that of a table has quotes where they are needed.
     return replace(statement, columns=tuple(replace(column, type=str(column.parsed_type)) for column in given))
 
 

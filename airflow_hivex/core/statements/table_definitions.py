@@ -13,6 +13,7 @@ from airflow_hivex.core.model.column_types import (
     ColumnType,
     Map,
     Primitive,
+    field_names,
     is_bucket_type,
     is_partition_type,
     parts,
@@ -232,6 +233,10 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
         if not all(each.kind.in_files for each in primitives(column.parsed_type)):
             reason = f"column {name} has type {column.type}, which files cannot hold; CAST it to another type"
             raise InvalidObjectError("table", table, reason)
+        if any("`" in each for each in field_names(column.parsed_type)):
+            # Spark writes NULL in place of their values. Source: OrcUtils.getOrcSchemaString quotes without escapes.
+            reason = f"column {name} has type {column.type}: files lose fields with a backquote in their names"
+            raise InvalidObjectError("table", table, f"{reason}; rename them")
         seen.add(name)
 
 

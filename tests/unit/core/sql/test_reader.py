@@ -443,6 +443,7 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("CREATE TABLE t (a DECIMAL(3, 4))", 1, 26, "1 to 38"),
         ("CREATE TABLE t (a ARRAY<INT)", 1, 28, "expected '>'"),
         ("CREATE TABLE t (a STRUCT<b:INT,B:INT>)", 1, 32, "two fields b"),
+        ("CREATE TABLE t (a STRUCT<`b``c`:INT>)", 1, 26, "a backquote: 'b`c'"),
         ("CREATE TABLE t (a INT, A STRING)", 1, 24, "named twice"),
         ("CREATE TABLE t (a INT b)", 1, 23, "found b"),
         ("CREATE TABLE t (a INT) PARTITIONED BY (b)", 1, 40, "not one of the columns"),
