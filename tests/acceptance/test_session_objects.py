@@ -16,6 +16,7 @@ from airflow_hivex.core.errors import (
     InvalidParametersError,
     JobError,
     NoSuchTableError,
+    NoSuchTemporaryFunctionError,
     NoSuchVariableError,
 )
 
@@ -158,6 +159,12 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     assert rows(t, "SELECT plus(1)") == [(2,)]
     assert rows(t, "SHOW FUNCTIONS LIKE 'plus*'") == [("plus",), ("plus2",)]
     assert rows(t, "DESCRIBE FUNCTION plus2")[0] == ("Function: plus2",)
+    t.sql("CREATE TEMPORARY MACRO half(x DOUBLE) x")
+    t.sql("CREATE TEMPORARY MACRO half(x DOUBLE) -- replaces it\n x / 2 -- half")
+    assert rows(t, "SELECT half(3), half(plus(id)) FROM t WHERE id = 1") == [(1.5, 1.0)]
+    t.sql("DROP TEMPORARY MACRO half")
+    with pytest.raises(NoSuchTemporaryFunctionError):
+        t.sql("DROP TEMPORARY MACRO half")
 
 
 def test_a_statement_may_be_a_value(t: Session) -> None:

@@ -17,7 +17,7 @@ from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([LlSsYyDdFf]|[bB][dD])?")
 _INTEGER_BITS = {"Y": ("tinyint", 7), "S": ("smallint", 15), "L": ("bigint", 63)}
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2})(\.\d{1,6})?)?")
 
 
@@ -61,11 +61,12 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def date_value(text: str) -> date | None:
-    """Return a date written in full, ``2013-01-31``; None for all other forms that Spark knows."""
-    if not _DATE.fullmatch(text):
+    """Return a date with all its parts, ``2013-01-31`` or ``2013-1-31``; None for all other forms that Spark knows."""
+    found = _DATE.fullmatch(text)
+    if found is None:
         return None
     try:
-        return date.fromisoformat(text)
+        return date(*map(int, found.groups()))
     except ValueError:
         return None
 

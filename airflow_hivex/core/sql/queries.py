@@ -30,6 +30,11 @@ _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
 CODE_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
 _BEFORE_SUBQUERY = (*_SET_WORDS, "AS", "IN", "EXISTS", "FROM", "JOIN", "LATERAL")
 _NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransform, exp.Lock)
+_INSTEAD: dict[type[exp.Expr], str] = {
+    exp.Into: "CREATE TABLE ... AS SELECT keeps its rows in a table; leave INTO out",
+    exp.Lock: "it locks no rows; of transactions that change the same partition only the first one commits",
+    exp.QueryTransform: "TRANSFORM would run a program; a permanent function of a class computes values in code",
+}
 
 
 def at_query(cursor: Cursor) -> bool:
@@ -66,7 +71,8 @@ def read_query(cursor: Cursor) -> Query:
         tree = parse(text, tokens, links, table_statements)
     foreign = tree.find(*_NO_PART_OF_A_QUERY)
     if foreign is not None:
-        reason = f"a query reads only; {foreign.key.upper()} is not a part of one in this release"
+        advice = _INSTEAD.get(type(foreign), f"{foreign.key.upper()} is not a part of one in this release")
+        reason = f"a query reads only; {advice}"
         raise unsupported_error(text, tokens[0].start, reason)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
     query = with_changes(with_versions(query, versions, end), changes, end)

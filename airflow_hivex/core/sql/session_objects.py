@@ -32,9 +32,6 @@ from airflow_hivex.core.sql.views import read_create_view
 TEMPORARY = ("TEMPORARY", "TEMP")
 _NAME = re.compile(r"[a-z_]\w*", re.ASCII)
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
-_INSTEAD = {
-    "MACRO": "CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + 1 does the same",
-}
 
 
 def read_create_temporary(
@@ -51,14 +48,15 @@ def read_create_temporary(
         return _create_view(cursor, or_replace=or_replace)
     if cursor.accept("FUNCTION"):
         return _create_function(cursor, or_replace=or_replace)
+    if not or_replace and cursor.accept("MACRO"):
+        return _create_macro(cursor)
     external = cursor.at("EXTERNAL", "TABLE") and cursor.accept("EXTERNAL")
     if cursor.accept("TABLE"):
         if or_replace:
             raise cursor.error("a temporary table is not replaced; drop it by DROP TABLE first", kind)
         return _create_table(cursor, external=external)
     word = "" if kind is None else kind.word
-    advice = f"; {_INSTEAD[word]}" if word in _INSTEAD else ""
-    raise cursor.unsupported(f"CREATE TEMPORARY {word} is not a statement of this release{advice}", cursor.tokens[0])
+    raise cursor.unsupported(f"CREATE TEMPORARY {word} is not a statement of this release", cursor.tokens[0])
 
 
 def _create_view(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryView:
@@ -86,12 +84,7 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
         raise cursor.error("OR REPLACE and IF NOT EXISTS do not go together")
-    token = cursor.peek()
-    name = cursor.name("the name of a function")
-    if not _NAME.fullmatch(name):
-        raise cursor.error(f"`{name}` is not a valid name of a function; it has letters, digits and _", token)
-    if cursor.at_symbol("."):
-        raise cursor.error(f"the temporary function {name} belongs to the session; give it a name of one part")
+    name = _name_of_function(cursor)
     if cursor.at("AS"):
         reason = (
             "a temporary function of a class is not supported; write its body in SQL: f(x INT) RETURNS INT RETURN x"
@@ -100,18 +93,54 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
     if not cursor.at_symbol("("):
         raise cursor.expected("'(' and parameters")
     start = cursor.offset()
-    body = body_of_function(cursor)
-    query = query_of_body(cursor, cursor.tokens[body:])
+    body = cursor.tokens[body_of_function(cursor) :]
+    text = cursor.text[start : body[-1].end]
+    return _function(cursor, name, text, body, or_replace=or_replace, if_not_exists=if_not_exists)
+
+
+def _create_macro(cursor: Cursor) -> CreateTemporaryFunction:
+    """``name (parameter type, ...) expression``: a function with this body, which replaces one of its name."""
+    name = _name_of_function(cursor)
+    start = cursor.offset()
+    _parameters(cursor)
+    end, body = cursor.tokens[cursor.index - 1].end, cursor.tokens[cursor.index :]
+    if not body:
+        raise cursor.expected("an expression")
+    text = f"{cursor.text[start:end]} RETURN {cursor.text[body[0].start : body[-1].end]}"
+    return _function(cursor, name, text, body, or_replace=True)
+
+
+def _name_of_function(cursor: Cursor) -> str:
+    token = cursor.peek()
+    name = cursor.name("the name of a function")
+    if not _NAME.fullmatch(name):
+        raise cursor.error(f"`{name}` is not a valid name of a function; it has letters, digits and _", token)
+    if cursor.at_symbol("."):
+        raise cursor.error(f"the temporary function {name} belongs to the session; give it a name of one part")
+    return name
+
+
+def _parameters(cursor: Cursor) -> None:
+    cursor.expect_symbol("(")
+    depth = 1
+    while depth:
+        token = cursor.next("')'")
+        depth += token.is_symbol("(") - token.is_symbol(")")
+
+
+def _function(
+    cursor: Cursor, name: str, text: str, body: Sequence[Token], *, or_replace: bool, if_not_exists: bool = False
+) -> CreateTemporaryFunction:
+    query = query_of_body(cursor, body)
     if query.references:
         reason = "a temporary function reads no tables; give it their values as arguments, or use a temporary view"
-        raise cursor.unsupported(reason, cursor.tokens[body])
+        raise cursor.unsupported(reason, body[0])
     if query.parameters:
         marker = sorted(query.parameters)[0]
         reason = f"a function is kept without values for markers; write a constant for :{marker}"
-        raise cursor.unsupported(reason, cursor.tokens[body])
+        raise cursor.unsupported(reason, body[0])
     # Defaults of parameters may call them, too.
     query = replace(query, code_functions=code_functions(cursor.tokens))
-    text = cursor.text[start : cursor.tokens[-1].end]
     cursor.index = len(cursor.tokens)
     return CreateTemporaryFunction(name, text, query, or_replace, if_not_exists)
 
@@ -153,13 +182,13 @@ def read_drop_temporary(cursor: Cursor) -> Statement:
         UnsupportedStatementError: it is about another kind of object.
     """
     kind = cursor.peek()
-    if cursor.accept_one("VARIABLE", "FUNCTION") is None:
+    if cursor.accept_one("VARIABLE", "FUNCTION", "MACRO") is None:
         word = "" if kind is None else kind.word
         advice = "; DROP VIEW drops a temporary view" if word == "VIEW" else instead("DROP TEMPORARY")
         reason = f"DROP TEMPORARY {word} is not a statement of this release{advice}"
         raise cursor.unsupported(reason, cursor.tokens[0])
     if_exists = cursor.accept("IF", "EXISTS")
-    if kind is not None and kind.word == "FUNCTION":
+    if kind is not None and kind.word != "VARIABLE":
         return DropTemporaryFunction(cursor.name("the name of a function"), if_exists)
     return DropVariable(_variable(cursor), if_exists)
 

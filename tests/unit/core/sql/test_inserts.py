@@ -141,7 +141,7 @@ def test_parameters_are_constants(value: object, type: str) -> None:
         "((1))",
         "(1F)",
         "(300Y)",
-        "(DATE '2013-1-1')",
+        "(DATE '2013-1')",
         "(DATE '2013-02-30')",
         "(TIMESTAMP '2013-01-01 00:00:00 UTC')",
         "(X'ABC')",

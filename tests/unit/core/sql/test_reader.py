@@ -499,7 +499,6 @@ def test_what_cannot_be_read_is_refused_at_its_place(text: str, line: int, colum
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("CREATE TEMPORARY MACRO m (x INT) x + 1", "; CREATE TEMPORARY FUNCTION f(x INT)"),
         ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT 1", "; make a view, or a temporary view in each session"),
         ("REPLACE INTO t VALUES (1)", "REPLACE INTO is not a statement of this release; use MERGE INTO"),
         ("GRANT SELECT ON t TO u", "GRANT is"),
