@@ -46,6 +46,8 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
     dates into those of another language.
     """
 
+    # ``value:a.b[0]`` takes a part out of a variant; only a marker begins with a colon.
+    COLON_IS_VARIANT_EXTRACT: ClassVar[bool] = True
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: read for name, read in _SparkParser.FUNCTION_PARSERS.items() if name in _WITH_OWN_SYNTAX

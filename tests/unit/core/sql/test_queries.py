@@ -237,6 +237,11 @@ def test_markers_are_found_and_strings_and_comments_are_not() -> None:
     assert found.parameters == {"a", "end", "date", "n"}
 
 
+def test_markers_differ_from_the_parts_of_a_variant() -> None:
+    text = "SELECT v:a.b::int, :p:c, m[:k]:d, CASE WHEN v:e THEN :y ELSE :z END FROM t WHERE x BETWEEN :l AND :h LIMIT :n"
+    assert query(text, dict.fromkeys("pkyzlhn", 1)).parameters == set("pkyzlhn")
+
+
 @pytest.mark.parametrize(
     ("text", "parameters", "reason"),
     [
@@ -293,6 +298,7 @@ def test_buckets_are_not_sampled_at_random(sample: str) -> None:
         "SELECT c FROM t LATERAL VIEW explode(x) AS c",
         "SELECT * FROM t PIVOT (ceil(sum(a)), avg(a) + 1 AS b FOR c IN ('x', 'y'))",
         "SELECT a FROM t WHERE `it``s` = 'it''s' AND b = r'\\' ORDER BY descr",
+        "SELECT v:a, v:['b c'].d[0]::int, count(v:x.from) FROM t WHERE parse_json(w):[1]::string = 'z' GROUP BY v:a",
     ],
 )
 def test_what_spark_parses_is_read(text: str) -> None:
