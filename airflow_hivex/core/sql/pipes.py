@@ -117,7 +117,7 @@ class _Query:
         elif word in _JOINS:
             self._behind(operation, needs_open=True, stays_open=True)
         elif word == "SELECT":
-            self._select(_list_and_window(operands))
+            self._select(_list_and_clauses(operands))
         elif word == "EXTEND":
             self._select(([*self._words("*", ","), *operands], []))
         elif word == "SET":
@@ -156,8 +156,8 @@ class _Query:
     def _select(self, given: tuple[list[Token], list[Token]]) -> None:
         if not self._is_plain:
             self._nest()
-        self._list, window = given
-        self._rest = [*self._rest, *window]
+        self._list, clauses = given
+        self._rest = [*self._rest, *clauses]
         self._is_open = self._is_plain = False
 
     def _aggregate(self, operands: list[Token]) -> None:
@@ -186,10 +186,11 @@ def _depth(tokens: Sequence[Token]) -> int:
     return sum(each.is_symbol("(") - each.is_symbol(")") for each in tokens)
 
 
-def _list_and_window(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
-    """Return the columns of SELECT, and the WINDOW clause behind them."""
+def _list_and_clauses(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
+    """Return the columns of SELECT, and GROUP BY and the WINDOW clause behind them."""
     for index, token in enumerate(tokens):
-        if token.word == "WINDOW" and index and not _depth(tokens[:index]) and not tokens[index - 1].is_symbol(","):
+        begins = token.word == "WINDOW" or _is_group(tokens, index)
+        if begins and index and not _depth(tokens[:index]) and not tokens[index - 1].is_symbol(","):
             return tokens[:index], tokens[index:]
     return tokens, []
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.row_ids import ROW_ID
-from airflow_hivex.core.model.statements import Query
+from airflow_hivex.core.model.statements import Query, TextEdit
 from airflow_hivex.core.sql.changed_rows import take_changes, with_changes
 from airflow_hivex.core.sql.constant_texts import text_columns
 from airflow_hivex.core.sql.function_calls import database_calls, function_calls
@@ -60,6 +60,7 @@ def read_query(cursor: Cursor) -> Query:
     _refuse_tokens(text, tokens)
     links = _find_links(tokens)
     table_statements = _table_statements(tokens)
+    edits: list[TextEdit] = []
     if has_pipes(tokens):
         _refuse_with_pipes(text, tokens)
         for clause in changes.values():
@@ -67,6 +68,10 @@ def read_query(cursor: Cursor) -> Query:
             raise unsupported_error(text, clause.start, reason)
         unpiped = without_pipes(text, tokens)
         tree = parse(text, unpiped, links, _table_statements(unpiped))
+        # Behind a pipe the name of the table qualifies columns; only FROM gives it to the files that Spark reads.
+        piped = [index for index in table_statements if _is_piped(tokens, index)]
+        table_statements = [index for index in table_statements if index not in piped]
+        edits = [TextEdit(tokens[index].start, tokens[index].end, "FROM") for index in piped]
     else:
         tree = parse(text, tokens, links, table_statements)
     foreign = tree.find(*_NO_PART_OF_A_QUERY)
@@ -75,6 +80,7 @@ def read_query(cursor: Cursor) -> Query:
         reason = f"a query reads only; {advice}"
         raise unsupported_error(text, tokens[0].start, reason)
     query = QueryReader(text, tokens, links, cursor.markers, cursor.database).read(tree, table_statements)
+    query = replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
     query = with_changes(with_versions(query, versions, end), changes, end)
     query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
     query = replace(query, database_calls=database_calls(tokens), texts=text_columns(tree, cursor.markers))
@@ -143,6 +149,15 @@ def _table_statements(tokens: Sequence[Token]) -> list[int]:
         and tokens[index + 1].kind in (Kind.WORD, Kind.QUOTED)
         and _begins_query(tokens, index)
     ]
+
+
+def _is_piped(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the columns of the TABLE statement here go to an operator of the pipe syntax."""
+    if index and tokens[index - 1].word in _SET_WORDS:
+        return False
+    behind = (token for token in tokens[index + 1 :] if token.kind is Kind.SYMBOL and not token.is_symbol(".", "@"))
+    following = next(behind, None)
+    return following is not None and following.is_symbol("|>")
 
 
 def _begins_query(tokens: Sequence[Token], index: int) -> bool:

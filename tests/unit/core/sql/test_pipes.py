@@ -34,6 +34,7 @@ def tables(found: Query) -> list[str]:
         ),
         ("FROM a |> PIVOT (sum(x) FOR y IN (1, 2)) |> TABLESAMPLE (5 ROWS) |> ORDER BY 1 |> OFFSET 1", "a"),
         ("FROM a |> AGGREGATE sum(x) GROUP BY GROUPING SETS ((y), ()) |> WHERE EXISTS (FROM b)", "ab"),
+        ("FROM a |> SELECT x, sum(y) AS s GROUP BY x, (FROM b |> SELECT max(z)) |> WHERE s > 1", "ab"),
         ("FROM t@y |> WHERE t@y.x = 1 |> SELECT x", ["t@y"]),
         ("INSERT INTO t FROM a |> SELECT x, y", "a"),
         ("CREATE VIEW v AS FROM a |> SELECT x", "a"),
@@ -61,6 +62,13 @@ def test_the_text_of_a_query_with_pipes_is_kept() -> None:
     found = query("FROM d.a |> WHERE d.a.p = :p  |> SELECT a.x", p=1)
     assert found.render(["view"]) == "FROM view AS `a` |> WHERE `a`.p = :p  |> SELECT a.x"
     assert found.parameters == {"p"}
+
+
+def test_table_qualifies_the_columns_behind_a_pipe() -> None:
+    assert query("TABLE d.a |> WHERE a.x = d.a.y").render(["view"]) == "FROM view AS `a` |> WHERE a.x = `a`.y"
+    assert (
+        query("FROM a |> UNION ALL TABLE b |> LIMIT 1").render("vw") == "FROM v AS `a` |> UNION ALL TABLE w |> LIMIT 1"
+    )
 
 
 @pytest.mark.parametrize(
