@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchDatabaseError,
     NoSuchFunctionError,
+    UnsupportedStatementError,
 )
 from tests.hive_endpoint import hive_client, serving
 
@@ -96,6 +97,13 @@ def test_functions_of_sql_are_called_by_all_sessions(t: Session, metastore: Meta
         ("Body: x - 1",),
         ("Owner: tester",),
     ]
+    t.sql(
+        "CREATE OR REPLACE FUNCTION plus2(x INT, y INT DEFAULT shop.plus(5)) COMMENT 'more' RETURN plus2.x || plus2.y"
+    )
+    assert rows(t, "SELECT default.plus2(1), default.plus2(1, 2)") == [("14", "12")]
+    assert ("Returns: STRING",) in rows(t, "DESCRIBE FUNCTION default.plus2")
+    t.sql("CREATE FUNCTION field(field STRUCT<a: INT>) RETURN field.a")
+    assert rows(t, "SELECT field(named_struct('a', 4)) + 1") == [(5,)]
     t.sql("DROP FUNCTION shop.plus")
     t.sql("DROP FUNCTION IF EXISTS shop.plus")
     with pytest.raises(AnalysisError, match="plus"):
@@ -111,6 +119,8 @@ def test_functions_that_cannot_be_made_or_called_are_refused(t: Session, metasto
         "CREATE FUNCTION g(x INT) RETURNS INT RETURN (SELECT max(id) FROM t)": HivexError,
         "CREATE FUNCTION g(x STRING DEFAULT reflect('a', 'b')) RETURNS STRING RETURN x": InvalidOperationError,
         "CREATE OR REPLACE FUNCTION f(x INT) RETURNS INT RETURN f(x)": HivexError,
+        "CREATE OR REPLACE FUNCTION f(x INT DEFAULT f(1)) RETURN x": HivexError,
+        "CREATE FUNCTION g(x INT) RETURNS TABLE RETURN SELECT x": UnsupportedStatementError,
         "DROP FUNCTION g": NoSuchFunctionError,
         "DESCRIBE FUNCTION default.g": NoSuchFunctionError,
     }.items():
@@ -123,7 +133,13 @@ def test_functions_that_cannot_be_made_or_called_are_refused(t: Session, metasto
         t.sql("SELECT code(v) FROM t")
     t.sql("CREATE DATABASE closed WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')")
     t.sql("USE closed")
-    for statement in ("SELECT default.f(1)", "CREATE VIEW v AS SELECT default.f(1) AS x", "DROP FUNCTION default.f"):
+    defaulted = "CREATE FUNCTION g(x INT DEFAULT default.f(1)) RETURN x"
+    for statement in (
+        defaulted,
+        "SELECT default.f(1)",
+        "CREATE VIEW v AS SELECT default.f(1) AS x",
+        "DROP FUNCTION default.f",
+    ):
         with pytest.raises(ForeignNameError, match=r"default\.f belongs to another namespace"):
             t.sql(statement)
     t.sql("CREATE FUNCTION f(x INT) RETURNS INT RETURN x * 2")

@@ -25,7 +25,8 @@ class SqlFunction:
     """The definition of a function of SQL. Texts are those of the user.
 
     ``database`` is the current one of its creator, to which names without one belong. ``returns`` is a type, or the
-    columns of a function that returns a table. Either ``expression`` or ``query`` is its body.
+    columns of a function that returns a table; it is empty where Spark is to find the type. Either ``expression`` or
+    ``query`` is its body.
     """
 
     database: str
@@ -42,11 +43,12 @@ class SqlFunction:
         """Return the text behind RETURN."""
         return self.query or self.expression or ""
 
-    def definition(self, body: str | None = None) -> str:
-        """Return the text behind the name in CREATE FUNCTION, with another body if one is given."""
+    def definition(self, body: str | None = None, parameters: str | None = None) -> str:
+        """Return the text behind the name in CREATE FUNCTION, with another body or list of parameters if given."""
         returns = f"TABLE ({self.returns})" if self.is_table else self.returns
+        returns = f" RETURNS {returns}" if returns else ""
         deterministic = "" if self.is_deterministic else " NOT DETERMINISTIC"
-        return f"({self.parameters}) RETURNS {returns}{deterministic} RETURN {body or self.body}"
+        return f"({parameters or self.parameters}){returns}{deterministic} RETURN {body or self.body}"
 
     def as_function(self, database: str, name: str, owner: str | None, created_ms: int) -> PermanentFunction:
         """Return the permanent function that Spark reads, too."""

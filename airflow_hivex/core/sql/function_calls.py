@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.statements import DatabaseCall, FunctionCall
+from airflow_hivex.core.model.statements import DatabaseCall, FunctionCall, Span
 from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
-from airflow_hivex.core.sql.tokens import Kind, Token, name_of
+from airflow_hivex.core.sql.tokens import Kind, Token, name_of, tokenize
 
 _NAMES = (Kind.WORD, Kind.QUOTED)
 _BEFORE_CALLS = frozenset(
@@ -45,6 +45,36 @@ def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
         if database is None and not _is_call(tokens, index, name):
             continue
         found.append(FunctionCall(name, database, tokens[first].start, token.end))
+    return tuple(found)
+
+
+def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
+    """Return the calls, as those of :func:`function_calls`, in the DEFAULTs of a function's list of parameters."""
+    found: list[FunctionCall] = []
+    tokens = tokenize(parameters)
+    start, depth = None, 0
+    for index, token in enumerate(tokens):
+        depth += token.is_symbol("(", "[") - token.is_symbol(")", "]")
+        if start is None and depth == 0 and token.word == "DEFAULT":
+            start = index + 1
+        elif start is not None and (index + 1 == len(tokens) or (depth == 0 and token.is_symbol(","))):
+            found += function_calls(tokens[start : index + 1])
+            start = None
+    return tuple(found)
+
+
+def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
+    """Return where a name qualifies others in a part of a text, none if it stands there for anything else, too."""
+    tokens = [token for token in tokenize(text) if start <= token.start < end]
+    found = []
+    for index, token in enumerate(tokens):
+        if token.kind not in _NAMES or normalise(name_of(token)) != name:
+            continue
+        if index and tokens[index - 1].is_symbol("."):
+            continue
+        if index + 1 == len(tokens) or not tokens[index + 1].is_symbol("."):
+            return ()
+        found.append(Span(token.start, token.end))
     return tuple(found)
 
 

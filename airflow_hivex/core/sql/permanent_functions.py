@@ -73,7 +73,7 @@ def _resources(cursor: Cursor) -> tuple[FunctionResource, ...]:
 
 
 def _read_sql(cursor: Cursor) -> tuple[SqlFunction, Query]:
-    """``(parameter type, ...) RETURNS type RETURN expression``."""
+    """``(parameter type, ...) [RETURNS type] RETURN expression``."""
     start = cursor.index
     body = body_of_function(cursor)
     query = query_of_body(cursor, cursor.tokens[body:])
@@ -88,11 +88,12 @@ def _read_sql(cursor: Cursor) -> tuple[SqlFunction, Query]:
     query = replace(query, code_functions=code_functions(cursor.tokens))
     cursor.index = start
     parameters = _in_parentheses(cursor)
-    if not cursor.accept("RETURNS"):
-        raise cursor.expected("RETURNS and a type")
-    is_table = cursor.at("TABLE")
-    cursor.accept("TABLE")
-    returns = _in_parentheses(cursor) if is_table else read_type(cursor)
+    is_table, returns = False, ""
+    if cursor.accept("RETURNS"):
+        is_table = cursor.accept("TABLE")
+        if is_table and cursor.at("RETURN"):
+            raise cursor.unsupported("RETURNS TABLE names its columns and their types here, such as TABLE (id INT)")
+        returns = _in_parentheses(cursor) if is_table else read_type(cursor)
     is_deterministic, comment = True, None
     while cursor.index < body - 1:
         if cursor.accept("NOT", "DETERMINISTIC"):

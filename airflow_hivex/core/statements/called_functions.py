@@ -15,6 +15,7 @@ from airflow_hivex.core.errors import (
     StatementSyntaxError,
 )
 from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
 from airflow_hivex.core.model.statements import (
@@ -27,8 +28,9 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.constraints import expression_functions, expression_query
+from airflow_hivex.core.sql.function_calls import default_calls, qualifying_places
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.tokens import location
+from airflow_hivex.core.sql.tokens import location, name_of, tokenize
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.described_storage import quoted_text
@@ -76,9 +78,22 @@ def check_functions(
     Raises:
         ForeignNameError: there is one.
     """
+    current = namespace or context.session.database
+    _check_calls(context, [each for query in queries for each in query.functions], text, current)
+
+
+def check_defaults(context: StatementContext, definition: SqlFunction) -> None:
+    """Refuse parameters whose defaults call permanent functions of other namespaces in a closed one.
+
+    Raises:
+        ForeignNameError: there is one.
+    """
+    _check_calls(context, default_calls(definition.parameters), None, context.session.database)
+
+
+def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text: str | None, current: str) -> None:
     database = context.session.database
-    current = namespace or database
-    calls = [each for query in queries for each in query.functions if (each.database or database) != current]
+    calls = [each for each in found if (each.database or database) != current]
     if not calls or not context.services.namespaces.is_closed(current):
         return
     for call in calls:
@@ -147,8 +162,23 @@ def _declare(
         _check_code(context, name, f"class {function.class_name}")
         declarations[name] = f"{_create(name)} {_class(function)}"
         return
-    body = _body(context, declarations, function, definition, (*callers, name))
-    declarations[name] = f"{_create(name)} {definition.definition(body)}"
+    callers = (*callers, name)
+    body = _body(context, declarations, function, definition, callers)
+    parameters = _parameters(context, declarations, definition, callers)
+    declarations[name] = f"{_create(name)} {definition.definition(body, parameters)}"
+
+
+def _parameters(
+    context: StatementContext, declarations: dict[str, str], definition: SqlFunction, callers: tuple[str, ...]
+) -> str:
+    """Return the parameters of a function of SQL with full names in the calls of permanent functions by defaults."""
+    text = definition.parameters
+    for call in reversed(default_calls(text)):
+        called = _find(context, call.database or definition.database, call.name)
+        if called is not None:
+            _declare(context, declarations, called, callers)
+            text = f"{text[: call.start]}{quoted(called.full_name)}{text[call.end :]}"
+    return text
 
 
 def _body(
@@ -174,8 +204,18 @@ def _body(
     found = _called(context, [query], definition.database)
     for called in found.values():
         _declare(context, declarations, called, callers)
-    text = _renamed(query, found, definition.database, context.session.database).render(())
+    query = _renamed(query, found, definition.database, context.session.database)
+    text = _with_qualified_parameters(query, function, definition).render(())
     return text if statement.sql is not None and statement.sql.query is not None else text.removeprefix("SELECT ")
+
+
+def _with_qualified_parameters(query: Query, function: PermanentFunction, definition: SqlFunction) -> Query:
+    """Return the body with the full name of the function where its name qualifies a parameter."""
+    if any(normalise(name_of(token)) == function.name for token in tokenize(definition.parameters)):
+        # A field of the parameter of that name.
+        return query
+    places = qualifying_places(query.text, query.start, query.end, function.name)
+    return _edited(query, [TextEdit(place.start, place.end, quoted(function.full_name)) for place in places])
 
 
 def _check_code(context: StatementContext, name: str, what: str) -> None:

@@ -7,11 +7,15 @@ from dataclasses import replace
 from airflow_hivex.core.errors import AlreadyExistsError, NoSuchFunctionError
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.statements import CreateFunction, DropFunction, Select
-from airflow_hivex.core.statements.called_functions import declare
+from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.called_functions import check_defaults, declare
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.planning import plan_job
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
+
+_RETURNS = "Returns:"
+"""Before the type, in Spark's description of a function."""
 
 
 def create_function(context: StatementContext, statement: CreateFunction) -> Result:
@@ -22,6 +26,7 @@ def create_function(context: StatementContext, statement: CreateFunction) -> Res
         AlreadyExistsError: the database has a function of that name.
         AnalysisError: Spark refuses its body, or its types.
         InvalidOperationError: its body calls a function that runs code, and this is not allowed.
+        ForeignNameError: a default calls a function of another namespace in a closed one.
     """
     database, name = context.session.qualify(statement.name)
     catalog = context.services.catalog
@@ -34,7 +39,11 @@ def create_function(context: StatementContext, statement: CreateFunction) -> Res
         raise AlreadyExistsError("function", stored.full_name, advice)
     function = _described(context, statement, database, name)
     function.check()
-    result = Result() if statement.body is None else _analysed(context, statement, function)
+    result = Result()
+    if statement.sql is not None:
+        check_defaults(context, statement.sql)
+        result, returns = _analysed(context, statement, function)
+        function = _described(context, replace(statement, sql=replace(statement.sql, returns=returns)), database, name)
     if stored is None:
         catalog.create_function(function)
     else:
@@ -50,21 +59,28 @@ def _described(context: StatementContext, statement: CreateFunction, database: s
     return definition.as_function(database, name, owner, context.services.clock())
 
 
-def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> Result:
-    """Let Spark make a function of SQL, on the cluster of a query without tables."""
+def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
+    """Let Spark make a function of SQL, on the cluster of a query without tables, and return the type of its values."""
     assert statement.body is not None
-    query = statement.body
+    assert statement.sql is not None
+    query, given = statement.body, statement.sql.returns
 
-    def work(running: Running) -> Result:
+    def work(running: Running) -> tuple[Result, str]:
         routed = route(context, Select(query), running)
         cluster = chosen_cluster(context, routed)
         # The route has declared those that it calls, perhaps the one that it replaces among them.
         running.functions.clear()
         declare(context, running.functions, function)
-        context.run(cluster, replace(plan_job(context, running, cluster, (), sql="SELECT 1"), max_rows=0))
+        plan = replace(plan_job(context, running, cluster, (), sql="SELECT 1"), max_rows=0)
+        if not given:
+            described = f"DESCRIBE FUNCTION EXTENDED {quoted(function.full_name)}"
+            plan = replace(plan_job(context, running, cluster, ()), command=described)
+        rows = context.run(cluster, plan).rows
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
-        return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+        lines = (str(row[0]) for row in rows)
+        returns = given or next(line.removeprefix(_RETURNS).strip() for line in lines if line.startswith(_RETURNS))
+        return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route), returns
 
     return in_transaction(context, work, read_only=True)
 

@@ -238,7 +238,9 @@ def test_markers_are_found_and_strings_and_comments_are_not() -> None:
 
 
 def test_markers_differ_from_the_parts_of_a_variant() -> None:
-    text = "SELECT v:a.b::int, :p:c, m[:k]:d, CASE WHEN v:e THEN :y ELSE :z END FROM t WHERE x BETWEEN :l AND :h LIMIT :n"
+    text = (
+        "SELECT v:a.b::int, :p:c, m[:k]:d, CASE WHEN v:e THEN :y ELSE :z END FROM t WHERE x BETWEEN :l AND :h LIMIT :n"
+    )
     assert query(text, dict.fromkeys("pkyzlhn", 1)).parameters == set("pkyzlhn")
 
 
