@@ -10,6 +10,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.predicates import ColumnReference, Predicate, columns_in, restricts
 from airflow_hivex.core.model.statements import Query, TableReference, TextEdit
 from airflow_hivex.core.sql.filters import FilterReader, rejects_nulls
+from airflow_hivex.core.sql.limits import limit_edits
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.row_ids import read_row_ids
 from airflow_hivex.core.sql.scopes import Condition, Links, Scope, ScopeReader, Source
@@ -45,6 +46,7 @@ class QueryReader:
         reader = ScopeReader(self._text, self._tokens, self._links, table_statements)
         reader.read(tree)
         edits = [*self._qualifiers(reader), *virtual_columns(reader.columns, self._tokens)]
+        edits += limit_edits(self._text, self._tokens)
         filters: dict[Source, list[Predicate]] = {}
         for scope in reader.scopes:
             if not scope.pivoted:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from airflow_hivex.core.errors import InvalidParametersError
-from airflow_hivex.core.model.configuration import HIVEVAR, TIME_ZONE, is_own_name, refusal, stored_name
+from airflow_hivex.core.model.configuration import (
+    HIVEVAR,
+    TIME_ZONE,
+    has_no_effect,
+    is_own_name,
+    refusal,
+    stored_name,
+)
 from airflow_hivex.core.model.statements import (
     ResetConfiguration,
     ResetSetting,
@@ -43,7 +50,8 @@ def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
     if not cursor.accept_symbol("="):
         return set_statement(name, None)
     # Hive's variables are pieces of text, whose quotes belong to them.
-    is_text = name.startswith(HIVEVAR) or is_own_name(name)
+    # A parameter that changes nothing may be empty, as in Hive.
+    is_text = name.startswith(HIVEVAR) or is_own_name(name) or (cursor.peek() is None and has_no_effect(name))
     return set_statement(name, _read_text(cursor) if is_text else _read_value(cursor))
 
 
