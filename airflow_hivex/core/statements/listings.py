@@ -200,6 +200,8 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
     if table.is_view:
         return Result(["createtab_stmt"], [(create_statement(table),)])
     primary = table.storage.primary
+    # The metastore itself puts tables right below the location of their database.
+    is_placed = primary.location.rpartition("/")[0] != context.services.catalog.get_database(table.database).location
     if primary.cluster in clusters:
         table = table.with_location(clusters.get(primary.cluster).uri(primary.location))
     if primary.cluster != clusters.default:
@@ -207,7 +209,12 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
     temporary = table.database == TEMPORARY_DATABASE
     if statement.as_serde:
         _check_hive_clauses(table)
-    text = create_statement(as_named(context.session, table), temporary=temporary, as_serde=statement.as_serde)
+    text = create_statement(
+        as_named(context.session, table),
+        temporary=temporary,
+        as_serde=statement.as_serde,
+        with_location=is_placed and not temporary,
+    )
     return Result(["createtab_stmt"], [(text,)])
 
 
@@ -247,8 +254,13 @@ def _check_hive_clauses(table: Table) -> None:
         raise InvalidOperationError("SHOW CREATE TABLE ... AS SERDE", table.full_name, reason)
 
 
-def create_statement(table: Table, *, temporary: bool = False, as_serde: bool = False) -> str:
-    """Return a CREATE TABLE statement that makes the same table, ``as_serde`` with Hive's clauses for its format."""
+def create_statement(
+    table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
+) -> str:
+    """Return a CREATE TABLE statement that makes the same table, ``as_serde`` with Hive's clauses for its format.
+
+    The location of a managed table is there only ``with_location``.
+    """
     if table.is_view:
         return _create_view_statement(table)
     constraints = Constraints.of(table.parameters)
@@ -269,7 +281,7 @@ def create_statement(table: Table, *, temporary: bool = False, as_serde: bool = 
     files = _format_clauses(table, as_serde=as_serde)
     # Hive reads clauses in this order only.
     parts = [created, *comment, *placed, *files] if as_serde else [created, *files, *placed, *comment]
-    if table.is_external:
+    if table.is_external or with_location:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
     # Says of which rows Hive has given the ids, and another table has none of them.
     shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))

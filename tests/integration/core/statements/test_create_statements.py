@@ -44,3 +44,23 @@ def test_statement_with_clauses_of_hive_makes_the_same_table(metastore_url: str,
         session.sql("CREATE TABLE t (id int) USING csv")
         with pytest.raises(InvalidOperationError, match="Hive has no clauses for its format csv"):
             session.sql("SHOW CREATE TABLE t AS SERDE")
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_statement_of_a_managed_table_has_the_location_that_was_given(metastore_url: str, tmp_path: Path) -> None:
+    clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "local[1]"}}
+    properties = "TBLPROPERTIES ('transactional' = 'true')"
+    with Metastore.open(metastore_url, clusters=clusters) as metastore, metastore.session() as session:
+        session.sql("CREATE DATABASE d LOCATION 'elsewhere'")
+        for name in ("t", "d.t"):
+            session.sql(f"CREATE TABLE {name} (id int)")
+            for words in ("", " AS SERDE"):
+                assert "LOCATION" not in str(session.sql(f"SHOW CREATE TABLE {name}{words}").rows)
+        for clause in ("STORED AS ORC", "USING parquet"):
+            session.sql(f"CREATE TABLE own (id int) {clause} LOCATION 'files/own' {properties}")
+            ((shown,),) = session.sql("SHOW CREATE TABLE own").rows
+            session.sql("DROP TABLE own")
+            session.sql(str(shown))
+            found = metastore.catalog.get_table("default", "own")
+            assert (found.is_external, found.location) == (False, f"{tmp_path.as_uri()}/files/own")
+            session.sql("DROP TABLE own")
