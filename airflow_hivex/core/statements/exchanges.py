@@ -57,14 +57,15 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
             raise InvalidOperationError(statement.kind, target.full_name, reason)
         if _names(context, statement, target, source) != names:
             raise InvalidOperationError(statement.kind, source.full_name, "its partitions changed meanwhile; try again")
-        chosen = tuple(each for each in bound.partitions if each.name in names)
+        moved = frozenset(names)
+        chosen = tuple(each for each in bound.partitions if each.name in moved)
         consumed = _consumed(context, running, source, names) if source.is_external else None
         routed = replace(routed, bound=(replace(bound, partitions=chosen),))
         cluster = chosen_cluster(context, routed)
         write = begin_write(context, running, target, cluster, overwrite=False, static={}, partition=None)
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
-        empty = frozenset(names) - {each.partition for each in written.directories}
+        empty = moved - {each.partition for each in written.directories}
         dropped: DroppedPartitions = []
 
         def drop(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
