@@ -220,10 +220,16 @@ def test_rows_of_a_condition_are_replaced(warehouse: Warehouse, session: Session
     for where, reason in (("day BETWEEN 2 AND 3", "day = 4"), ("v = 'x'", "v = NULL")):
         with pytest.raises(ReplaceConditionError, match=reason):
             warehouse.write(rows, "t", "replace_where", where=where)
+    session.sql("CREATE FUNCTION luck(x INT) RETURNS DOUBLE RETURN rand() * x")
+    session.sql("CREATE TEMPORARY FUNCTION own_luck() RETURNS DOUBLE RETURN rand()")
+    session.sql("CREATE TEMPORARY FUNCTION twice_luck() RETURNS DOUBLE RETURN own_luck() * 2")
     for options, error, reason in (
         ({"where": "nothing = 1"}, NoSuchColumnError, "nothing"),
         ({"where": "day IN (SELECT 1)"}, InvalidOperationError, "one row"),
         ({"where": "day = 2) OR (day = 4"}, InvalidOperationError, "one row"),
+        ({"where": "day = 2 AND `Rand`() < 2"}, InvalidOperationError, "where calls rand"),
+        ({"where": "day = 2 AND luck(1) < 2"}, InvalidOperationError, "where calls rand"),
+        ({"where": "day = 2 AND twice_luck() < 2"}, InvalidOperationError, "where calls rand"),
         ({}, InvalidOperationError, "give both or none"),
         ({"where": "day = 2", "create": True}, InvalidOperationError, "a table that exists"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -99,10 +100,15 @@ class SessionObjects:
         unread = [text.lower() for text in texts]
         while unread:
             text = unread.pop()
-            new = {name for name, _ in declarations if name not in named and name in text}
+            new = {name for name, _ in declarations if name not in named and _names(text, name)}
             named |= new
             unread += [declaration.lower() for name, declaration in declarations if name in new]
         return tuple(declaration for name, declaration in declarations if name in named)
+
+
+def _names(text: str, name: str) -> bool:
+    """Return whether the name occurs in a text as a whole word, or in quotes."""
+    return re.search(rf"(?<!\w){re.escape(name.replace('`', '``'))}(?!\w)", text) is not None
 
 
 def _create_function(name: str, text: str) -> str:

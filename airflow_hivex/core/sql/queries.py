@@ -21,13 +21,20 @@ from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
 from airflow_hivex.core.sql.references import QueryReader
 from airflow_hivex.core.sql.scopes import Links
-from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, unsupported_error
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.versions import take_versions, with_versions
 
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
 # Source: Spark's CallMethodViaReflection; each of them calls a static method of any class on the class path.
 CODE_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
+# Source: the expressions of Spark that are Nondeterministic, or have a seed.
+RANDOM_FUNCTIONS = frozenset(
+    {
+        *("input_file_block_length", "input_file_block_start", "input_file_name", "monotonically_increasing_id"),
+        *("rand", "randn", "random", "randstr", "shuffle", "spark_partition_id", "uniform", "uuid"),
+    }
+)
 _BEFORE_SUBQUERY = (*_SET_WORDS, "AS", "IN", "EXISTS", "FROM", "JOIN", "LATERAL")
 _NO_PART_OF_A_QUERY = (exp.DDL, exp.DML, exp.Command, exp.Into, exp.QueryTransform, exp.Lock)
 _INSTEAD: dict[type[exp.Expr], str] = {
@@ -90,12 +97,19 @@ def read_query(cursor: Cursor) -> Query:
 
 def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
     """Return the functions among the tokens that call any method of Java, however they are quoted or qualified."""
+    return _calls_of(CODE_FUNCTIONS, tokens)
+
+
+def random_functions(text: str) -> frozenset[str]:
+    """Return the functions in a text of SQL that give another value with each call, or in each task."""
+    return _calls_of(RANDOM_FUNCTIONS, tokenize(text))
+
+
+def _calls_of(functions: frozenset[str], tokens: Sequence[Token]) -> frozenset[str]:
     return frozenset(
         name_of(token).lower()
         for token, following in pairwise(tokens)
-        if token.kind in (Kind.WORD, Kind.QUOTED)
-        and following.is_symbol("(")
-        and name_of(token).lower() in CODE_FUNCTIONS
+        if token.kind in (Kind.WORD, Kind.QUOTED) and following.is_symbol("(") and name_of(token).lower() in functions
     )
 
 

@@ -120,6 +120,15 @@ def full_expression(context: StatementContext, text: str) -> str:
     return _renamed(query, found, database, database, temporary).render(()).removeprefix("SELECT ")
 
 
+def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
+    """Return the definitions of the permanent and temporary functions that an expression calls, at any depth."""
+    session, query = context.session, expression_query(text)
+    declarations: dict[str, str] = {}
+    for function in _called(context, [query], session.database, session.objects.functions).values():
+        declare(context, declarations, function)
+    return (*declarations.values(), *session.objects.prelude([text]))
+
+
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
     """Refuse constraints that call permanent functions, or temporary ones of the session: no job that writes has them.
 

@@ -11,9 +11,10 @@ from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.plans import PlannedCheck, assigned_name
 from airflow_hivex.core.model.statements import ChangeAction, ChangeClause, ChangeQuery, ChangeRows, Query, TableName
 from airflow_hivex.core.sql.constraints import expression_columns
+from airflow_hivex.core.sql.queries import random_functions
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
-from airflow_hivex.core.statements.called_functions import full_expression
+from airflow_hivex.core.statements.called_functions import called_definitions, full_expression
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frame_columns import selection
 from airflow_hivex.core.statements.row_changes import run_change
@@ -45,6 +46,10 @@ def replace_where(
     from airflow_hivex.core.runners import given
 
     columns_of_where = _columns_of(table, where)
+    random = sorted({name for text in (where, *called_definitions(context, where)) for name in random_functions(text)})
+    if random:
+        reason = f"where calls {random[0]}, whose value is another with each call; name conditions of the columns alone"
+        raise InvalidOperationError("A write to", table.full_name, reason)
     condition = PlannedCheck(_KIND, full_expression(context, where), columns_of_where)
     named = selection(table, columns, (), fills=fills)
     database = "" if target.database is None else f"{quoted(target.database)}."

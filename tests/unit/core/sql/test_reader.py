@@ -532,6 +532,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT, PRIMARY KEY (a))", 24),
         ("CREATE TABLE t (a INT, CONSTRAINT c PRIMARY KEY (a))", 24),
         ("CREATE TABLE t (a STRUCT<b: INT COMMENT 'x'>)", 33),
+        ("CREATE TABLE t (a INT, CHECK (a < rand()))", 30),
         ("CREATE TABLE t (a INT) PARTITIONED BY (years(a))", 40),
         ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 41),
         ("CREATE TABLE t (a INT) STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", 46),

@@ -102,6 +102,7 @@ def test_a_job_gets_the_objects_that_it_names_and_those_that_they_name() -> None
         name: Variable("int", 1, "CAST('1' AS int)", 1, "CAST('1' AS int)") for name in ("low", "high")
     }
     assert objects.prelude(["SELECT 1"]) == ()
+    assert objects.prelude(["SELECT lower(surplus) FROM high_t"]) == ()
     assert objects.prelude(["SELECT Twice(1) FROM t"]) == (
         "DECLARE OR REPLACE VARIABLE `low` int DEFAULT CAST('1' AS int)",
         "CREATE OR REPLACE TEMPORARY FUNCTION `plus` (x INT) RETURNS INT RETURN x + 1",
