@@ -503,16 +503,20 @@ class Session:
         if running is None:
             return
         running.cancelled = True
+        # Whoever opens the transaction looks for that afterwards.
+        txn_id = running.opened_id
+        if txn_id is None:
+            return
         try:
             if running.joined is None or running.joined.is_own:
-                self._services.transactions.abort(running.txn_id, "it was cancelled")
+                self._services.transactions.abort(txn_id, "it was cancelled")
             else:
                 self._withdraw_lock_request(running)
         except TransactionCommittedError:
             # It came too late, between the commit and its answer.
             return
         except HivexError as error:
-            log.warning("Transaction %s could not be aborted: %s", running.txn_id, error)
+            log.warning("Transaction %s could not be aborted: %s", txn_id, error)
         running.stop()
 
     @property

@@ -192,7 +192,7 @@ def test_shared_overwrite_does_not_hide_what_is_inserted_beside_it(
     begun: list[str] = []
 
     def overwrite_beside(point: str) -> None:
-        if point == "after allocate" and not begun:
+        if point == "while writing" and not begun:
             begun.append(point)
             with shared.session() as overwriting:
                 overwriting.sql(f"INSERT OVERWRITE {name}{partition} VALUES (20)")

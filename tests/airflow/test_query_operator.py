@@ -254,7 +254,7 @@ def rivals(warehouse: dict[str, Any]) -> list[int]:
     other = HivexHook().get_metastore()
 
     def fault(point: str) -> None:
-        if point == "after allocate" and left[0]:
+        if point == "while writing" and left[0]:
             left[0] -= 1
             (txn_id,) = other.transactions.open()
             other.transactions.allocate_write_ids([txn_id], "default", "sales", operation=Operation.UPDATE)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
@@ -27,6 +27,7 @@ from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.core.model.links import LinkName
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.operations import ResumableWrite
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
@@ -165,18 +166,26 @@ class JoinedTransaction:
     keep_alive: ExitStack = field(default_factory=ExitStack)
 
 
+Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int]], bool]
+"""Opens a statement's own transaction, if possible with locks and write ids of tables; tells if it has the locks."""
+
+
 @dataclass(slots=True)
 class Running(TransactionJob):
     """The statement that a session is running: its transaction and the tag of all its jobs.
 
-    ``joined`` is set when the transaction goes on after the statement. ``snapshot`` is what the
-    statement reads, once it is taken, ``earliest`` what the oldest version of a table that it reads has.
+    A transaction of its own is opened by :meth:`begin_with` or, without locks, by the first use of its id.
+    ``write_ids`` are those that it began with, by the ids of tables. ``joined`` is set when the transaction goes on
+    after the statement. ``snapshot`` is what the statement reads, once it is taken, ``earliest`` what the oldest
+    version of a table that it reads has.
     ``waiting_lock_id`` is the request for locks that it waits for.
     ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
     has written never counts: it deletes that. ``functions`` has the declarations of the permanent functions that its
     jobs call, by their full names, each behind those that it calls itself.
     """
 
+    opener: Opener | None = None
+    write_ids: Mapping[int, int] = field(default_factory=dict)
     joined: JoinedTransaction | None = None
     snapshot: ValidTxnList | None = None
     earliest: ValidTxnList | None = None
@@ -185,6 +194,30 @@ class Running(TransactionJob):
     operation: ResumableWrite | None = None
     undo: list[Callable[[], object]] = field(default_factory=list)
     functions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def txn_id(self) -> int:
+        """Return the id of the transaction, which is opened if it is not yet.
+
+        Raises:
+            TransactionAbortedError: the statement was cancelled before.
+        """
+        if self.opened_id is None:
+            self.begin_with(())
+        assert self.opened_id is not None
+        return self.opened_id
+
+    def begin_with(self, components: Sequence[LockComponent], write_ids_of: Sequence[int] = ()) -> bool:
+        """Open the transaction, if possible with locks and write ids of tables; return whether it has the locks.
+
+        Raises:
+            TransactionAbortedError: the statement was cancelled before.
+        """
+        assert self.opener is not None
+        has_locks = self.opener(components, write_ids_of)
+        # Whoever cancels looks for the transaction after that.
+        self.check_not_cancelled()
+        return has_locks
 
     def check_may_write(self, operation: str) -> None:
         """Refuse a statement that writes in a transaction that is for reading.

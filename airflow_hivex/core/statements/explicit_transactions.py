@@ -62,7 +62,7 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
 def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedError) -> None:
     """Stop the statement of a transaction that somebody else has ended, if one runs."""
     running = session.running
-    if running is not None and running.txn_id == txn_id:
+    if running is not None and running.opened_id == txn_id:
         running.end(error)
 
 

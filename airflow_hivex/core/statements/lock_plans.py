@@ -21,7 +21,8 @@ from airflow_hivex.core.statements.reading import StatementReading, candidate_cl
 class LockPlan:
     """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table.
 
-    ``changed`` has those of the target of an UPDATE, DELETE or MERGE.
+    ``changed`` has those of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that the
+    statement certainly writes, and does not read.
     """
 
     components: tuple[LockComponent, ...]
@@ -29,6 +30,7 @@ class LockPlan:
     read: Mapping[QualifiedName, frozenset[str] | None]
     target_ids: tuple[int, ...]
     changed: frozenset[str] | None = None
+    write_ids_of: tuple[int, ...] = ()
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
@@ -60,12 +62,16 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         for component in rules.read(tables[name], None if partitions is None else sorted(partitions))
     ]
     updated: tuple[tuple[int, str | None], ...] = ()
+    write_ids_of: dict[int, None] = {}
     for insert in _inserts(statement):
         target = tables[context.session.qualify(insert.target)]
         partition = static_partition(target, check_insert(insert, target))
         take = rules.insert_overwrite if insert.overwrite else rules.insert
         components += take(target, partition)
         updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()
+        may_skip = insert.if_not_exists or context.batch_key is not None
+        if target.is_transactional and not may_skip and (target.database, target.name) not in read:
+            write_ids_of[target.id] = None
     if isinstance(statement, ChangeRows):
         target = tables[targets[0]]
         # The columns that a statement adds are not there yet.
@@ -78,7 +84,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
             updated = tuple((target.id, partition) for partition in partitions)
     # Several INSERTs may write one table.
     target_ids = tuple(tables[name].id for name in targets)
-    return LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed)
+    return LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed, tuple(write_ids_of))
 
 
 def _pruned(

@@ -10,14 +10,21 @@ from airflow_hivex.core.errors import LockNotAcquiredError, NoSuchLockError
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.transactions import OutrunError
+from airflow_hivex.core.transactions.lock_grants import are_simple
 
 
 def acquire(
-    context: StatementContext, running: Running, components: Sequence[LockComponent], *, new_table: bool = False
+    context: StatementContext,
+    running: Running,
+    components: Sequence[LockComponent],
+    *,
+    new_table: bool = False,
+    write_ids_of: Sequence[int] = (),
 ) -> None:
     """Have the locks, after waiting if need be; without components nothing happens.
 
-    ``new_table`` refuses at once what somebody else is making.
+    ``new_table`` refuses at once what somebody else is making. A transaction that is not open yet begins with the
+    locks, and with write ids for the tables ``write_ids_of``, if nothing is in their way.
 
     Raises:
         LockNotAcquiredError: a lock that is not waited for is held by somebody else.
@@ -29,6 +36,8 @@ def acquire(
         return
     running.check_not_cancelled()
     session = context.session
+    if running.opened_id is None and are_simple(components) and running.begin_with(components, write_ids_of):
+        return
 
     def waiting(lock_id: int) -> None:
         running.waiting_lock_id = lock_id

@@ -107,9 +107,9 @@ def route(
     Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
     does it for an INSERT of constants.
 
-    With ``running`` the statement's locks are had first, and a transaction of its own takes its
-    snapshot after that; without, it is bound in the snapshot of now and nothing is locked. The permanent functions
-    that it calls join those of ``running``, or ``declarations``.
+    With ``running`` the statement's locks are had first, if possible from the beginning of a transaction of its own,
+    which takes its snapshot after that; without, it is bound in the snapshot of now and nothing is locked. The
+    permanent functions that it calls join those of ``running``, or ``declarations``.
 
     What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
@@ -127,7 +127,7 @@ def route(
         routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
         return _earlier(context, routed, reading, None, may_lag=may_lag)
     wanted = lock_plan(context, statement, reading)
-    acquire(context, running, wanted.components)
+    acquire(context, running, wanted.components, write_ids_of=wanted.write_ids_of)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):
@@ -221,7 +221,7 @@ def _without_views(
         temporary = session.objects.view(reference.table)
         return known[names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
 
-    txn_id = None if running is None else running.txn_id
+    txn_id = None if running is None else running.opened_id
     valid_txns = None if running is None or running.joined is None else running.joined.snapshot
     views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):

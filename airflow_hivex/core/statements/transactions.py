@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -19,11 +20,13 @@ from airflow_hivex.core.errors import (
     TransactionNotOpenError,
     WriteConflictError,
 )
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext, new_tag
 from airflow_hivex.core.store.engine import OutcomeUnknownError
 from airflow_hivex.core.transactions import kept_snapshots
+from airflow_hivex.core.transactions.beginning import Begun
 from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
 
 log = logging.getLogger(__name__)
@@ -84,7 +87,8 @@ def own_transaction(
 ) -> Iterator[Running]:
     """Yield a transaction for one statement. The block commits it; any error out of the block aborts it.
 
-    ``txn_id`` is one that is open already. With ``again`` an OutrunError comes with a successor.
+    It is opened when the statement asks for locks, or uses its id. ``txn_id`` is one that is open already. With
+    ``again`` an OutrunError comes with a successor.
 
     With ``hive.txn.readonly.enabled`` its type may be READ_ONLY (docs/reference/transactions.md, "States and types").
     """
@@ -93,17 +97,22 @@ def own_transaction(
     kind = (
         TxnType.READ_ONLY if read_only and context.services.settings["hive.txn.readonly.enabled"] else TxnType.DEFAULT
     )
-    if txn_id is None:
-        (txn_id,) = transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
     timeout_s = int(context.services.settings["hive.txn.timeout"])
-    running = Running(txn_id, new_tag(txn_id))
+    running = Running(None)
     session.running = running
     try:
-        with heartbeats(transactions, txn_id, timeout_s, running.end):
+        with ExitStack() as alive:
+            opening = _Opening(context, running, kind, timeout_s, alive)
+            running.opener = opening.open
+            if txn_id is not None:
+                opening.note(Begun(txn_id))
             yield running
     except BaseException as error:
+        txn_id = running.opened_id
         # A commit that may have been applied is left for its owner to look up.
-        if again and isinstance(error, OutrunError) and not running.cancelled:
+        if txn_id is None:
+            log.debug("A statement has failed before it opened a transaction: %s", error)
+        elif again and isinstance(error, OutrunError) and not running.cancelled:
             error.successor = transactions.begin_again(txn_id, str(error))
             try:
                 _undo(running)
@@ -121,6 +130,42 @@ def own_transaction(
         raise
     finally:
         session.running = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Opens a statement's own transaction, and keeps it alive until ``alive`` is closed."""
+
+    context: StatementContext
+    running: Running
+    kind: TxnType
+    timeout_s: int
+    alive: ExitStack
+
+    def open(self, components: Sequence[LockComponent], write_ids_of: Sequence[int]) -> bool:
+        """Open it, if possible with locks and write ids; see ``Running.begin_with``."""
+        session, services = self.context.session, self.context.services
+        if components:
+            return services.locks.begin(
+                components,
+                self.note,
+                write_ids_of=write_ids_of,
+                user=session.user,
+                agent_info=session.agent_info,
+                type=self.kind,
+            )
+        (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=self.kind)
+        self.note(Begun(txn_id))
+        return False
+
+    def note(self, begun: Begun) -> None:
+        """Note the transaction, which is open."""
+        running = self.running
+        running.tag = new_tag(begun.txn_id)
+        running.write_ids = begun.write_ids
+        running.opened_id = begun.txn_id
+        transactions = self.context.services.transactions
+        self.alive.enter_context(heartbeats(transactions, begun.txn_id, self.timeout_s, running.end))
 
 
 @contextmanager
@@ -199,7 +244,7 @@ def _own_error(context: StatementContext, running: Running, error: BaseException
     ended = None if running.cancelled else running.cause_of(error)
     if ended is not None:
         return ended
-    if not isinstance(error, (TransactionNotOpenError, NoSuchTransactionError)):
+    if running.opened_id is None or not isinstance(error, (TransactionNotOpenError, NoSuchTransactionError)):
         return None
     try:
         transaction = context.services.transactions.get(running.txn_id)

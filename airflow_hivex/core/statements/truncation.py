@@ -32,7 +32,8 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
             raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)
         cluster = writing_cluster(context, table)
         chosen = None if statement.specification is None else _partitions(context, running, table, statement)
-        acquire(context, running, context.services.statement_locks.truncate(table, chosen))
+        locks = context.services.statement_locks.truncate(table, chosen)
+        acquire(context, running, locks, write_ids_of=[table.id] if table.is_transactional else ())
         resources = [(table.id, partition) for partition in (chosen if chosen is not None else [None])]
         check_not_outrun(context, running, resources)
         take_snapshot(context, running)

@@ -93,46 +93,57 @@ def begin_write(
         context, running, table, TableWrite(running.txn_id, 0, cluster.name, 0, overwrite, partition, kind)
     )
 
-    def work(connection: Connection) -> tuple[TableWrite, PendingWrite | None]:
-        if joined is not None:
-            pending_writes.one_at_a_time(connection, [running.txn_id])
-        # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
-        # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
-        needs_new_id = joined is not None and overwrite
-        if needs_new_id and pending_writes.of_transaction(connection, running.txn_id, table_id=table.id):
-            needs_new_id = False
-        allocated = services.transactions.allocate_in(connection, [running.txn_id], table.id, reallocate=needs_new_id)
-        facts = TableWrite(
-            running.txn_id,
-            allocated[running.txn_id],
-            cluster.name,
-            number,
-            overwrite,
-            partition,
-            kind,
-            _shared_delta(context, running, table.id),
-            context.kind,
-            operation is Operation.UPDATE and bool(services.settings["hive.txn.xlock.mergeinsert"]),
-        )
-        if joined is None:
-            return facts, None
-        if partition is not None or not table.is_partitioned:
-            pending_writes.check_not_overwritten(connection, table, running.txn_id, {partition})
-        if overwrite:
-            pending_writes.check_not_being_overwritten(connection, table, running.txn_id, partition)
-        facts = replace(facts, statement_id=next_statement_id(connection, running.txn_id))
-        return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
-
-    if resumed is None:
-        facts, pending = services.store.write(work, name="allocate")
-    else:
+    facts = TableWrite(
+        running.txn_id,
+        0,
+        cluster.name,
+        number,
+        overwrite,
+        partition,
+        kind,
+        _shared_delta(context, running, table.id),
+        context.kind,
+        operation is Operation.UPDATE and bool(services.settings["hive.txn.xlock.mergeinsert"]),
+    )
+    pending: PendingWrite | None = None
+    if resumed is not None:
         facts, pending = resumed.facts, resumed
+    elif table.id in running.write_ids:
+        facts = replace(facts, write_id=running.write_ids[table.id])
+    else:
+        allocation = partial(_allocate, context, running, table, facts)
+        facts, pending = services.store.write(allocation, name="allocate")
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
+    services.store.reach("while writing")
     write = planning.write(
         table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
     )
     return OpenWrite(table, facts, write, pending)
+
+
+def _allocate(
+    context: StatementContext, running: Running, table: StoredTable, facts: TableWrite, connection: Connection
+) -> tuple[TableWrite, PendingWrite | None]:
+    """Return the write with its ids; in a transaction of several statements, with its row."""
+    joined, txn_id = running.joined, running.txn_id
+    if joined is not None:
+        pending_writes.one_at_a_time(connection, [txn_id])
+    # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
+    # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
+    needs_new_id = joined is not None and facts.overwrite
+    if needs_new_id and pending_writes.of_transaction(connection, txn_id, table_id=table.id):
+        needs_new_id = False
+    allocated = context.services.transactions.allocate_in(connection, [txn_id], table.id, reallocate=needs_new_id)
+    facts = replace(facts, write_id=allocated[txn_id])
+    if joined is None:
+        return facts, None
+    if facts.partition is not None or not table.is_partitioned:
+        pending_writes.check_not_overwritten(connection, table, txn_id, {facts.partition})
+    if facts.overwrite:
+        pending_writes.check_not_being_overwritten(connection, table, txn_id, facts.partition)
+    facts = replace(facts, statement_id=next_statement_id(connection, txn_id))
+    return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:

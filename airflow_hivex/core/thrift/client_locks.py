@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
 from typing import Any
 
 from airflow_hivex.core.model.locks import LockComponent, LockResponse, LockState, covers
+from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.transactions.beginning import Begun
 from airflow_hivex.core.transactions.locks import LockManager
 
 _MOST_CLIENTS = 10_000
@@ -72,6 +74,21 @@ class ClientLocks(LockManager):
         if not needed:
             return LockResponse(0, LockState.ACQUIRED)
         return super().acquire(needed, txn_id, **{"timeout": self._patience_s, **given})
+
+    def begin(
+        self,
+        components: Sequence[LockComponent],  # noqa: ARG002 - they are asked for by the call's own rules
+        begun: Callable[[Begun], object],
+        *,
+        write_ids_of: Sequence[int] = (),  # noqa: ARG002 - they come after the locks
+        user: str = "",
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+    ) -> bool:
+        """Open a transaction without its locks, which :meth:`acquire` takes; see ``LockManager``."""
+        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, type=type)
+        begun(Begun(txn_id))
+        return False
 
     def _is_held(self, wanted: LockComponent) -> bool:
         return bool(self._owners) and any(

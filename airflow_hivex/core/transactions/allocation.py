@@ -31,32 +31,41 @@ from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Exchange, Prepared, Value
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value
 from airflow_hivex.core.store.schema import (
     counters,
     databases,
+    locks,
     next_write_ids,
     tables,
     txn_components,
     txn_to_write_id,
     txns,
 )
+from airflow_hivex.core.transactions.opening import NEW_TXN_ID
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
 
 class _Statements:
     """The statements that allocate one write id of a table."""
 
-    def __init__(self, table_id: ColumnElement[int]) -> None:
+    def __init__(
+        self,
+        table_id: ColumnElement[int],
+        txn_id: ColumnElement[int],
+        is_writable: ColumnElement[bool],
+        *,
+        waits: bool = True,
+    ) -> None:
         mapping, following = txn_to_write_id.c, next_write_ids.c
-        own = (mapping.table_id == table_id, mapping.txn_id == _TXN_ID)
+        own = (mapping.table_id == table_id, mapping.txn_id == txn_id)
         # The row lock lets this see what was handed out last.
         self.take = Prepared(
             insert(txn_to_write_id).from_select(
                 ["table_id", "txn_id", "write_id"],
-                select(following.table_id, _TXN_ID, following.next)
-                .where(following.table_id == table_id, _IS_WRITABLE, ~select(mapping.write_id).where(*own).exists())
-                .with_for_update(key_share=True, of=next_write_ids),
+                select(following.table_id, txn_id, following.next)
+                .where(following.table_id == table_id, is_writable, ~select(mapping.write_id).where(*own).exists())
+                .with_for_update(key_share=True, of=next_write_ids, skip_locked=not waits),
             )
         )
         self.advance = Prepared(
@@ -76,7 +85,7 @@ class _Statements:
                     bindparam("partition", type_=Text),
                     bindparam("operation", type_=String),
                     mapping.write_id,
-                ).where(*own, _IS_WRITABLE),
+                ).where(*own, is_writable),
             )
         )
         self.find = Prepared(select(mapping.write_id).where(*own))
@@ -90,7 +99,8 @@ _IS_WRITABLE = (
 )
 # Two allocations of one transaction come one after the other.
 _LOCK = Prepared(SELECT_ROW.where(txns.c.id == _TXN_ID).with_for_update(key_share=True))
-_BY_ID = _Statements(bindparam("table_id", type_=BigInteger))
+_TABLE_ID = bindparam("table_id", type_=BigInteger)
+_BY_ID = _Statements(_TABLE_ID, _TXN_ID, _IS_WRITABLE)
 _BY_NAME = _Statements(
     select(tables.c.id)
     .join(databases, databases.c.id == tables.c.database_id)
@@ -99,8 +109,32 @@ _BY_NAME = _Statements(
         tables.c.name == bindparam("table", type_=String),
         ~tables.c.dropped,
     )
-    .scalar_subquery()
+    .scalar_subquery(),
+    _TXN_ID,
+    _IS_WRITABLE,
 )
+# Everybody who opens a transaction waits for the caller, so that the caller waits for nobody.
+_OF_NEW = _Statements(
+    _TABLE_ID, NEW_TXN_ID, select(locks.c.lock_id).where(locks.c.txn_id == NEW_TXN_ID).exists(), waits=False
+)
+
+
+def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
+    """Return the calls that allocate write ids to a transaction which the same database transaction opens.
+
+    They do nothing if it has no locks, or for a table whose write ids somebody else allocates at the moment.
+    :func:`allocated_to_new` reads their answers.
+    """
+    return [
+        statement(table_id=table_id)
+        for table_id in table_ids
+        for statement in (_OF_NEW.take, _OF_NEW.advance, _OF_NEW.find)
+    ]
+
+
+def allocated_to_new(table_ids: Sequence[int], answers: Sequence[Rows]) -> dict[int, int]:
+    """Return the write ids of the calls of :func:`allocating_to_new`, by the ids of those tables that gave one."""
+    return {table_id: int(mapped[0][0]) for table_id, mapped in zip(table_ids, answers[2::3], strict=True) if mapped}
 
 
 def allocate_one(

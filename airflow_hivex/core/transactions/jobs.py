@@ -12,13 +12,20 @@ from airflow_hivex.core.runners.registry import Runner
 class TransactionJob:
     """A transaction, and the job that it runs now: its runner, if there is one, and its tag.
 
-    ``ended`` is why the transaction has ended under its owner, as the heartbeats have found.
+    ``opened_id`` is None as long as it is not opened. ``ended`` is why the transaction has ended under its owner, as
+    the heartbeats have found.
     """
 
-    txn_id: int
+    opened_id: int | None
     tag: str = ""
     runner: Runner | None = None
     ended: TransactionAbortedError | None = None
+
+    @property
+    def txn_id(self) -> int:
+        """Return the id of the transaction."""
+        assert self.opened_id is not None
+        return self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
         """Stop the job, which would run in vain: somebody else has ended the transaction. For its heartbeats."""

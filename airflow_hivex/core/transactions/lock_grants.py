@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from sqlalchemy import (
@@ -27,12 +28,13 @@ from sqlalchemy import (
 
 from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix, LockResponse, LockState
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows
 from airflow_hivex.core.store.json_text import JsonText
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.lock_requests import writes_of_request
+from airflow_hivex.core.transactions.opening import NEW_TXN_ID
 
 # Longer requests are stored in bulk.
 _MOST_COMPONENTS = 50
@@ -83,7 +85,15 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 }
 
 
-def _granting(level: LockLevel, *, has_txn: bool) -> Prepared:
+class _Owner(Enum):
+    """Whose locks are granted: nobody's, those of a transaction, or of one that the same database transaction opens."""
+
+    NONE = auto()
+    TXN = auto()
+    NEW_TXN = auto()
+
+
+def _granting(level: LockLevel, owner: _Owner) -> Prepared:
     """Insert a lock if its thing exists, its transaction is open, and no lock ahead might be in its way."""
     guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
     mild = [
@@ -91,17 +101,18 @@ def _granting(level: LockLevel, *, has_txn: bool) -> Prepared:
         # Those of the request itself are not ahead of it.
         _AHEAD.c.lock_id < _NEW_ID,
     ]
-    if has_txn:
+    if owner is _Owner.TXN:
         # The transaction stays open until the end. Nobody waits for one that is changed: others wait for the counter.
         is_open = select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN)
         guards.append(is_open.with_for_update(read=True, skip_locked=True).exists())
         mild.append(_AHEAD.c.txn_id != _TXN_ID)
     guards += [~select(_AHEAD.c.lock_id).where(meets, *mild).exists() for meets in _MEETING[level]]
-    values = select(*_VALUES.values()).where(_OF_LOCK_IDS, *guards)
-    return Prepared(insert(locks).from_select(list(_VALUES), values).returning(locks.c.lock_id))
+    given = {**_VALUES, "txn_id": NEW_TXN_ID} if owner is _Owner.NEW_TXN else _VALUES
+    values = select(*given.values()).where(_OF_LOCK_IDS, *guards)
+    return Prepared(insert(locks).from_select(list(given), values).returning(locks.c.lock_id))
 
 
-_GRANT = {(level, has_txn): _granting(level, has_txn=has_txn) for level in LockLevel for has_txn in (True, False)}
+_GRANT = {(level, owner): _granting(level, owner) for level in LockLevel for owner in _Owner}
 _OF_REQUEST = locks.c.lock_id == _OWN_ID
 _GRANTED = locks.alias("granted")
 _ALL_OR_NOTHING = Prepared(
@@ -111,20 +122,27 @@ _ALL_OR_NOTHING = Prepared(
         != bindparam("count", type_=BigInteger),
     )
 )
-_NOTE = Prepared(
-    insert(txn_components).from_select(
-        ["txn_id", "table_id", "partition", "operation"],
-        _NAMED_TABLE.with_only_columns(
-            _TXN_ID, tables.c.id, _PARTITION, bindparam("letter", type_=String), maintain_column_froms=True
+
+
+def _noting(txn_id: ColumnElement[int]) -> Prepared:
+    """Note what the owner of the request's locks is about to write to a table."""
+    return Prepared(
+        insert(txn_components).from_select(
+            ["txn_id", "table_id", "partition", "operation"],
+            _NAMED_TABLE.with_only_columns(
+                txn_id, tables.c.id, _PARTITION, bindparam("letter", type_=String), maintain_column_froms=True
+            )
+            .where(
+                func.lower(JsonText(tables.c.parameters, "transactional")) == literal_column("'true'"),
+                select(locks.c.lock_id).where(_OF_REQUEST).exists(),
+            )
+            # A table that is being forgotten has no notes.
+            .with_for_update(read=True, key_share=True, of=tables),
         )
-        .where(
-            func.lower(JsonText(tables.c.parameters, "transactional")) == literal_column("'true'"),
-            select(locks.c.lock_id).where(_OF_REQUEST).exists(),
-        )
-        # A table that is being forgotten has no notes.
-        .with_for_update(read=True, key_share=True, of=tables),
     )
-)
+
+
+_NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
@@ -182,23 +200,43 @@ def grant_at_once(
     calls, first_of = [_TAKE_IDS(count=len(requests))], []
     for number, request in enumerate(requests, 1):
         first_of.append(len(calls))
-        calls += _granting_calls(matrix, request, len(requests) - number, now_ms)
+        owner = _Owner.NONE if request.txn_id is None else _Owner.TXN
+        calls += _granting_calls(matrix, request, owner, len(requests) - number, now_ms)
     answers = exchange.finish(*calls)
     responses: list[LockResponse | None] = []
     for request, first in zip(requests, first_of, strict=True):
-        granted = answers[first : first + len(request.components)]
-        responses.append(LockResponse(int(granted[0][0][0]), LockState.ACQUIRED) if all(granted) else None)
+        responses.append(_response(answers[first : first + len(request.components)]))
     return responses
 
 
-def _granting_calls(matrix: LockMatrix, request: LockRequest, before_last: int, now_ms: int) -> list[Call]:
+def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
+    """Return the calls that grant locks to a transaction which the same database transaction opens, or do nothing.
+
+    :func:`granted_to_new` reads their answers.
+    """
+    return [_TAKE_IDS(count=1), *_granting_calls(matrix, request, _Owner.NEW_TXN, 0, now_ms)]
+
+
+def granted_to_new(request: LockRequest, answers: Sequence[Rows]) -> LockResponse | None:
+    """Return the response to a request of :func:`granting_to_new`, None if its locks are still to be asked for."""
+    return _response(answers[1 : 1 + len(request.components)])
+
+
+def _response(granted: Sequence[Rows]) -> LockResponse | None:
+    return LockResponse(int(granted[0][0][0]), LockState.ACQUIRED) if all(granted) else None
+
+
+def _granting_calls(
+    matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
+) -> list[Call]:
     """Return the calls for a request whose id is so far below the last one that was taken; first those that grant."""
-    components, txn_id = request.components, request.txn_id
+    components = request.components
+    of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [
-        _GRANT[component.level, txn_id is not None](
+        _GRANT[component.level, owner](
             before_last=before_last,
             internal_id=number,
-            txn_id=txn_id or 0,
+            **of_txn,
             database=component.database,
             table=component.table or "",
             partition=partition_to_column(component.partition),
@@ -217,11 +255,11 @@ def _granting_calls(matrix: LockMatrix, request: LockRequest, before_last: int, 
     ]
     if len(components) > 1:
         calls.append(_ALL_OR_NOTHING(before_last=before_last, count=len(components)))
-    if txn_id is not None:
+    if owner is not _Owner.NONE:
         calls += [
-            _NOTE(
+            _NOTE[owner](
                 before_last=before_last,
-                txn_id=txn_id,
+                **of_txn,
                 database=database,
                 table=table,
                 partition=partition,

@@ -28,7 +28,7 @@ _OPERATIONS = {
 }
 
 
-def check_components(components: Iterable[LockComponent], txn_id: int | None) -> list[LockComponent]:
+def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> list[LockComponent]:
     """Return the components of a request, each once. Those of a transaction say what it does: its commit goes by that.
 
     Raises:
@@ -39,7 +39,7 @@ def check_components(components: Iterable[LockComponent], txn_id: int | None) ->
     if not wanted:
         raise InvalidLockRequestError("it has no components")
     for component in wanted:
-        if txn_id is not None and component.operation is DataOperation.UNSET:
+        if has_txn and component.operation is DataOperation.UNSET:
             raise InvalidLockRequestError(
                 f"the {component.type.name} lock on {component.resource} is for a transaction and has no operation; "
                 "give INSERT, UPDATE or DELETE, SELECT for a read, or NO_TXN for what is not transactional"

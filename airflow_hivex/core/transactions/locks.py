@@ -31,6 +31,7 @@ from airflow_hivex.core.model.locks import (
     show_order,
 )
 from airflow_hivex.core.model.texts import check_text, told
+from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
@@ -38,6 +39,7 @@ from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.beginning import Begun, begin
 from airflow_hivex.core.transactions.changes_at_once import commit_at_once
 from airflow_hivex.core.transactions.lock_grants import LockRequest, are_simple, checks_at_once, grant_at_once
 from airflow_hivex.core.transactions.lock_queue import blocker_of
@@ -148,6 +150,34 @@ class LockManager:
             self._store.reach("while holding")
         return response
 
+    def begin(
+        self,
+        components: Sequence[LockComponent],
+        begun: Callable[[Begun], object],
+        *,
+        write_ids_of: Sequence[int] = (),
+        user: str = "",
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+    ) -> bool:
+        """Open a transaction together with its locks and its write ids for tables, if nothing is in the way of a lock.
+
+        ``begun`` is called with the transaction. Returns whether it has the locks: else :meth:`acquire` them, and
+        allocate write ids after that. One round trip, two when open transactions must be counted.
+
+        Raises:
+            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
+            InvalidLockRequestError: there are no components, or one of them does not say what it is for.
+            StoreUnavailableError: there is no transaction.
+        """
+        wanted = check_components(components, has_txn=True)
+        new = self._transactions.described(user=user, agent_info=agent_info, type=type)
+        request = LockRequest(wanted, None, new.user, new.host, new.agent_info)
+        has_locks = begin(self._store, self._transactions, self._clock, self._matrix, new, request, write_ids_of, begun)
+        if has_locks:
+            self._store.reach("while holding")
+        return has_locks
+
     def described(
         self,
         components: Sequence[LockComponent],
@@ -163,7 +193,7 @@ class LockManager:
             InvalidLockRequestError: there are no components, or one of a transaction does not say what it is for.
         """
         return LockRequest(
-            check_components(components, txn_id),
+            check_components(components, has_txn=txn_id is not None),
             txn_id,
             user=check_text("The name of a user", user)[:128],
             host=told(host or socket.gethostname(), 255),

@@ -78,7 +78,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._settings = settings
         self._clock = clock
         self._committer = Committer(clock, register_writes)
-        self._limit = OpenTransactionLimit(
+        self.limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
 
@@ -164,7 +164,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         def work(exchange: Exchange) -> list[int]:
             now = self._clock()
-            check = (lambda found: self._limit.check(found, now)) if self._limit.must_count(len(new), now) else None
+            check = (lambda found: self.limit.check(found, now)) if self.limit.must_count(len(new), now) else None
             # It has committed then.
             opened[:] = open_transactions(exchange, new, now, check)
             return opened
@@ -181,7 +181,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
                 # Nobody has learned the ids.
                 self._abort_quietly(opened, "its owner was interrupted when it was opened")
             raise
-        self._limit.opened(len(ids))
+        self.limit.opened(len(ids))
         return ids
 
     def _abort_quietly(self, txn_ids: Sequence[int], reason: str) -> None:

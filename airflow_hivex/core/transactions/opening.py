@@ -23,7 +23,7 @@ from airflow_hivex.core.errors import InvalidTransactionRequestError
 from airflow_hivex.core.model.texts import is_storable
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Value
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value
 from airflow_hivex.core.store.schema import counters, txns
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow
 
@@ -40,6 +40,9 @@ _TAKE_IDS_AND_COUNT = Prepared(
 )
 _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)))
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
+_COUNTER = counters.alias("txn_counter")
+NEW_TXN_ID = select(_COUNTER.c.value).where(_COUNTER.c.name == literal_column("'txn'")).scalar_subquery()
+"""The id of the transaction that was opened last, for statements that follow in the database transaction that opens."""
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _VALUES: dict[str, ColumnElement[Any]] = {
     "id": _ID,
@@ -125,6 +128,23 @@ def open_transactions(
         exchange.finish(*rows)
     last = int(taken[0][0])
     return list(range(last - count + 1, last + 1))
+
+
+def open_with(
+    exchange: Exchange, new: NewTransaction, now_ms: int, check: Callable[[int], None] | None, calls: Sequence[Call]
+) -> tuple[int, list[Rows]]:
+    """Return the id of a new transaction, and the answers to ``calls``, which follow its row; the exchange is finished.
+
+    No other transaction may have its key. One round trip, two when ``check`` wants to be told how many are open.
+    """
+    row = _INSERT(**new.row(now_ms))
+    if check is None:
+        taken, _, *answers = exchange.finish(_TAKE_IDS(count=1), row, *calls)
+    else:
+        (taken,) = exchange.send(_TAKE_IDS_AND_COUNT(count=1))
+        check(taken[0][1])
+        _, *answers = exchange.finish(row, *calls)
+    return int(taken[0][0]), answers
 
 
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
