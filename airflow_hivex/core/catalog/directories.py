@@ -6,7 +6,19 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Text,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -15,6 +27,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Prepared, Value, joined
 from airflow_hivex.core.store.schema import (
     change_streams,
     cluster_storage_descriptors,
@@ -34,6 +47,35 @@ from airflow_hivex.core.store.schema import (
     write_set,
     written_batches,
 )
+
+_FEW = 16
+"""So many rows are written, or asked for, by prepared statements."""
+
+_INSERT = Prepared(
+    insert(directories)
+    .values({each.name: bindparam(each.name, type_=each.type) for each in directories.c if each.name != "id"})
+    .returning(directories.c.id)
+)
+_INSERT_COPY = Prepared(
+    insert(directory_copies).values(
+        {
+            name: bindparam(name, type_=directory_copies.c[name].type)
+            for name in ("directory_id", "cluster", "registered_ms", "checksum")
+        }
+    )
+)
+_OF_TABLE = (
+    select(directories.c.id)
+    .where(
+        directories.c.table_id == bindparam("table_id", type_=BigInteger),
+        directories.c.kind == literal_column("'base'"),
+        directories.c.max_write_id > bindparam("write_id", type_=BigInteger),
+    )
+    .limit(literal_column("1"))
+)
+_OF_PARTITIONS = _OF_TABLE.join(partitions, partitions.c.id == directories.c.partition_id).where(~partitions.c.dropped)
+_LATER_BASE = Prepared(_OF_TABLE)
+_LATER_BASE_IN = Prepared(_OF_PARTITIONS.where(partitions.c.name == bindparam("name", type_=Text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +145,14 @@ def insert_directories(
     now_ms: int,
     may_grow: bool = False,
 ) -> None:
-    """Write the rows of directories that were made on ``cluster``. Two statements a batch.
+    """Write the rows of directories that were made on ``cluster``. Two round trips a batch.
 
     With ``may_grow`` one that is there already gets the numbers of files, rows and bytes in addition.
     """
     if may_grow:
         new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
     d = directories.c
-    rows = []
+    rows: list[dict[str, Value]] = []
     checksums: dict[tuple[int | None, str], str] = {}
     for directory in new:
         columns = asdict(directory)
@@ -119,6 +161,17 @@ def insert_directories(
         if checksum is not None:
             checksums[partition_id, directory.name] = checksum
         rows.append({"table_id": table.id, "partition_id": partition_id, "txn_id": txn_id, **columns})
+    if rows and len(rows) <= _FEW:
+        exchange = joined(connection)
+        inserted = exchange.send(*(_INSERT(**row) for row in rows))
+        copied: dict[str, Value] = {"cluster": cluster, "registered_ms": now_ms}
+        exchange.send(
+            *(
+                _INSERT_COPY(directory_id=int(made[0][0]), checksum=each.checksum, **copied)
+                for made, each in zip(inserted, new, strict=True)
+            )
+        )
+        return
     for batch in batches(rows, 1000):
         made = connection.execute(insert(directories).returning(d.id, d.partition_id, d.name), batch)
         put_copies(connection, {id_: checksums.get((of, name)) for id_, of, name in made}, cluster, now_ms)
@@ -230,14 +283,17 @@ def has_later_base(connection: Connection, table: Table, names: Collection[str |
 
     A table without partitions).
     """
-    d = directories.c
-    query = select(d.id).where(d.table_id == table.id, d.kind == "base", d.max_write_id > write_id).limit(1)
+    values = {"table_id": table.id, "write_id": write_id}
     if not table.is_partitioned:
-        return connection.execute(query).first() is not None
-    of_partitions = query.join(partitions, partitions.c.id == d.partition_id).where(~partitions.c.dropped)
+        (found,) = joined(connection).send(_LATER_BASE(**values))
+        return bool(found)
+    named = sorted(name for name in names if name is not None)
+    if len(named) <= _FEW:
+        calls = [_LATER_BASE_IN(**values, name=name) for name in named]
+        return bool(calls) and any(joined(connection).send(*calls))
     return any(
-        connection.execute(of_partitions.where(partitions.c.name.in_(batch))).first() is not None
-        for batch in batches(sorted(name for name in names if name is not None))
+        connection.execute(_OF_PARTITIONS.where(partitions.c.name.in_(batch)), values).first() is not None
+        for batch in batches(named)
     )
 
 

@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Connection,
     Row,
+    String,
+    bindparam,
     delete,
     insert,
     select,
@@ -32,6 +35,7 @@ from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, No
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Prepared, joined
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -62,6 +66,14 @@ SELECT_SECONDARIES = (
     .order_by(_COPIES.cluster)
 )
 
+_HAS_QUOTA = select(quotas.c.id).where(
+    quotas.c.database_id == tables.c.database_id, quotas.c.cluster == bindparam("cluster", type_=String)
+)
+_HOLD_WRITABLE = Prepared(
+    select(tables.c.dropped, tables.c.primary_cluster, _HAS_QUOTA.exists().label("has_quota"))
+    .where(tables.c.id == bindparam("table_id", type_=BigInteger))
+    .with_for_update(read=True, of=tables)
+)
 _INSERT_STORAGE = insert(storage_descriptors).returning(storage_descriptors.c.id)
 _INSERT_NEW = {
     "postgresql": postgresql_insert(tables).on_conflict_do_nothing().returning(tables.c.id),
@@ -228,10 +240,8 @@ def check_writable(connection: Connection, table: StoredTable, cluster: str) -> 
         NoSuchTableError: it was dropped.
         PrimaryChangedError: another cluster is its primary now.
     """
-    has_quota = select(quotas.c.id).where(quotas.c.database_id == tables.c.database_id, quotas.c.cluster == cluster)
-    found = select(tables.c.dropped, tables.c.primary_cluster, has_quota.exists().label("has_quota"))
-    locked = found.where(tables.c.id == table.id).with_for_update(read=True, of=tables)
-    row = connection.execute(locked).one_or_none()
+    (found,) = joined(connection).send(_HOLD_WRITABLE(table_id=table.id, cluster=cluster))
+    row = next(iter(_HOLD_WRITABLE.named(found)), None)
     if row is None or row.dropped:
         raise NoSuchTableError(table.database, table.name)
     if row.primary_cluster != cluster:
