@@ -104,11 +104,13 @@ test-airflow: setup postgresql chromium ## Run the tests of the Airflow layer
 airflow-trial: setup postgresql ## Run the warehouse under a full Airflow that is killed (TRIAL="killed-jvm cleared" for some)
 	$(BIN)/python -m tests.airflow_trial $(TRIAL)
 
-.PHONY: lint
-lint: $(INSTALLED) ## Check format, style, types, the direction of imports and words
+.PHONY: lint types style
+lint: types style ## Check format, style, types, the direction of imports and words
+types: $(INSTALLED)
+	$(BIN)/mypy
+style: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/write-settings-page.py --check
 	$(BIN)/python -m scripts.reference_pages --check

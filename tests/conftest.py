@@ -135,7 +135,7 @@ def _drawn_cases(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _drawn_of_spark(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Keep a quarter of the cases of each test that starts Spark, at least one, where all modules run.
+    """Keep an eighth of the cases of each test that starts Spark, at least one, where all modules run.
 
     Who names a module gets all of them. Those whose marker says how many cases run have been drawn already.
     """
@@ -150,7 +150,7 @@ def _drawn_of_spark(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         if len(same) > 1 and (runs_all or evidence.IS_WHOLE):
             for item in same:
                 item.add_marker("evidence")
-            left |= set(same).difference(evidence.drawn(name, same, -(-len(same) // 4)))
+            left |= set(same).difference(evidence.drawn(name, same, -(-len(same) // 8)))
     return [item for item in items if item not in left]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -291,17 +293,19 @@ def test_overwrites_of_one_thing_follow_each_other(metastore: Metastore, table: 
 LONG = "SELECT sum(r.id * u.id) FROM range(4000000) r JOIN range(4000000) u ON r.id % 1000 = u.id % 1000"
 
 
-def wait_for_job() -> None:
-    """Until Spark runs a job."""
-    from pyspark import SparkContext
-
+def wait_for_job(running: Future[Any] | None = None) -> None:
+    """Until Spark runs a job, which is that of ``running`` where it is given."""
     deadline = time.monotonic() + 120
     while True:
-        context = SparkContext._active_spark_context
+        # Two threads that import pyspark at once may find a part of it alone.
+        context_class = getattr(sys.modules.get("pyspark.context"), "SparkContext", None)
+        context = getattr(context_class, "_active_spark_context", None)
         # It is there a moment before it can be asked.
         started = context is not None and getattr(context, "_jsc", None) is not None
         if started and context.statusTracker().getActiveJobsIds():
             return
+        if running is not None and running.done():
+            raise AssertionError("the statement ended before its job") from running.exception()
         assert time.monotonic() < deadline, "no job began"
         threading.Event().wait(0.02)
 
@@ -321,7 +325,7 @@ def test_cancelled_in_the_middle_of_its_job(metastore: Metastore, table: Session
     before = data_files(tmp_path)
     with ThreadPoolExecutor(1) as pool, metastore.session() as session:
         running = pool.submit(session.sql, sql)
-        wait_for_job()
+        wait_for_job(running)
         (txn_id,) = metastore.transactions.valid_txns().open_ids
         session.cancel()
         with pytest.raises((JobCancelledError, TransactionAbortedError)):
@@ -411,7 +415,7 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
             (LONG, reap_and_forget, "heartbeat"),
         ):
             running = pool.submit(session.sql, sql)
-            wait_for_job()
+            wait_for_job(running)
             (txn_id,) = metastore.transactions.valid_txns().open_ids
             end(txn_id)
             with pytest.raises(TransactionAbortedError, match=says):
@@ -425,7 +429,7 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
         with session.transaction_batch("t", 1) as batch:
             for write in (batch.write, lambda rows: warehouse.write(rows, "t")):
                 running = pool.submit(write, spark.sql(LONG).toDF("a"))
-                wait_for_job()
+                wait_for_job(running)
                 metastore.transactions.abort(metastore.transactions.valid_txns().open_ids[0], "somebody was in a hurry")
                 with pytest.raises(TransactionAbortedError, match="in a hurry"):
                     running.result(timeout=60)

@@ -411,7 +411,7 @@ def test_silent_database_keeps_few_threads_and_no_other_warehouse(
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
 
     async def ask() -> tuple[list[Any], list[Any], int]:
-        transport = httpx.ASGITransport(create_application(patience_s=0.5), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(create_application(patience_s=4), raise_app_exceptions=False)
         async with httpx.AsyncClient(
             transport=transport, base_url="http://localhost", headers=viewer.headers
         ) as client:
@@ -423,7 +423,7 @@ def test_silent_database_keeps_few_threads_and_no_other_warehouse(
             return await asyncio.gather(*slow), others, threads
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        connect("silent", f"postgresql://u:secret@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=2")
+        connect("silent", f"postgresql://u:secret@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=5")
         refused, others, threads = asyncio.run(ask())
     assert [answer.status_code for answer in others] == [200, 200]
     assert {answer.status_code for answer in refused} == {503}

@@ -251,6 +251,8 @@ def test_lock_that_takes_too_long_names_its_holder_and_leaves_the_queue(locks: L
     assert [lock.lock_id for lock in locks.show()] == [held.lock_id]
 
 
+# On PostgreSQL a waiter rests for as long as nothing is announced.
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 def test_waiting_is_told_at_once_and_then_each_minute(
     store: Store, clock: Clock, transactions: TransactionManager, caplog: pytest.LogCaptureFixture
 ) -> None:
