@@ -19,6 +19,7 @@ from airflow_hivex.core.sql.constant_texts import text_columns
 from airflow_hivex.core.sql.function_calls import database_calls, function_calls
 from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
+from airflow_hivex.core.sql.quantified import quantified_comparisons
 from airflow_hivex.core.sql.references import QueryReader
 from airflow_hivex.core.sql.scopes import Links
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, tokenize, unsupported_error
@@ -91,6 +92,8 @@ def read_query(cursor: Cursor) -> Query:
     query = with_changes(with_versions(query, versions, end), changes, end)
     query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
     query = replace(query, database_calls=database_calls(tokens), texts=text_columns(tree, cursor.markers))
+    # Before the others: an edit that adds text comes before one of the text behind it.
+    query = replace(query, qualifiers=(*quantified_comparisons(text, tokens), *query.qualifiers))
     cursor.markers.use(sorted(query.parameters))
     return query
 
