@@ -77,6 +77,10 @@ demo: setup ## Run the quickstart and the compaction DAG on real data, in ./.dem
 demo-clusters: setup postgresql ## Run the quickstart DAG over two Spark clusters and a Connect server, by a real scheduler
 	@$(BIN)/python -m tests.clusters_demo $(DEMO)
 
+# What the tests need that takes one processor for a while; the gate makes it beside its checks.
+.PHONY: prepared
+prepared: $(CLASSES) $(OBJECT_STORE)
+
 .PHONY: test
 test: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
