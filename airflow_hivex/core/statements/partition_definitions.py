@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     NoSuchPartitionError,
 )
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, StoredTable, Table
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate
@@ -230,10 +231,15 @@ def delete_partitions(
     Never the folder with all in it: an INSERT that runs now may be writing the same partition.
     """
     gone = []
+    # The root of a cluster is checked once, not for each partition.
+    checked: dict[str, ClusterFiles] = {}
     for partition, directories in dropped:
         try:
             for copy in _managed_copies(table, partition):
-                files = context.services.files_to_change(context.services.clusters.get(copy.cluster))
+                files = checked.get(copy.cluster)
+                if files is None:
+                    files = context.services.files_to_change(context.services.clusters.get(copy.cluster))
+                    checked[copy.cluster] = files
                 for directory in directories:
                     files.delete_directory(f"{copy.location}/{directory}")
                 files.delete_empty_directories(copy.location, len(table.partition_keys))
