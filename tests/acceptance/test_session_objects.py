@@ -183,6 +183,14 @@ def test_a_statement_may_be_a_value(t: Session) -> None:
     assert rows(t, "SELECT found") == [(1,)]
 
 
+def test_a_time_zone_is_any_of_spark(t: Session) -> None:
+    t.sql("CREATE TEMPORARY FUNCTION session.plus(x BIGINT) RETURNS BIGINT RETURN x + 1")
+    for zone, hours in {"INTERVAL -1 HOUR -30 MINUTES": 1.5, "'UTC+3'": -3, "'Europe/Berlin'": -1, "'PST'": 8}.items():
+        t.sql(f"SET TIME ZONE {zone}")
+        found = t.sql("SELECT session.plus(unix_seconds(:at))", {"at": datetime(1970, 1, 2)})  # noqa: DTZ001 - of the session
+        assert found.rows == [(86400 + 3600 * hours + 1,)]
+
+
 def test_queries_with_pipes_and_computed_names_read_their_tables(t: Session) -> None:
     text = "FROM default.t |> WHERE default.t.p = 1 |> EXTEND id * 2 AS d |> SELECT d, v |> ORDER BY d DESC |> LIMIT 1"
     assert rows(t, text) == [(4, "b")]

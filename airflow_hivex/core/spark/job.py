@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 _ASKED_TASKS = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL = re.compile(r"local(?:\[.*\])?")
 _TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
 
@@ -209,12 +210,21 @@ def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
 
 
 def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
-    zone = ZoneInfo(str(spark.conf.get(TIME_ZONE)))
     # A time without a zone is one of the session's; pyspark would take it for one of this machine's.
     return {
-        name: value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
+        name: _instant(spark, value) if isinstance(value, datetime) and value.tzinfo is None else value
         for name, value in parameters.items()
     }
+
+
+def _instant(spark: SparkSession, value: datetime) -> datetime:
+    """Return a time of the session's time zone with this zone, or in UTC where only Spark knows the zone."""
+    try:
+        return value.replace(tzinfo=ZoneInfo(str(spark.conf.get(TIME_ZONE))))
+    except (ZoneInfoNotFoundError, ValueError):
+        # An offset such as +01:30 or UTC+3.
+        query = f"SELECT unix_micros(TIMESTAMP_LTZ '{value.isoformat(' ')}')"
+        return _EPOCH + timedelta(microseconds=spark.sql(query).collect()[0][0])
 
 
 def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:

@@ -119,7 +119,51 @@ def _read_value(cursor: Cursor) -> str:
 
 
 def _read_time_zone(cursor: Cursor) -> SetConfiguration:
+    if cursor.at("LOCAL"):
+        raise cursor.unsupported(f"SET TIME ZONE LOCAL is not supported; RESET {TIME_ZONE} takes that of the cluster")
+    if cursor.accept("INTERVAL"):
+        return SetConfiguration(TIME_ZONE, _read_offset(cursor))
     if not cursor.at_kind(Kind.STRING):
-        reason = "SET TIME ZONE takes the name of a zone as a string, such as 'UTC'"
+        reason = "SET TIME ZONE takes the name of a zone as a string, such as 'UTC', or an INTERVAL"
         raise cursor.unsupported(reason, cursor.peek())
     return SetConfiguration(TIME_ZONE, _read_value(cursor))
+
+
+_SECONDS = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_MOST_SECONDS = 18 * 3600
+
+
+def _read_offset(cursor: Cursor) -> str:
+    """Return the offset from UTC that an interval is: ``1 HOUR 30 MINUTES``, ``'08:30' HOUR TO MINUTE``."""
+    first = cursor.peek()
+    total = 0
+    while True:
+        sign = -1 if cursor.accept_symbol("-") else 1
+        if cursor.at_kind(Kind.STRING):
+            text = unescape(cursor.next("a number").text).strip()
+        else:
+            text = cursor.next("a number").text
+        sign = -sign if text.startswith("-") else sign
+        numbers = text.lstrip("+-").split(":")
+        unit = _unit(cursor)
+        units = list(_SECONDS)[list(_SECONDS).index(unit) :]
+        last = _unit(cursor) if cursor.accept("TO") else unit
+        units = units[: units.index(last) + 1] if last in units else []
+        if len(numbers) != len(units) or not all(each.isascii() and each.isdigit() for each in numbers):
+            raise cursor.error("the time zone is not a valid interval of hours, minutes and seconds", first)
+        total += sign * sum(int(number) * _SECONDS[each] for number, each in zip(numbers, units, strict=True))
+        if cursor.at_end:
+            break
+    if abs(total) > _MOST_SECONDS:
+        raise cursor.error("a time zone is at most 18 hours before or behind UTC", first)
+    minutes, seconds = divmod(abs(total), 60)
+    offset = f"{'-' if total < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+    return f"{offset}:{seconds:02d}" if seconds else offset
+
+
+def _unit(cursor: Cursor) -> str:
+    word = cursor.next("HOUR, MINUTE or SECOND").word.removesuffix("S")
+    if word not in _SECONDS:
+        cursor.index -= 1
+        raise cursor.expected("HOUR, MINUTE or SECOND")
+    return word
