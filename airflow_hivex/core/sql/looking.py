@@ -146,7 +146,11 @@ def _describe_function(cursor: Cursor) -> DescribeFunction:
         return DescribeFunction(cursor.text[first.start : last.end], extended)
     if cursor.at_kind(Kind.STRING):
         return DescribeFunction(read_string(cursor, "the name of a function"), extended)
+    if cursor.at("SYSTEM") and cursor.at_symbol(".", ahead=1):
+        cursor.index += 2
     name = cursor.identifier("the name of a function")
+    if name.lower() in ("builtin", "session") and cursor.accept_symbol("."):
+        name = cursor.identifier("the name of a function")
     if not cursor.accept_symbol("."):
         return DescribeFunction(name, extended)
     return DescribeFunction(cursor.name("the name of a function"), extended, normalise(name))
@@ -210,7 +214,8 @@ def read_describe(
         extended = cursor.peek(1) is not None and cursor.accept("EXTENDED")
         return DescribeDatabase(cursor.database_name(), extended)
     following = cursor.peek(1)
-    if following is not None and (cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES")):
+    is_from = cursor.at("FROM") and any(token.word == "SELECT" for token in cursor.tokens)
+    if following is not None and (is_from or cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES")):
         return DescribeQuery(read_query(cursor))
     if cursor.at("QUERY") and (cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) or cursor.at_symbol("(", ahead=1)):
         cursor.expect("QUERY")

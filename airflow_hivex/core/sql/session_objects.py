@@ -60,7 +60,8 @@ def read_create_temporary(
 
 
 def _create_view(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryView:
-    if any(token.word == "USING" for token in cursor.tokens[cursor.index + 1 : cursor.index + 3]):
+    words = [token.word for token in cursor.tokens]
+    if "USING" in words and "AS" not in words[: words.index("USING")]:
         reason = "a temporary view of files is not supported; make an external table of them"
         raise cursor.unsupported(reason, cursor.tokens[0])
     read = read_create_view(cursor, or_replace=or_replace)
@@ -111,6 +112,7 @@ def _create_macro(cursor: Cursor) -> CreateTemporaryFunction:
 
 
 def _name_of_function(cursor: Cursor) -> str:
+    _skip_session(cursor)
     token = cursor.peek()
     name = cursor.name("the name of a function")
     if not _NAME.fullmatch(name):
@@ -182,13 +184,14 @@ def read_drop_temporary(cursor: Cursor) -> Statement:
         UnsupportedStatementError: it is about another kind of object.
     """
     kind = cursor.peek()
-    if cursor.accept_one("VARIABLE", "FUNCTION", "MACRO") is None:
+    if cursor.accept_one("VARIABLE", "VAR", "FUNCTION", "MACRO") is None:
         word = "" if kind is None else kind.word
         advice = "; DROP VIEW drops a temporary view" if word == "VIEW" else instead("DROP TEMPORARY")
         reason = f"DROP TEMPORARY {word} is not a statement of this release{advice}"
         raise cursor.unsupported(reason, cursor.tokens[0])
     if_exists = cursor.accept("IF", "EXISTS")
-    if kind is not None and kind.word != "VARIABLE":
+    if kind is not None and kind.word in ("FUNCTION", "MACRO"):
+        _skip_session(cursor)
         return DropTemporaryFunction(cursor.name("the name of a function"), if_exists)
     return DropVariable(_variable(cursor), if_exists)
 
@@ -199,10 +202,11 @@ def read_drop_temporary(cursor: Cursor) -> Statement:
 def read_declare(cursor: Cursor) -> DeclareVariable:
     """Return the statement whose word DECLARE is read."""
     or_replace = cursor.accept("OR", "REPLACE")
-    cursor.accept_one("VARIABLE", "VAR")
-    names = [_variable(cursor)]
-    while cursor.accept_symbol(","):
-        names.append(_variable(cursor))
+    following = cursor.peek(1)
+    # Without a type, the word is the name itself.
+    if following is not None and not following.is_symbol("=") and following.word != "DEFAULT":
+        cursor.accept_one("VARIABLE", "VAR")
+    names = _variables(cursor)
     has_type = not (cursor.at_end or cursor.at("DEFAULT") or cursor.at_symbol("="))
     column_type = read_type(cursor) if has_type else None
     default: Sequence[Token] = ()
@@ -216,7 +220,7 @@ def read_declare(cursor: Cursor) -> DeclareVariable:
     pieces = Pieces(cursor).add("SELECT " if column_type is None else "SELECT CAST((")
     pieces = pieces.copy_tokens(default) if default else pieces.add("NULL")
     query = (pieces if column_type is None else pieces.add(f") AS {column_type})")).read()
-    return DeclareVariable(tuple(dict.fromkeys(names)), query, or_replace)
+    return DeclareVariable(names, query, or_replace)
 
 
 def read_set_variables(cursor: Cursor) -> SetVariables:
@@ -265,13 +269,30 @@ def _expression(cursor: Cursor) -> Sequence[Token]:
 
 def _variable(cursor: Cursor) -> str:
     """Return the name of a variable, which may be written with the schema of all variables before it."""
-    for schema in ("SYSTEM", "SESSION"):
-        if cursor.at(schema) and cursor.at_symbol(".", ahead=1):
-            cursor.index += 2
+    _skip_session(cursor)
     name = cursor.name("the name of a variable")
     if cursor.at_symbol("."):
         raise cursor.error(f"variable {name} belongs to the session; give it a name of one part")
     return name
+
+
+def _variables(cursor: Cursor) -> tuple[str, ...]:
+    """Return the names of variables, each of them once."""
+    names: list[str] = []
+    while not names or cursor.accept_symbol(","):
+        token = cursor.peek()
+        name = _variable(cursor)
+        if name in names:
+            raise cursor.error(f"variable {name} is named twice", token)
+        names.append(name)
+    return tuple(names)
+
+
+def _skip_session(cursor: Cursor) -> None:
+    """Read the schema of the objects of a session, ``session.`` or ``system.session.``, if it comes next."""
+    for schema in ("SYSTEM", "SESSION"):
+        if cursor.at(schema) and cursor.at_symbol(".", ahead=1):
+            cursor.index += 2
 
 
 # -- EXECUTE IMMEDIATE -------------------------------------------------------------------
@@ -285,10 +306,7 @@ def read_execute(cursor: Cursor) -> ExecuteImmediate:
     using: tuple[ImmediateArgument, ...] = ()
     while not cursor.at_end:
         if not into and cursor.accept("INTO"):
-            names = [_variable(cursor)]
-            while cursor.accept_symbol(","):
-                names.append(_variable(cursor))
-            into = tuple(names)
+            into = _variables(cursor)
         elif not using and cursor.accept("USING"):
             using = _arguments(cursor)
         else:
@@ -311,9 +329,13 @@ def _text(cursor: Cursor) -> tuple[str | None, str | None]:
 
 def _arguments(cursor: Cursor) -> tuple[ImmediateArgument, ...]:
     in_parentheses = cursor.accept_symbol("(")
-    found = [_argument(cursor)]
-    while cursor.accept_symbol(","):
-        found.append(_argument(cursor))
+    found: list[ImmediateArgument] = []
+    while not found or cursor.accept_symbol(","):
+        token = cursor.peek()
+        argument = _argument(cursor)
+        if argument.name is not None and argument.name in [each.name for each in found]:
+            raise cursor.error(f"the marker :{argument.name} has two values", token)
+        found.append(argument)
     if in_parentheses:
         cursor.expect_symbol(")")
     return tuple(found)
@@ -321,9 +343,12 @@ def _arguments(cursor: Cursor) -> tuple[ImmediateArgument, ...]:
 
 def _argument(cursor: Cursor) -> ImmediateArgument:
     literal = read_constant(cursor)
-    variable = _variable(cursor) if literal is None else None
+    is_name = cursor.at_kind(Kind.WORD, Kind.QUOTED) or cursor.at_end
+    variable = _variable(cursor) if literal is None and is_name else None
     following = cursor.peek()
-    if following is not None and not following.is_symbol(",", ")") and following.word not in ("AS", "INTO"):
+    is_read = literal is not None or is_name
+    ends = following is None or following.is_symbol(",", ")") or following.word in ("AS", "INTO")
+    if not (is_read and ends):
         reason = "a value behind USING is a constant or a variable; DECLARE a variable for the expression"
         raise cursor.unsupported(reason, following)
     name = cursor.identifier("the name of a marker") if cursor.accept("AS") else variable

@@ -19,6 +19,13 @@ from airflow_hivex.core.sql.literals import read_integer
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, tokenize
 
+_SPARK_ONLY = {
+    "VARIANT": "keep the JSON in a STRING, and parse_json(c) in a query makes a variant of it",
+    "GEOMETRY": "keep the WKB in a BINARY, and ST_GeomFromWKB(c) in a query makes a geometry of it",
+    "GEOGRAPHY": "keep the WKB in a BINARY, and ST_GeogFromWKB(c) in a query makes a geography of it",
+    "TIME": "keep the time of day in a STRING or an INT",
+}
+"""Types of Spark's queries that files of tables do not have, and what to do instead."""
 _FIELD = re.compile(r"\w+")
 
 
@@ -66,6 +73,8 @@ def _type(cursor: Cursor, *, in_statement: bool = False) -> ColumnType:
     name = primitive_name(token.word)
     if token.word == "UNIONTYPE":
         raise cursor.unsupported("Spark has no type UNIONTYPE; a STRUCT has a field for each of its types", token)
+    if token.word in _SPARK_ONLY:
+        raise cursor.unsupported(f"a column has no type {token.word}; {_SPARK_ONLY[token.word]}", token)
     if name is None or not KINDS[name].in_tables:
         raise cursor.error(f"there is no type {token.text}", token)
     if token.word == "DOUBLE":

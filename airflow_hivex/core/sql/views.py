@@ -79,6 +79,8 @@ _NO_PARTITIONS = "a view has no partitions; conditions on its columns exclude th
 def _refuse_with(cursor: Cursor) -> None:
     if cursor.at("WITH"):
         raise cursor.unsupported("a view keeps the columns that it was made with; leave WITH out")
+    if cursor.at("DEFAULT", "COLLATION"):
+        raise cursor.unsupported("COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out")
 
 
 def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:

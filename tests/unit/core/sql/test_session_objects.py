@@ -5,6 +5,15 @@ import pytest
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.configuration import refusal
 from airflow_hivex.core.model.session_objects import SessionObjects, Variable
+from airflow_hivex.core.model.statements import (
+    CreateTemporaryFunction,
+    DeclareVariable,
+    DescribeFunction,
+    DescribeQuery,
+    DropTemporaryFunction,
+    DropVariable,
+    SetConfiguration,
+)
 from airflow_hivex.core.runners.kept_sessions import MOST_SESSIONS, kept_session
 from airflow_hivex.core.spark.configuration import FIXED_CONF
 from airflow_hivex.core.spark.text_conf import TEXT_CONF, TEXT_DEFAULTS
@@ -31,7 +40,16 @@ from airflow_hivex.core.sql.reader import read
         ("RESET spark.master", "belongs to spark_conf"),
         ("CREATE TEMPORARY FUNCTION f(x INT) RETURNS INT RETURN x + :y", "write a constant for :y"),
         ("DROP TEMPORARY VIEW v", "DROP VIEW drops a temporary view"),
-        ("SET TIME ZONE LOCAL", "takes the name of a zone"),
+        ("SET TIME ZONE LOCAL", "RESET spark.sql.session.timeZone takes that of the cluster"),
+        ("SET TIME ZONE utc", "takes the name of a zone"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING 3.14F", "DECLARE a variable for the expression"),
+        ("EXECUTE IMMEDIATE 'SELECT ?' USING CAST(NULL AS INT)", "DECLARE a variable for the expression"),
+        ("CREATE TEMPORARY VIEW v(e int) USING parquet", "make an external table of them"),
+        ("CREATE OR REPLACE GLOBAL TEMPORARY VIEW v AS SELECT 1", "a temporary view in each session"),
+        ("CREATE VIEW v DEFAULT COLLATION UTF8_LCASE AS SELECT 'a' AS b", "leave DEFAULT COLLATION out"),
+        ("SHOW COLLATIONS LIKE 'U*'", "SELECT * FROM collations() lists them"),
+        ("CREATE TABLE t (v ARRAY<VARIANT>)", "keep the JSON in a STRING"),
+        ("CREATE TABLE t (g GEOGRAPHY(4326))", "keep the WKB in a BINARY"),
     ],
 )
 def test_what_a_session_cannot_have_is_refused_with_the_way(text: str, reason: str) -> None:
@@ -55,12 +73,48 @@ def test_what_a_session_cannot_have_is_refused_with_the_way(text: str, reason: s
         ("EXECUTE 'SELECT 1'", 9, "expected IMMEDIATE"),
         ("EXECUTE IMMEDIATE 'SELECT 1' INTO x INTO y", 37, "expected INTO, USING or the end"),
         ("DROP TEMPORARY VARIABLE a.b.c", 26, "give it a name of one part"),
+        ("DECLARE VARIABLE a, b, A INT", 24, "variable a is named twice"),
+        ("EXECUTE IMMEDIATE 'SELECT 1, 2' INTO a, A", 41, "variable a is named twice"),
+        ("EXECUTE IMMEDIATE 'SELECT :a' USING 1 AS a, 2 AS a", 45, "the marker :a has two values"),
+        ("SET TIME ZONE INTERVAL 19 HOURS", 24, "at most 18 hours"),
+        ("SET TIME ZONE INTERVAL '1:2' HOUR", 24, "is not a valid interval"),
+        ("SET TIME ZONE INTERVAL 1 DAY", 26, "expected HOUR, MINUTE or SECOND"),
     ],
 )
 def test_what_cannot_be_read_is_refused_at_its_place(text: str, column: int, reason: str) -> None:
     with pytest.raises(StatementSyntaxError, match=reason) as error:
         read(text)
     assert (error.value.line, error.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    ("interval", "zone"),
+    [
+        ("10 HOURS", "+10:00"),
+        ("-1 HOUR -30 MINUTES", "-01:30"),
+        ("'08:30:10' HOUR TO SECOND", "+08:30:10"),
+        ("'-15:40' HOUR TO MINUTE", "-15:40"),
+        ("'90' MINUTE", "+01:30"),
+        ("0 SECONDS", "+00:00"),
+    ],
+)
+def test_a_time_zone_is_an_offset(interval: str, zone: str) -> None:
+    assert read(f"SET TIME ZONE INTERVAL {interval}") == SetConfiguration("spark.sql.session.timeZone", zone)
+
+
+def test_the_schema_of_objects_of_a_session_is_read() -> None:
+    for schema in ("session", "System.Session"):
+        made = read(f"CREATE TEMPORARY FUNCTION {schema}.f(x INT) RETURNS INT RETURN x")
+        assert isinstance(made, CreateTemporaryFunction)
+        assert made.name == "f"
+        assert read(f"DROP TEMPORARY FUNCTION {schema}.f") == DropTemporaryFunction("f")
+        assert read(f"DROP TEMPORARY VAR {schema}.x") == DropVariable("x")
+    for name in ("builtin.abs", "system.builtin.abs", "abs"):
+        assert read(f"DESC FUNCTION {name}") == DescribeFunction("abs", extended=False)
+    declared = read("DECLARE var = 'x'")
+    assert isinstance(declared, DeclareVariable)
+    assert declared.names == ("var",)
+    assert isinstance(read("DESCRIBE FROM t SELECT a"), DescribeQuery)
 
 
 # Rows would be lost, or have ids of other files, where these have other values.
