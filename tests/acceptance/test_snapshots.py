@@ -30,6 +30,7 @@ from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockSta
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.session import Result
 from tests.acceptance.cluster_files import data_files
+from tests.waiting import wait_for_no_job
 
 on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
@@ -374,7 +375,7 @@ def test_interrupt_stops_the_job_and_the_next_statement_runs_at_once(
         for sql in (LONG, f"INSERT INTO t {LONG}"):
             with interrupted_in_its_job():
                 session.sql(sql)
-            assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+            wait_for_no_job(spark.sparkContext)
             assert metastore.transactions.valid_txns().open_ids == ()
             assert data_files(tmp_path) == before
             assert session.sql("SELECT sum(a) FROM t").rows == [(3,)]
@@ -433,7 +434,7 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
                 metastore.transactions.abort(metastore.transactions.valid_txns().open_ids[0], "somebody was in a hurry")
                 with pytest.raises(TransactionAbortedError, match="in a hurry"):
                     running.result(timeout=60)
-                assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []
+                wait_for_no_job(spark.sparkContext)
                 assert (metastore.locks.show(), data_files(tmp_path)) == ([], before)
 
 

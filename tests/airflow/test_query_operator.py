@@ -31,6 +31,7 @@ from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.commits import watched_table
 from tests.airflow.runs import events_of
+from tests.waiting import wait_for_no_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +213,7 @@ def sales(warehouse: dict[str, Any]) -> Iterator[None]:
     """The table sales with one row, which nothing that goes wrong in the test may change."""
     execute([CREATE, "INSERT INTO sales (id) VALUES (1)", "SELECT id FROM sales"])
     yield
-    assert SparkContext.getOrCreate().statusTracker().getActiveJobsIds() == []
+    wait_for_no_job(SparkContext.getOrCreate())
     assert HivexHook().get_metastore().transactions.valid_txns().open_ids == ()
     assert execute("SELECT id FROM sales")["rows"] == [[1]]
 
