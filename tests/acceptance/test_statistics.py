@@ -186,3 +186,39 @@ def test_external_and_empty_tables_are_counted(metastore: Metastore, session: Se
     assert facts(session, "empty")["Statistics"] == "0 bytes, 0 rows"
     told = column(session, "empty", "id")
     assert (told["num_nulls"], told["distinct_count"], told.get("max")) == ("0", "0", None)
+
+
+def test_given_statistics_are_shown_and_never_told_to_be_exact(session: Session) -> None:
+    session.sql("CREATE TABLE t (id INT, v STRING, d DATE, a ARRAY<INT>) PARTITIONED BY (p INT)")
+    session.sql("INSERT INTO t (id, v, p) VALUES (1, 'one', 1), (2, 'two', 2)")
+    session.sql("ALTER TABLE t UPDATE STATISTICS SET ('numRows' = '500', 'rawDataSize' = '9')")
+    assert (facts(session, "t")["numRows"], facts(session, "t")["numFiles"]) == ("500", "2")
+    session.sql("ALTER TABLE t PARTITION (p = 1) UPDATE STATISTICS SET ('NUMROWS' = '7', 'totalSize' = '12')")
+    found = facts(session, "t PARTITION (p = 1)")
+    assert found["Partition Statistics"] == "12 bytes, 7 rows"
+    session.sql("ALTER TABLE t UPDATE STATISTICS FOR COLUMN ID SET ('numDVs' = '3', 'lowValue' = '-1') COMMENT 'c'")
+    session.sql("ALTER TABLE t UPDATE STATISTICS FOR COLUMN id SET ('highValue' = '9')")
+    found = column(session, "t", "id")
+    assert (found["min"], found["max"], found["distinct_count"], found["num_nulls"]) == ("-1", "9", "3", "0")
+    session.sql("ALTER TABLE t UPDATE STATISTICS FOR v SET ('avgColLen' = '2.5', 'maxColLen' = '4')")
+    session.sql("ALTER TABLE t PARTITION (p = 2) UPDATE STATISTICS FOR COLUMN d SET ('lowValue' = '1066-10-14')")
+    assert accurate(session, "t") == accurate(session, "t PARTITION (p = 1)") == {}
+    assert facts(session, "t")["numRows"] == "500"
+    for rest, error in {
+        "SET ('numRows' = '-1')": InvalidOperationError,
+        "SET ('numRows' = '1.5')": InvalidOperationError,
+        "SET ('rows' = '1')": InvalidOperationError,
+        "FOR COLUMN id SET ('lowValue' = 'x')": InvalidOperationError,
+        "FOR COLUMN id SET ('lowValue' = '2147483648')": InvalidOperationError,
+        "FOR COLUMN id SET ('maxColLen' = '1')": InvalidOperationError,
+        "FOR COLUMN d SET ('highValue' = '2024-02-30')": InvalidOperationError,
+        "FOR COLUMN v SET ('avgColLen' = 'nan')": InvalidOperationError,
+        "FOR COLUMN a SET ('numNulls' = '1')": InvalidOperationError,
+        "FOR COLUMN nope SET ('numNulls' = '1')": NoSuchColumnError,
+    }.items():
+        with pytest.raises(error):
+            session.sql(f"ALTER TABLE t UPDATE STATISTICS {rest}")
+    with pytest.raises(NoSuchPartitionError):
+        session.sql("ALTER TABLE t PARTITION (p = 3) UPDATE STATISTICS SET ('numRows' = '1')")
+    session.sql("ANALYZE TABLE t COMPUTE STATISTICS")
+    assert (facts(session, "t")["numRows"], accurate(session, "t")) == ("2", {"BASIC_STATS": "true"})

@@ -20,6 +20,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
     TouchTable,
     Truncate,
+    UpdateStatistics,
 )
 from airflow_hivex.core.sql.advice import instead_of_change
 from airflow_hivex.core.sql.alter_columns import ChangeOfColumns, read_change_of_columns
@@ -34,7 +35,7 @@ from airflow_hivex.core.sql.copies import read_drop_copy, read_set_primary
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.storage_changes import ChangeOfStorage, read_change_of_storage
 from airflow_hivex.core.sql.tokens import Cursor, Token
-from airflow_hivex.core.sql.upkeep import read_upkeep
+from airflow_hivex.core.sql.upkeep import read_update_statistics, read_upkeep
 
 
 def read_drop_table(cursor: Cursor) -> DropTable:
@@ -67,6 +68,7 @@ AlterTable: TypeAlias = (
     | SetPrimaryCluster
     | RepairPartitions
     | TouchTable
+    | UpdateStatistics
     | ChangeOfColumns
     | ChangeOfStorage
 )
@@ -121,7 +123,7 @@ def read_set_properties(cursor: Cursor, table: TableName) -> SetTableProperties:
 
 def _change_partition(
     cursor: Cursor, table: TableName, first: Token
-) -> RenamePartition | Compact | DropCopy | ChangeOfStorage:
+) -> RenamePartition | Compact | DropCopy | ChangeOfStorage | UpdateStatistics:
     if cursor.at("COLUMN"):
         words = "PARTITION COLUMN"
         reason = f"ALTER TABLE ... {words} is not a statement of this release{instead_of_change(words)}"
@@ -132,6 +134,8 @@ def _change_partition(
         return read_compact(cursor, table, specification)
     if cursor.accept("DROP", "COPY"):
         return read_drop_copy(cursor, table, specification)
+    if cursor.at("UPDATE", "STATISTICS"):
+        return read_update_statistics(cursor, table, specification)
     storage = read_change_of_storage(cursor, table, specification)
     if storage is not None:
         return storage

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.model.statements import RefreshTable, RepairPartitions, TableName, TouchTable
-from airflow_hivex.core.sql.clauses import read_static_partition, unsupported_statement
+from collections.abc import Mapping
+
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.statements import (
+    Literal,
+    RefreshTable,
+    RepairPartitions,
+    TableName,
+    TouchTable,
+    UpdateStatistics,
+)
+from airflow_hivex.core.sql.clauses import read_properties, read_static_partition, unsupported_statement
+from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.tokens import Cursor, Kind
 
 
@@ -44,10 +55,28 @@ def read_refresh(cursor: Cursor) -> RefreshTable:
     return RefreshTable(cursor.table_name())
 
 
-def read_upkeep(cursor: Cursor, table: TableName) -> TouchTable | RepairPartitions | None:
+def read_upkeep(cursor: Cursor, table: TableName) -> TouchTable | RepairPartitions | UpdateStatistics | None:
     """Return the statement whose words up to the table's name are read; None, with nothing read, if it is another."""
     if cursor.accept("RECOVER", "PARTITIONS"):
         return RepairPartitions(table)
+    if cursor.at("UPDATE", "STATISTICS"):
+        return read_update_statistics(cursor, table, None)
     if not cursor.accept("TOUCH"):
         return None
     return TouchTable(table, read_static_partition(cursor) if cursor.accept("PARTITION") else None)
+
+
+def read_update_statistics(
+    cursor: Cursor, table: TableName, partition: Mapping[str, Literal] | None
+) -> UpdateStatistics:
+    """Return the statement whose words up to UPDATE STATISTICS are read; a comment of a column is not kept."""
+    cursor.expect("UPDATE", "STATISTICS")
+    column = None
+    if cursor.accept("FOR"):
+        cursor.accept("COLUMN")
+        column = normalise(cursor.name("the name of a column"))
+    cursor.expect("SET")
+    values = read_properties(cursor)
+    if column is not None and cursor.accept("COMMENT"):
+        read_string(cursor, "a comment")
+    return UpdateStatistics(table, values, partition, column)

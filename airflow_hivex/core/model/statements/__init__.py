@@ -134,7 +134,7 @@ from airflow_hivex.core.model.statements.transactions import (
     ShowTransactions,
     StartTransaction,
 )
-from airflow_hivex.core.model.statements.upkeep import RefreshTable, RepairPartitions, TouchTable
+from airflow_hivex.core.model.statements.upkeep import RefreshTable, RepairPartitions, TouchTable, UpdateStatistics
 from airflow_hivex.core.model.statements.uses import ObjectKind, Role, UsedObject
 
 __all__ = [
@@ -248,6 +248,7 @@ __all__ = [
     "TextEdit",
     "TouchTable",
     "Truncate",
+    "UpdateStatistics",
     "UseCluster",
     "UseDatabase",
     "UsedObject",

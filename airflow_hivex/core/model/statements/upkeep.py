@@ -60,3 +60,21 @@ class TouchTable(Statement):
     def uses(self) -> Uses:
         """Return the table."""
         return table_uses(self.table, Role.ALTER)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStatistics(Statement):
+    """ALTER TABLE name [PARTITION (...)] UPDATE STATISTICS [FOR COLUMN column] SET (...), with Hive's names."""
+
+    KIND = "ALTER TABLE UPDATE STATISTICS"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    values: Mapping[str, str]
+    partition: Mapping[str, Literal] | None = None
+    column: str | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.ALTER)

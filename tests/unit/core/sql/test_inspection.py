@@ -155,6 +155,9 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.SetLocation: {"ALTER TABLE d.t PARTITION (p = 1) SET LOCATION 'x'": "alter d.t"},
     kinds.SetFormat: {"ALTER TABLE t SET FILEFORMAT ORC": "alter t"},
     kinds.SetSerdeProperties: {"ALTER TABLE t UNSET SERDEPROPERTIES IF EXISTS ('a')": "alter t"},
+    kinds.UpdateStatistics: {
+        "ALTER TABLE t PARTITION (p = 1) UPDATE STATISTICS FOR COLUMN c SET ('numNulls' = '1') COMMENT 'c'": "alter t"
+    },
     kinds.TouchTable: {"ALTER TABLE t TOUCH PARTITION (p = 1)": "alter t"},
     kinds.CreateTemporaryView: {"CREATE TEMP VIEW v AS SELECT * FROM d.a": "read d.a"},
     kinds.CreateFunction: {
