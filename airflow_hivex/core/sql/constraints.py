@@ -67,6 +67,9 @@ class ConstraintReader:
         if kind is not None:
             self._read_key(cursor, token, name, Key(kind, (column,)))
             return True
+        if cursor.at("CHECK") and not cursor.at_symbol("(", ahead=1):
+            cursor.expect("CHECK")
+            raise cursor.expected("'(' and a condition")
         cursor.index = start
         return self.accept_check(cursor)
 

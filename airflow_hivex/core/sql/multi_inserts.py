@@ -47,6 +47,8 @@ def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
         branch.expect("INSERT")
         head = InsertHead.read(branch)
         if not (branch.at("SELECT") if at_from is not None else at_query(branch)):
+            if branch.at("MAP") or branch.at("REDUCE"):
+                raise branch.unsupported("MAP and REDUCE would run a program; an INSERT takes the rows of a SELECT")
             raise branch.expected("SELECT")
         text = _without(cursor, beginning, sources).copy_tokens(branch.tokens[branch.index :])
         inserts.append(head.insert(text.read()))

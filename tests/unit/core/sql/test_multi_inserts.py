@@ -105,6 +105,12 @@ def test_branches_that_are_none_are_refused(text: str) -> None:
         read(text)
 
 
+@pytest.mark.parametrize("word", ["MAP", "REDUCE"])
+def test_script_of_a_branch_is_refused_by_its_name(word: str) -> None:
+    with pytest.raises(UnsupportedStatementError, match="MAP and REDUCE would run a program"):
+        read(f"FROM s INSERT INTO a {word} x USING 'cat' AS (y)")
+
+
 def test_an_error_is_told_at_its_place() -> None:
     text = "FROM (SELECT x FROM t) s INSERT INTO a SELECT x\nINSERT INTO b SELECT x + + FROM"
     with pytest.raises(StatementSyntaxError) as error:

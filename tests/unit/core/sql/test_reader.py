@@ -425,6 +425,7 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
     ("text", "line", "column", "reason"),
     [
         ("", 1, 1, "no statement"),
+        ("CREATE TABLE t (a INT CHECK a > 0)", 1, 29, "and a condition, found a"),
         ("-- nothing\n;", 2, 1, "no statement"),
         ("SELEC 1", 1, 1, "SELEC does not begin"),
         ("SELECT 1; SELECT 2", 1, 11, "second statement"),
