@@ -126,7 +126,7 @@ READS = {
     # The changes that a commit at once has are those of statements.
     "locks": {
         *("acquire", "acquire_together", "check", "commit_at_once", "described", "drop_timed_out", "heartbeat", "show"),
-        "unlock",
+        *("begin", "unlock"),
     },
     "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
