@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     CompactionLostError,
@@ -16,6 +18,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     NoSuchPartitionError,
     StorageError,
+    TransactionAbortedError,
 )
 from airflow_hivex.core.model.compaction import CompactionState
 from tests.acceptance.conftest import CopyTable
@@ -28,6 +31,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqli
 
 def rows(session: Session, sql: str = "SELECT p, q, id FROM t ORDER BY ALL") -> list[tuple[object, ...]]:
     return session.sql(sql).rows
+
+
+def arrow_rows(session: Session) -> list[tuple[object, ...]]:
+    """The same without Spark."""
+    return sorted((row["p"], row["q"], row["id"]) for row in session.to_arrow("t").to_pylist())
 
 
 @pytest.fixture
@@ -128,11 +136,92 @@ def test_an_interrupt_after_the_commit_does_not_take_the_files_back(
         metastore.session() as session,
     ):
         session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int, q string)")
-        session.sql("INSERT INTO t VALUES (1, 1, 'a')")
+        session.sql("INSERT INTO t VALUES (1, 1, 'a'), (2, 3, 'a')")
         points.append("after commit")
         with pytest.raises(KeyboardInterrupt):
             session.sql("ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 2, q = 'a')")
-        assert rows(session) == [(2, "a", 1)]
+        points.append("after commit")
+        with pytest.raises(KeyboardInterrupt):
+            session.sql("ALTER TABLE t DROP PARTITION (p = 3)")
+        assert metastore.housekeeper.run().dropped_partitions == 0
+        clock = lambda: system_clock() + 3_600_000  # noqa: E731 - as short as the clock is
+        with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=clock) as later:
+            assert later.housekeeper.run().dropped_partitions == 2
+            assert later.housekeeper.run().dropped_partitions == 0
+        assert metastore.doctor.examine() == []
+        session.sql("ALTER TABLE t PARTITION (p = 2, q = 'a') RENAME TO PARTITION (p = 1, q = 'a')")
+        assert arrow_rows(session) == [(1, "a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("first", "back", "expected", "last"),
+    [
+        ("PARTITION (p = 1) RENAME TO PARTITION (p = 9)", "p = 9", [(2, 3), (9, 1)], [(1, 1), (2, 3)]),
+        ("DROP PARTITION (p = 1)", "p = 2", [(2, 3)], [(1, 3)]),
+    ],
+    ids=["rename", "drop"],
+)
+def test_no_partition_gets_a_name_whose_files_are_being_deleted(
+    metastore_url: str,
+    clusters: dict[str, dict[str, str]],
+    first: str,
+    back: str,
+    expected: list[tuple[int, int]],
+    last: list[tuple[int, int]],
+) -> None:
+    # The directories of both partitions have the same names.
+    rename = f"ALTER TABLE s PARTITION ({back}) RENAME TO PARTITION (p = 1)"
+    points: list[str] = []
+    opened: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1"}
+
+    def fault(point: str) -> None:
+        if point in points:
+            points.clear()
+            with (
+                Metastore.open(metastore_url, **opened) as metastore,
+                metastore.session() as other,
+                pytest.raises(InvalidOperationError, match="files of an earlier partition p=1 are still being deleted"),
+            ):
+                other.sql(rename)
+
+    def found() -> list[tuple[int, int]]:
+        return sorted((row["p"], row["id"]) for row in session.to_arrow("s").to_pylist())
+
+    with Metastore.open(metastore_url, **opened, fault=fault) as metastore, metastore.session() as session:
+        session.sql("CREATE TABLE s (id int) PARTITIONED BY (p int)")
+        session.sql("INSERT INTO s VALUES (1, 1), (3, 2)")
+        points.append("after commit")
+        session.sql(f"ALTER TABLE s {first}")
+        assert not points
+        assert found() == expected
+        session.sql(rename)
+        assert found() == last
+        assert metastore.doctor.examine() == []
+
+
+def test_a_rename_that_stood_still_past_its_time_out_deletes_nothing_of_the_next_one(
+    t: Session, metastore: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = "ALTER TABLE t PARTITION (p = 1, q = 'a') RENAME TO PARTITION (p = 9, q = 'a')"
+    actions: list[Callable[[], object]] = []
+
+    def meanwhile() -> None:
+        (txn_id,) = metastore.transactions.valid_txns().open_ids
+        metastore.transactions.abort(txn_id, reason="it stands still")
+        with metastore.session() as other:
+            other.sql(rename)
+
+    def copied(step: str) -> None:
+        if actions and step == "LocalFileSystem.cp_file, done":
+            actions.pop()()
+
+    install(monkeypatch).on_file = copied
+    actions.append(meanwhile)
+    with pytest.raises(TransactionAbortedError):
+        t.sql(rename)
+    assert not actions
+    assert arrow_rows(t) == [(2, "b", 3), (9, "a", 1)]
+    assert metastore.doctor.examine() == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"hive.acid.lockless.reads.enabled": True}], ids=["locks", "lockless"])
@@ -153,7 +242,7 @@ def test_compactions_and_cleanings_in_the_middle_of_a_rename_lose_nothing(
             actions.pop()()
 
     install(monkeypatch).on_file = copied
-    opened = {"clusters": clusters, "default_cluster": "c1", "settings": settings}
+    opened: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1", "settings": settings}
     with Metastore.open(metastore_url, **opened) as metastore, metastore.session() as session:
         session.sql("CREATE TABLE t (id int) PARTITIONED BY (p int)")
         for each in range(3):

@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import directories, history, links, partitions, tables
+from airflow_hivex.core.catalog import directories, dropped_partitions, history, links, partitions, tables
+from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
@@ -226,7 +227,7 @@ class PartitionMethods(StorePart):
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
             lost = links.forget_dropped(connection, list(ids.values()))
-            partitions.mark_partitions_dropped(connection, list(ids.values()))
+            dropped_partitions.mark_dropped(connection, list(ids.values()), self._clock())
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
@@ -298,8 +299,11 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         *,
         txn_id: int | None = None,
-    ) -> None:
+    ) -> int | None:
         """Give a partition other values; where it lies changes with its name, and its files are the caller's.
+
+        Returns the id under which the former name of a partition that has moved is noted as dropped, for
+        :meth:`forget_partitions` to follow.
 
         Raises:
             NoSuchPartitionError: it does not exist.
@@ -307,21 +311,23 @@ class PartitionMethods(StorePart):
         """
         write_ids = checked_list(database, table, valid_write_ids)
 
-        def work(connection: Connection) -> None:
+        def work(connection: Connection) -> int | None:
             stored = self._partitioned(connection, database, table, "RENAME PARTITION", write_ids, for_change=True)
             row = partitions.select_partition(connection, stored, name)
             if not partitions.partition_ids(connection, stored, [new_name]):
                 # Those of a partition of that name that an earlier release has dropped.
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
-            partitions.rename_partition(connection, stored, row, new_name)
+            moves = partitions.rename_partition(connection, stored, row, new_name)
+            left = dropped_partitions.leave_former_name(connection, row, self._clock()) if moves else None
             tables.raise_versions(connection, [stored.id])
             history.begin_with(connection, stored.id, txn_id, self._clock())
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
+            return left
 
-        self._write_as(txn_id, work)
+        return self._write_as(txn_id, work)
 
-    def forget_partitions(self, dropped: Sequence[StoredPartition]) -> None:
+    def forget_partitions(self, dropped: Sequence[StoredPartition | DroppedPartition]) -> None:
         """Remove the last rows of dropped partitions, once their files are gone. Safe to repeat."""
         self._write(
             lambda connection: directories.forget_partitions(connection, [partition.id for partition in dropped])

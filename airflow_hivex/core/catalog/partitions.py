@@ -35,7 +35,6 @@ from airflow_hivex.core.store.schema import (
     completed_txn_components,
     partition_key_values,
     partitions,
-    statistics,
     storage_descriptors,
 )
 
@@ -313,8 +312,10 @@ def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list
     return found
 
 
-def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> None:
+def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> bool:
     """Give a partition another name, and those of a managed table the locations that go with it.
+
+    Returns whether its files lie elsewhere with that.
 
     Raises:
         AlreadyExistsError: there is one of that name.
@@ -348,17 +349,9 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
             .where(copies.partition_id == stored.id, copies.cluster == copy.cluster)
             .values(location=copy.location.removesuffix(old) + new)
         )
+    return moves
 
 
 def update_location(connection: Connection, partition_id: int, location: str) -> None:
     """Give a partition another folder on the primary cluster of its table."""
     connection.execute(update(partitions).where(partitions.c.id == partition_id).values(location=location))
-
-
-def mark_partitions_dropped(connection: Connection, ids: Sequence[int]) -> None:
-    """Take partitions out of sight; their rows stay until their files are gone."""
-    copies = cluster_storage_descriptors
-    for batch in batches(ids):
-        connection.execute(update(partitions).where(partitions.c.id.in_(batch)).values(dropped=True))
-        connection.execute(delete(copies).where(copies.c.partition_id.in_(batch)))
-        connection.execute(delete(statistics).where(statistics.c.partition_id.in_(batch)))

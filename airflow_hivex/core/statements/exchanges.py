@@ -11,6 +11,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import external_partitions
+from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchPartitionError
@@ -23,9 +24,10 @@ from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import consumed_files
 from airflow_hivex.core.statements.consumed_files import ConsumedFiles
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.dropped_partitions import delete_partitions
 from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import apply_change
-from airflow_hivex.core.statements.partition_definitions import DroppedPartitions, delete_partitions, drop_in
+from airflow_hivex.core.statements.partition_definitions import drop_in
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import own_transaction
@@ -66,7 +68,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
         empty = moved - {each.partition for each in written.directories}
-        dropped: DroppedPartitions = []
+        dropped: list[DroppedPartition] = []
 
         def drop(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
             dropped[:] = drop_in(context, connection, source, names, write_ids, txn_id)
@@ -80,7 +82,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
                 consumed.register(connection)
 
         end_writes(context, running, [(write, written.directories)], also=also)
-    delete_partitions(context, source, dropped)
+    delete_partitions(services, source, dropped)
     if consumed is not None:
         consumed.finish(services)
     return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)

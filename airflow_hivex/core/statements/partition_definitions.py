@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import directories_of
+from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
-    HivexError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchColumnError,
     NoSuchPartitionError,
 )
-from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredPartition, StoredTable, Table
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredTable, Table
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location, forget_dropped
+from airflow_hivex.core.statements.dropped_partitions import check_is_free, delete_needless, delete_partitions
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 
 log = logging.getLogger(__name__)
-
-DroppedPartitions: TypeAlias = list[tuple[StoredPartition, Sequence[str]]]
-"""Partitions that are out of sight, with the names of the directories that they had."""
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
@@ -82,14 +78,14 @@ def drop_partitions(context: StatementContext, statement: DropPartitions) -> Res
         names |= set(found)
     if not names:
         return Result()
-    dropped: DroppedPartitions = []
+    dropped: list[DroppedPartition] = []
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         dropped[:] = drop_in(context, connection, table, sorted(names), write_ids, txn_id)
 
     locks = context.services.statement_locks.drop_partitions(table, sorted(names))
     result = change_metadata(context, table, locks, change)
-    delete_partitions(context, table, dropped)
+    delete_partitions(context.services, table, dropped)
     return result
 
 
@@ -100,13 +96,21 @@ def drop_in(
     names: Sequence[str],
     write_ids: ValidWriteIdList | None,
     txn_id: int | None,
-) -> DroppedPartitions:
+) -> list[DroppedPartition]:
     """Take partitions out of sight, in the caller's commit, and return them with the directories that they had."""
     gone = context.services.catalog.joining(connection).drop_partitions(
         table.database, table.name, names, write_ids, if_exists=True, txn_id=txn_id
     )
     registered = directories_of(connection, table, [partition.id for partition in gone])
-    return [(each, [found.name for found in registered.get(each.id, ())]) for each in gone]
+    return [
+        DroppedPartition(
+            each.id,
+            each.name,
+            tuple(_managed_copies(table, each)),
+            tuple(found.name for found in registered.get(each.id, ())),
+        )
+        for each in gone
+    ]
 
 
 def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
@@ -115,6 +119,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     Raises:
         NoSuchPartitionError: it does not exist.
         AlreadyExistsError: there is a partition of the new name.
+        InvalidOperationError: files of an earlier partition of the new name may still be there.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -125,36 +130,47 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
         raise NoSuchPartitionError(table.database, table.name, old)
     if new in names:
         raise AlreadyExistsError("partition", f"{table.full_name} {new}", "choose another name")
-    made: list[tuple[ClusterStorageDescriptor, Sequence[str]]] = []
+    services = context.services
+    sources: list[ClusterStorageDescriptor] = []
+    copied: list[str] = []
     needless: list[str] = []
+    left: list[int] = []
+
+    def targets() -> list[ClusterStorageDescriptor]:
+        return [replace(each, location=each.location.removesuffix(old) + new) for each in sources]
 
     def copy(running: Running) -> None:
+        if not table.is_external:
+            check_is_free(services, "RENAME PARTITION", table, new)
         # Others may have come while the locks were waited for.
         partition = catalog.get_partition(database, name, partition_values(old))
-        directories = _directories(catalog, table, old, statement.partition)
+        copied[:] = _directories(catalog, table, old, statement.partition)
+        running.undo.append(lambda: delete_needless(services, table, new, targets(), copied))
         for source in _managed_copies(table, partition):
+            sources.append(source)
             target = source.location.removesuffix(old) + new
-            made.append((source, directories))
-            running.undo.append(partial(_delete_copied, context, table, [(source.cluster, target, directories)]))
-            files = context.services.files_to_change(context.services.clusters.get(source.cluster))
-            for directory in directories:
+            files = services.files_to_change(services.clusters.get(source.cluster))
+            for directory in copied:
+                # A process that has stood still past its time-out leaves the files alone.
+                services.transactions.heartbeat(running.txn_id)
                 log.info("Copying %s of %s to %s", directory, partition.name, new)
                 # What a rename that was killed has left there.
                 files.delete_directory(f"{target}/{directory}")
                 files.copy_directory(f"{source.location}/{directory}", f"{target}/{directory}")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
-        catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
+        former = catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
+        left[:] = [] if former is None else [former]
         # The cleaner, which takes no locks, may have deleted some since they were copied.
-        left = _directories(catalog.joining(connection), table, new, statement.name)
-        needless[:] = sorted({directory for _, directories in made for directory in directories} - set(left))
+        kept = _directories(catalog.joining(connection), table, new, statement.name)
+        needless[:] = sorted(set(copied) - set(kept))
 
-    locks = context.services.statement_locks.rename_partition(table, [old, new])
+    locks = services.statement_locks.rename_partition(table, [old, new])
     result = change_metadata(context, table, locks, change, before=copy)
-    for source, directories in made:
-        target = source.location.removesuffix(old) + new
-        _delete_copied(context, table, [(source.cluster, source.location, directories)])
-        _delete_copied(context, table, [(source.cluster, target, needless)])
+    former = [DroppedPartition(each, old, tuple(sources), tuple(copied)) for each in left]
+    delete_partitions(services, table, former)
+    if needless:
+        delete_needless(services, table, new, targets(), needless)
     return result
 
 
@@ -198,18 +214,6 @@ def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDe
     ]
 
 
-def _delete_copied(context: StatementContext, table: Table, places: Iterable[tuple[str, str, Sequence[str]]]) -> None:
-    """Delete directories of a partition that no row names; what cannot be deleted is logged."""
-    for cluster, location, directories in places:
-        try:
-            files = context.services.files_to_change(context.services.clusters.get(cluster))
-            for directory in directories:
-                files.delete_directory(f"{location}/{directory}")
-            files.delete_empty_directories(location, len(table.partition_keys))
-        except HivexError as error:
-            log.warning("Files of %s in %s are still there: %s", table.full_name, location, error)
-
-
 def covered_partitions(context: StatementContext, operation: str, table: Table, specification: Predicate) -> list[str]:
     """Return the names of the partitions that a PARTITION clause covers, sorted.
 
@@ -221,34 +225,3 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
     exact = typed_specification(operation, table, specification)
     names = context.services.catalog.list_partition_names(table.database, table.name, exact)
     return covered(names, exact, table.partition_keys)
-
-
-def delete_partitions(
-    context: StatementContext, table: Table, dropped: Sequence[tuple[StoredPartition, Sequence[str]]]
-) -> None:
-    """Delete exactly the directories that dropped partitions had.
-
-    Never the folder with all in it: an INSERT that runs now may be writing the same partition.
-    """
-    gone = []
-    # The root of a cluster is checked once, not for each partition.
-    checked: dict[str, ClusterFiles] = {}
-    for partition, directories in dropped:
-        try:
-            for copy in _managed_copies(table, partition):
-                files = checked.get(copy.cluster)
-                if files is None:
-                    files = context.services.files_to_change(context.services.clusters.get(copy.cluster))
-                    checked[copy.cluster] = files
-                for directory in directories:
-                    files.delete_directory(f"{copy.location}/{directory}")
-                files.delete_empty_directories(copy.location, len(table.partition_keys))
-        except HivexError as error:
-            log.warning(
-                "Files of the dropped partition %s of %s are still there: %s", partition.name, table.full_name, error
-            )
-        else:
-            gone.append(partition)
-    if gone:
-        name = f"{table.full_name} {gone[0].name}"
-        forget_dropped(name, lambda: context.services.catalog.forget_partitions(gone))

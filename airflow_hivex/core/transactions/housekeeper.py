@@ -47,7 +47,8 @@ class HousekeepingResult:
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
     places of copies, ``requeued_compactions`` that of compactions whose worker is gone, ``expired_partitions``
     that of partitions that links do not show any more, ``temporary_tables`` that of temporary tables which their
-    session has left behind; the others are numbers of records removed, ``events`` of them
+    session has left behind, ``dropped_partitions`` that of partitions whose files were deleted in the place of a
+    statement that was killed; the others are numbers of records removed, ``events`` of them
     from the notification log.
     """
 
@@ -64,6 +65,7 @@ class HousekeepingResult:
     events: int = 0
     expired_partitions: int = 0
     temporary_tables: int = 0
+    dropped_partitions: int = 0
 
 
 class Housekeeper:
@@ -83,6 +85,7 @@ class Housekeeper:
         expire_links: Callable[[], int] | None = None,
         record_capacity: Callable[[], int] | None = None,
         drop_temporary_tables: Callable[[], int] | None = None,
+        delete_dropped: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -95,6 +98,7 @@ class Housekeeper:
         self._expire_links = expire_links
         self._record_capacity = record_capacity
         self._drop_temporary_tables = drop_temporary_tables
+        self._delete_dropped = delete_dropped
         self._interval_ms = int(settings["metastore.acid.housekeeper.interval"]) * 1000
         self._cleaner_interval_ms = int(settings["metastore.acid.txn.cleaner.interval"]) * 1000
         self._log = NotificationLog(store)
@@ -135,6 +139,8 @@ class Housekeeper:
                 result = replace(result, requeued_compactions=requeued, compactions=removed)
             if self._expire_links is not None:
                 result = replace(result, expired_partitions=self._expire_links())
+            if self._delete_dropped is not None:
+                result = replace(result, dropped_partitions=self._delete_dropped())
             if self._drop_temporary_tables is not None and not only_due:
                 # It locks them, which whoever waits for a lock cannot wait for.
                 result = replace(result, temporary_tables=self._drop_temporary_tables())
