@@ -46,7 +46,13 @@ from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.statements import dropped_partitions, explicit_transactions, pending, temporary_tables
+from airflow_hivex.core.statements import (
+    dropped_partitions,
+    dropped_tables,
+    explicit_transactions,
+    pending,
+    temporary_tables,
+)
 from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.database_clock import DatabaseClock
@@ -109,7 +115,7 @@ class Metastore:
             expire_links=services.links.expire,
             record_capacity=services.capacity.record,
             drop_temporary_tables=partial(temporary_tables.drop_unused, services),
-            delete_dropped=partial(dropped_partitions.delete_left, services),
+            delete_dropped=lambda: dropped_tables.delete_left(services) + dropped_partitions.delete_left(services),
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep

@@ -143,11 +143,11 @@ def test_an_interrupt_after_the_commit_does_not_take_the_files_back(
         points.append("after commit")
         with pytest.raises(KeyboardInterrupt):
             session.sql("ALTER TABLE t DROP PARTITION (p = 3)")
-        assert metastore.housekeeper.run().dropped_partitions == 0
+        assert metastore.housekeeper.run().dropped_objects == 0
         clock = lambda: system_clock() + 3_600_000  # noqa: E731 - as short as the clock is
         with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", clock=clock) as later:
-            assert later.housekeeper.run().dropped_partitions == 2
-            assert later.housekeeper.run().dropped_partitions == 0
+            assert later.housekeeper.run().dropped_objects == 2
+            assert later.housekeeper.run().dropped_objects == 0
         assert metastore.doctor.examine() == []
         session.sql("ALTER TABLE t PARTITION (p = 2, q = 'a') RENAME TO PARTITION (p = 1, q = 'a')")
         assert arrow_rows(session) == [(1, "a", 1)]

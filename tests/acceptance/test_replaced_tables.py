@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,3 +117,37 @@ def test_external_table_is_replaced_and_its_files_stay(metastore: Metastore, ses
     session.sql("CREATE OR REPLACE TABLE t (id int, v string)")
     assert not metastore.catalog.get_table("default", "t").is_external
     assert file.exists()
+
+
+def test_files_of_tables_whose_drop_was_killed_are_deleted_by_the_housekeeping(
+    metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    points: list[str] = []
+
+    def fault(point: str) -> None:
+        if point in points:
+            points.clear()
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "c1" / "default.db"
+    opened: dict[str, Any] = {"clusters": clusters, "default_cluster": "c1", "fault": fault}
+    with Metastore.open(metastore_url, **opened) as metastore, metastore.session() as session:
+        for statement in ("DROP TABLE t", "CREATE OR REPLACE TABLE t (id int)"):
+            session.sql("CREATE TABLE IF NOT EXISTS t (id int)")
+            session.sql("INSERT INTO t VALUES (1)")
+            points.append("after commit")
+            with pytest.raises(KeyboardInterrupt):
+                session.sql(statement)
+        session.sql("INSERT INTO t VALUES (2)")
+        assert len([path for path in folder.iterdir() if any(path.rglob("bucket_*"))]) == 3
+        assert metastore.housekeeper.run().dropped_objects == 2
+        assert metastore.housekeeper.run().dropped_objects == 0
+        assert session.to_arrow("t").to_pylist() == [{"id": 2}]
+        assert metastore.doctor.examine() == []
+        # The process that has dropped them may go on: no table gets their folders.
+        session.sql("CREATE TABLE u (id int)")
+        session.sql("DROP TABLE t")
+        session.sql("CREATE TABLE t (id int)")
+        locations = [metastore.catalog.get_table("default", name).storage.primary.location for name in ("t", "u")]
+        assert not any((folder.parent / location).exists() for location in locations)
+        assert "default.db/t" not in locations

@@ -89,7 +89,7 @@ class DatabaseMethods(StorePart):
                 wanted = or_(links.links_in(stored.name), of_others)
                 self._drop_links(connection, links.describe_links(connection, wanted))
             for batch in batches([table.id for table in dropped]):
-                tables.mark_dropped(connection, batch)
+                tables.mark_dropped(connection, batch, self._clock())
                 self._end_compactions(connection, batch, None, self._clock())
             gone = self._drop_functions(connection, stored) if cascade else []
             databases.delete_database(connection, stored.name)

@@ -186,7 +186,7 @@ class TableMethods(StorePart):
             if found and not cascade:
                 raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
             self._drop_links(connection, found)
-            tables.mark_dropped(connection, [table.id])
+            tables.mark_dropped(connection, [table.id], self._clock())
             self._end_compactions(connection, [table.id], None, self._clock())
             self._record_change(connection, EventType.DROP_TABLE, table, write_ids, txn_id, of_table(table))
             former_write_ids.leave_names(connection, [table], self._clock())

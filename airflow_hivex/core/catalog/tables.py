@@ -383,9 +383,12 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
     check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
 
 
-def mark_dropped(connection: Connection, table_ids: Sequence[int]) -> None:
-    """Take tables, which the caller has locked for a change, out of sight; rows stay until their files are gone."""
-    connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True))
+def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:
+    """Take tables, which the caller has locked for a change, out of sight; rows stay until their files are gone.
+
+    Of a dropped table ``created_ms`` is the time at which it was dropped.
+    """
+    connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
     copies = cluster_storage_descriptors
     connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))
     connection.execute(delete(statistics).where(statistics.c.table_id.in_(table_ids)))

@@ -47,8 +47,8 @@ class HousekeepingResult:
     without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
     places of copies, ``requeued_compactions`` that of compactions whose worker is gone, ``expired_partitions``
     that of partitions that links do not show any more, ``temporary_tables`` that of temporary tables which their
-    session has left behind, ``dropped_partitions`` that of partitions whose files were deleted in the place of a
-    statement that was killed; the others are numbers of records removed, ``events`` of them
+    session has left behind, ``dropped_objects`` that of tables and partitions whose files were deleted in
+    the place of a statement that was killed; the others are numbers of records removed, ``events`` of them
     from the notification log.
     """
 
@@ -65,7 +65,7 @@ class HousekeepingResult:
     events: int = 0
     expired_partitions: int = 0
     temporary_tables: int = 0
-    dropped_partitions: int = 0
+    dropped_objects: int = 0
 
 
 class Housekeeper:
@@ -140,7 +140,7 @@ class Housekeeper:
             if self._expire_links is not None:
                 result = replace(result, expired_partitions=self._expire_links())
             if self._delete_dropped is not None:
-                result = replace(result, dropped_partitions=self._delete_dropped())
+                result = replace(result, dropped_objects=self._delete_dropped())
             if self._drop_temporary_tables is not None and not only_due:
                 # It locks them, which whoever waits for a lock cannot wait for.
                 result = replace(result, temporary_tables=self._drop_temporary_tables())
