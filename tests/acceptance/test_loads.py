@@ -154,7 +154,7 @@ def test_file_that_is_written_meanwhile_is_refused(
     file = tmp_path / "c1" / "in" / "f.json"
 
     def write_on(point: str) -> None:
-        if "allocate" in point and file.exists():
+        if point == "while writing" and file.exists():
             with file.open("ab") as data:
                 data.write(b'{"id": 2}\n')
 
