@@ -77,10 +77,15 @@ def test_functions_of_sql_are_called_by_all_sessions(t: Session, metastore: Meta
     assert "FileScan" in str(plan)
     (plan,) = t.sql("EXPLAIN MERGE INTO t USING w ON plus2(t.id) = w.n WHEN MATCHED THEN DELETE").rows[0]
     assert "FileScan" in str(plan)
-    with pytest.raises(InvalidOperationError, match=r"it calls the permanent function default\.plus2"):
-        t.sql("CREATE TEMPORARY FUNCTION own(x INT) RETURNS INT RETURN plus2(x)")
+    t.sql("CREATE TEMPORARY FUNCTION own(x INT) RETURNS INT RETURN 2 * plus2(x)")
+    t.sql("CREATE TEMPORARY FUNCTION own2(x INT) RETURNS INT RETURN own(x) + shop.plus(0)")
+    t.sql("USE shop")
+    assert rows(t, "SELECT own2(10), own(id) FROM default.t WHERE own(id) = 6") == [(25, 6)]
+    t.sql("USE default")
     t.sql("CREATE OR REPLACE FUNCTION shop.plus(x INT) RETURNS INT RETURN x - 1")
-    assert rows(t, "SELECT plus2(10)") == [(8,)]
+    assert rows(t, "SELECT plus2(10), own(10)") == [(8, 16)]
+    for name in ("own", "own2"):
+        t.sql(f"DROP TEMPORARY FUNCTION {name}")
     # The functions of the session, and those of Spark, win over a name without a database.
     t.sql("CREATE FUNCTION lower(x STRING) RETURNS STRING RETURN 'own'")
     assert rows(t, "SELECT lower('A'), default.lower('A')") == [("a", "own")]

@@ -38,7 +38,8 @@ class Variable:
 class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
-    ``functions`` has the parts of each CREATE FUNCTION behind the name. ``without_effect`` are parameters of Hive that
+    ``functions`` has the parts of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
+    permanent function that a temporary one calls. ``without_effect`` are parameters of Hive that
     a script has set and that change nothing here, and parameters that it has made up. ``texts`` has Hive's variables,
     whose values are put into the texts of statements. ``tables`` has the stored name of each temporary table,
     and ``used_ms`` is when the metastore was last told that the session uses them.
@@ -49,6 +50,7 @@ class SessionObjects:
     used_ms: int = 0
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
+    permanent: dict[str, tuple[QualifiedName, ...]] = field(default_factory=dict)
     configuration: dict[str, str] = field(default_factory=dict)
     without_effect: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -86,24 +88,38 @@ class SessionObjects:
 
         A job without them shares Spark's session with all others of its configuration.
         """
+        named = self._named(texts)
+        return tuple(declaration for name, declaration in self._declarations if name in named)
+
+    def permanent_functions(self, texts: Iterable[str]) -> list[QualifiedName]:
+        """Return the permanent functions that the temporary ones call whose names occur in the texts of a job."""
+        named = self._named(texts) if self.permanent else ()
+        return sorted({called for name in named for called in self.permanent.get(name, ())})
+
+    @property
+    def _declarations(self) -> list[tuple[str, str]]:
         # A function may read variables, and call functions that were made before it. One may have a variable's name.
-        declarations = [
+        return [
             *(
                 (name, f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}")
                 for name, each in self.variables.items()
             ),
             *((name, _create_function(name, text)) for name, text in self.functions.items()),
         ]
-        if not declarations:
-            return ()
+
+    def _named(self, texts: Iterable[str]) -> set[str]:
+        """Return the functions and variables whose names occur in the texts, or in the definitions of these."""
+        declarations = self._declarations
         named: set[str] = set()
+        if not declarations:
+            return named
         unread = [text.lower() for text in texts]
         while unread:
             text = unread.pop()
             new = {name for name, _ in declarations if name not in named and _names(text, name)}
             named |= new
             unread += [declaration.lower() for name, declaration in declarations if name in new]
-        return tuple(declaration for name, declaration in declarations if name in named)
+        return named
 
 
 def _names(text: str, name: str) -> bool:

@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
 from airflow_hivex.core.model.statements import (
     CreateFunction,
@@ -92,22 +93,30 @@ def check_defaults(context: StatementContext, definition: SqlFunction) -> None:
 
 
 def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text: str | None, current: str) -> None:
-    database = context.session.database
-    calls = [each for each in found if (each.database or database) != current]
+    calls: list[tuple[FunctionCall, str, str]] = []
+    for call in found:
+        calls += [(call, owner, name) for owner, name in _names_called(context, call) if owner != current]
     if not calls or not context.services.namespaces.is_closed(current):
         return
-    for call in calls:
-        owner = call.database or database
-        if _find(context, owner, call.name) is not None:
+    for call, owner, name in calls:
+        if _find(context, owner, name) is not None:
             line, column = (None, None) if text is None or call.start > len(text) else location(text, call.start)
             raise ForeignNameError(
-                f"{owner}.{call.name}",
+                f"{owner}.{name}",
                 current,
                 line,
                 column,
                 f"Create the function in namespace {current}, too; functions have no links.",
                 None,
             )
+
+
+def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
+    """Return the database and name of the permanent function of a call, or of those that a temporary one calls."""
+    objects = context.session.objects
+    if call.database is None and call.name in objects.functions:
+        return objects.permanent_functions([call.name])
+    return [(call.database or context.session.database, call.name)]
 
 
 def full_expression(context: StatementContext, text: str) -> str:
@@ -126,7 +135,36 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
     declarations: dict[str, str] = {}
     for function in _called(context, [query], session.database, session.objects.functions).values():
         declare(context, declarations, function)
+    declare_called(context, declarations, [text])
     return (*declarations.values(), *session.objects.prelude([text]))
+
+
+def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
+    """Return the parts of CREATE TEMPORARY FUNCTION behind the name, as jobs have them that declare what it calls.
+
+    With them come the database and name of each permanent function that its body calls.
+    """
+    database, temporary = context.session.database, context.session.objects.functions
+    statement = read(f"CREATE FUNCTION f {text}", database=database)
+    assert isinstance(statement, CreateFunction)
+    assert statement.body is not None
+    assert statement.sql is not None
+    found = _called(context, [statement.body], database, temporary)
+    if not found:
+        return text, ()
+    body = _renamed(statement.body, found, database, database, temporary).render(())
+    called = tuple((function.database, function.name) for function in found.values())
+    return statement.sql.definition(body if statement.sql.query is not None else body.removeprefix("SELECT ")), called
+
+
+def declare_called(context: StatementContext, declarations: dict[str, str], texts: Iterable[str]) -> None:
+    """Add the permanent functions that temporary ones call whose names occur in the texts of a job.
+
+    Raises:
+        NoSuchFunctionError: one was dropped meanwhile.
+    """
+    for database, name in context.session.objects.permanent_functions(texts):
+        declare(context, declarations, context.services.catalog.get_function(database, name))
 
 
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:

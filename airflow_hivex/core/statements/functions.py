@@ -10,6 +10,7 @@ from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.sql_functions import sql_function
 from airflow_hivex.core.model.statements import DescribeFunction, ShowFunctions
 from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
+from airflow_hivex.core.statements.called_functions import declare_called
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.permanent_functions import find_function
 from airflow_hivex.core.statements.planning import plan_job
@@ -81,7 +82,9 @@ def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction,
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         plan = replace(plan_job(context, running, cluster, ()), command=command)
-        found = context.run(cluster, replace(plan, prelude=context.session.objects.prelude([command])))
+        declare_called(context, running.functions, [command])
+        prelude = (*running.functions.values(), *context.session.objects.prelude([command]))
+        found = context.run(cluster, replace(plan, prelude=prelude))
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
         return Result(rows=list(found.rows), cluster=cluster.name, txn_id=running.txn_id, route=routed.route)

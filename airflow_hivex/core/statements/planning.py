@@ -32,6 +32,7 @@ from airflow_hivex.core.model.plans import (
 )
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.sql.constraints import expression_columns
+from airflow_hivex.core.statements.called_functions import declare_called
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.pushdown import with_safe_pushdown
 
@@ -81,6 +82,7 @@ def plan_job(
         loaded=loaded,
         spark_conf={**cluster.spark_conf, **objects.configuration},
     )
+    declare_called(context, running.functions, plan.texts)
     return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
 
 

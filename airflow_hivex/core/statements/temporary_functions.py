@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchTemporaryFunctionError
+from airflow_hivex.core.errors import AlreadyExistsError, NoSuchTemporaryFunctionError
 from airflow_hivex.core.model.statements import CreateTemporaryFunction, DropTemporaryFunction
+from airflow_hivex.core.statements.called_functions import declare_called, with_full_names
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.planning import plan_job
 from airflow_hivex.core.statements.routing import chosen_cluster, route
@@ -17,7 +18,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
-        InvalidOperationError: its body calls a permanent function.
+        InvalidOperationError: a permanent function that its body calls runs code, which is not allowed.
         AnalysisError: Spark refuses its body, or its types.
     """
     functions, name = context.session.objects.functions, statement.name
@@ -29,20 +30,21 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
-        if running.functions:
-            reason = f"it calls the permanent function {next(reversed(running.functions))}; make a permanent one of it"
-            raise InvalidOperationError(statement.kind, name, reason)
+        # Routing has found whether it calls any.
+        text, permanent = with_full_names(context, statement.text) if running.functions else (statement.text, ())
+        declare_called(context, running.functions, [text])
         plan = plan_job(context, running, cluster, ())
         if context.run(cluster, replace(plan, command=f"SHOW SYSTEM FUNCTIONS LIKE '{name}'")).rows:
             raise AlreadyExistsError("function", name, "it is one of Spark's; choose another name")
         # The functions and variables that its body names come first.
-        others = context.session.objects.prelude([statement.text])
-        made = f"CREATE OR REPLACE TEMPORARY FUNCTION `{name.replace('`', '``')}` {statement.text}"
+        others = (*running.functions.values(), *context.session.objects.prelude([text]))
+        made = f"CREATE OR REPLACE TEMPORARY FUNCTION `{name.replace('`', '``')}` {text}"
         context.run(cluster, replace(plan, sql="SELECT 1", prelude=(*others, made), max_rows=0))
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
         functions.pop(name, None)
-        functions[name] = statement.text
+        functions[name] = text
+        context.session.objects.permanent[name] = permanent
         return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
 
     return in_transaction(context, work, read_only=True)
@@ -58,4 +60,5 @@ def drop_temporary_function(context: StatementContext, statement: DropTemporaryF
     if statement.name not in functions and not statement.if_exists:
         raise NoSuchTemporaryFunctionError(statement.name)
     functions.pop(statement.name, None)
+    context.session.objects.permanent.pop(statement.name, None)
     return Result()
