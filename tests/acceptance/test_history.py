@@ -277,6 +277,21 @@ def test_versions_before_a_dropped_partition_cannot_be_read(session: Session, me
     assert [file.partition for file in session.snapshot_files("p", version=4).files] == [{"ds": "b"}]
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_versions_before_a_new_field_of_a_struct_are_compared_and_restored(session: Session) -> None:
+    session.sql("CREATE TABLE t (id int, s struct<a:int>, l array<struct<b:int>>)")
+    session.sql("INSERT INTO t SELECT 1, named_struct('a', 1), array(named_struct('b', 2))")
+    session.sql("ALTER TABLE t CHANGE COLUMN s s STRUCT<a: INT, `n,o`: STRING>")
+    session.sql("ALTER TABLE t CHANGE COLUMN l l ARRAY<STRUCT<b: INT, c: DATE>>")
+    session.sql("UPDATE t SET s = named_struct('a', 5, 'n,o', 'x'), l = NULL")
+    then = ({"a": 1, "n,o": None}, [{"b": 2, "c": None}])
+    changes = session.sql("SELECT _change_type, s, l FROM t CHANGES FROM VERSION 3 ORDER BY 1").rows
+    assert changes == [("delete", *then), ("insert", {"a": 5, "n,o": "x"}, None)]
+    session.sql("RESTORE TABLE t TO VERSION AS OF 2")
+    assert session.sql("SELECT s, l FROM t").rows == [then]
+
+
 def test_truncated_rows_are_those_of_their_version(session: Session) -> None:
     session.sql("CREATE TABLE t (a int)")
     session.sql("INSERT INTO t VALUES (1)")

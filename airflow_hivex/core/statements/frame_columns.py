@@ -79,6 +79,14 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
     return found
 
 
+def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
+    """Return a column of one version of a table, in Spark SQL, in its type of another version.
+
+    Fields of structs that the first one lacks are NULL.
+    """
+    return _Shape(table, fills=True).value(text, given.parsed_type, wanted.parsed_type, wanted.name)
+
+
 @dataclass(slots=True)
 class _Shape:
     """Values in the shape of a table's types: the fields of structs in its order, with its names."""

@@ -13,6 +13,7 @@ from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
+from airflow_hivex.core.statements.frame_columns import reshaped
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import in_transaction
@@ -55,10 +56,12 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
 
 
 def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
-    """Return the INSERT OVERWRITE of the version's rows. Columns of now that the version lacks are NULL."""
-    then = {column.in_files.lower(): column.name for column in version.columns or table.columns}
+    """Return the INSERT OVERWRITE of the version's rows. Columns and fields of now that the version lacks are NULL."""
+    then = {column.in_files.lower(): column for column in version.columns or table.columns}
     values = [
-        quoted(then[column.in_files.lower()]) if column.in_files.lower() in then else f"CAST(NULL AS {column.type})"
+        reshaped(table.full_name, quoted(then[column.in_files.lower()].name), then[column.in_files.lower()], column)
+        if column.in_files.lower() in then
+        else f"CAST(NULL AS {column.type})"
         for column in table.columns
     ]
     values += [quoted(key.name) for key in table.partition_keys]

@@ -21,6 +21,7 @@ from airflow_hivex.core.sql.versions import moment
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.context import StatementContext
+from airflow_hivex.core.statements.frame_columns import reshaped
 
 _OPERATION = "A read of the changes of"
 _OLD, _NEW = "__old", "__new"
@@ -136,14 +137,16 @@ def _select(
     columns: Sequence[Column],
     of_version: Sequence[Column],
 ) -> str:
-    """Return a query of one version with the columns of another one; a column that it lacks is NULL."""
-    then = {column.in_files.lower(): column.name for column in of_version}
-    values = [
-        f"{alias}.{quoted(then[column.in_files.lower()])} AS {quoted(column.name)}"
-        if column.in_files.lower() in then
-        else f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
-        for column in columns
-    ]
+    """Return a query of one version with the columns of another one; columns and fields that it lacks are NULL."""
+    then = {column.in_files.lower(): column for column in of_version}
+
+    def value(column: Column) -> str:
+        source = then.get(column.in_files.lower())
+        if source is None:
+            return f"CAST(NULL AS {column.type})"
+        return reshaped(table.full_name, f"{alias}.{quoted(source.name)}", source, column)
+
+    values = [f"{value(column)} AS {quoted(column.name)}" for column in columns]
     values += [f"'{change}' AS {CHANGE_TYPE}", f"{alias}.ROW__ID AS {ROW_ID_COLUMN}"]
     source = f"{_name(table)} VERSION AS OF {version.write_id} AS {alias}"
     return f"SELECT {', '.join(values)} FROM {source}"  # noqa: S608 - quoted names
