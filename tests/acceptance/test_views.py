@@ -69,6 +69,15 @@ def test_a_view_may_have_columns_that_no_file_holds(t: Session) -> None:
     t.sql("DROP VIEW w")
     t.sql(str(definition))
     assert rows(t, "SELECT `the id` FROM w ORDER BY 1") == [(1,), (2,), (3,)]
+    assert rows(t, "SELECT array(), map(), named_struct('a', NULL)") == [([], {}, {"a": None})]
+    assert rows(t, "SELECT * FROM posexplode(array())") == []
+
+
+def test_a_view_names_columns_of_one_name(t: Session) -> None:
+    t.sql("CREATE VIEW w (first, second) AS SELECT x.id, y.id FROM t AS x JOIN t AS y ON x.p = y.p -- pairs")
+    t.sql("CREATE TEMPORARY VIEW pairs (a, b) AS SELECT second, second FROM w WHERE first = 1")
+    assert rows(t, "SELECT first, sum(second) FROM w GROUP BY first ORDER BY first") == [(1, 3), (2, 3), (3, 3)]
+    assert rows(t, "SELECT b, a FROM pairs ORDER BY a") == [(1, 1), (2, 2)]
 
 
 def test_a_query_is_described_without_being_run(t: Session) -> None:

@@ -12,6 +12,8 @@ from pyspark.sql.types import (
     CalendarIntervalType,
     DataType,
     MapType,
+    NullType,
+    StringType,
     StructField,
     StructType,
     VariantType,
@@ -37,7 +39,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     if max_rows == 0:
         return JobResult(columns), None
     types = [field.dataType for field in rows.schema.fields]
-    foreign = any(_is_foreign(each) or _distinct(each) != each for each in types)
+    foreign = any(_is_foreign(each) or _for_arrow(each) != each for each in types)
     if foreign or len({column.name for column in columns}) < len(columns):
         # By position: a query may give one name to several columns.
         rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
@@ -76,24 +78,27 @@ def _readable(value: Expression, type: DataType) -> Expression:
         return F.to_json(value)
     if _is_foreign(type):
         return value.cast("string")
-    distinct = _distinct(type)
-    return value if distinct == type else value.cast(distinct)
+    readable = _for_arrow(type)
+    return value if readable == type else value.cast(readable)
 
 
-def _distinct(type: DataType) -> DataType:
-    """Return the type with numbers behind the names that a struct has several times.
+def _for_arrow(type: DataType) -> DataType:
+    """Return the type as a table of Arrow takes it.
 
-    A dict has each of its keys once.
+    It has numbers behind the names that a struct has several times, as a dict has each of its keys once. Values of no
+    type, such as the elements of ``array()``, are strings: in Arrow they cannot be without NULL.
     """
     match type:
+        case NullType():
+            return StringType()
         case ArrayType():
-            return ArrayType(_distinct(type.elementType), type.containsNull)
+            return ArrayType(_for_arrow(type.elementType), type.containsNull)
         case MapType():
-            return MapType(_distinct(type.keyType), _distinct(type.valueType), type.valueContainsNull)
+            return MapType(_for_arrow(type.keyType), _for_arrow(type.valueType), type.valueContainsNull)
         case StructType():
             fields: list[StructField] = []
             for at, field in enumerate(type.fields):
                 number = f"_{type.names[:at].count(field.name)}" if type.names.count(field.name) > 1 else ""
-                fields.append(StructField(f"{field.name}{number}", _distinct(field.dataType), field.nullable))
+                fields.append(StructField(f"{field.name}{number}", _for_arrow(field.dataType), field.nullable))
             return StructType(fields)
     return type

@@ -141,13 +141,17 @@ def _read_definition(cursor: Cursor) -> Query:
 # -- views in queries --------------------------------------------------------------------
 
 
-def definition(query: Query, names: Sequence[TableName], given: Iterable[Column], named: Iterable[str]) -> str:
+def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
     """Return the text that is kept of a view: it names databases, and columns one by one.
 
     ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
-    ``named`` what the view calls them.
+    ``named`` what the view calls them. Where the query brings two columns of one name, they are told apart by their
+    order; then a column that a ``*`` of the query brings later breaks the view.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
+    if len({column.name.lower() for column in given}) < len(given):
+        columns = ", ".join(map(quoted, named))
+        return f"SELECT {columns} FROM ({text}\n) AS `columns` ({columns})"  # noqa: S608 - a view is SQL of its user
     columns = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in zip(given, named, strict=True))
     # The query may end with a comment.
     return f"SELECT {columns} FROM ({text}\n)"  # noqa: S608 - a view is SQL of its user

@@ -175,9 +175,6 @@ def view_columns(
     full_name: str, named: Sequence[tuple[str, str | None]], given: tuple[Column, ...]
 ) -> tuple[Column, ...]:
     """Return the view's columns: those of the query, under the names that the statement lists."""
-    twice = [column.name for column in given if [each.name.lower() for each in given].count(column.name.lower()) > 1]
-    if twice:
-        raise InvalidObjectError("view", full_name, f"its query returns two columns {twice[0]}; give one another name")
     if named and len(named) != len(given):
         reason = f"it lists {len(named)} columns, and its query returns {len(given)}"
         raise InvalidObjectError("view", full_name, reason)
@@ -185,6 +182,10 @@ def view_columns(
         replace(column, name=name, comment=comment)
         for column, (name, comment) in zip(given, named or ((c.name, None) for c in given), strict=True)
     )
+    names = [column.name.lower() for column in columns]
+    twice = [column.name for column in columns if names.count(column.name.lower()) > 1]
+    if twice:
+        raise InvalidObjectError("view", full_name, f"its query returns two columns {twice[0]}; give one another name")
     if not all(column.name for column in columns):
         raise InvalidObjectError("view", full_name, "its query returns a column without a name; give it one by AS")
     return columns
