@@ -76,14 +76,18 @@ def _operand(text: str, tokens: Sequence[Token], operator: int) -> Token:
         depth += token.is_symbol(")", "]") - token.is_symbol("(", "[")
         if depth < 0:
             break
+        before = tokens[index - 2] if index > 1 else None
+        # Behind a point, each word is a name.
+        word = "" if before is not None and before.is_symbol(".") else token.word
         if depth == 0:
-            cases += token.word == "END"
-            if token.word == "CASE" and cases:
+            cases += word == "END"
+            if word == "CASE" and cases:
                 cases -= 1
             elif not cases:
-                if token.is_symbol(*_COMPARISONS, "<=>") or token.word in _NO_PART:
+                is_negated = before is not None and before.word == "IS"
+                if token.is_symbol(*_COMPARISONS, "<=>") or word in _NO_PART or is_negated:
                     raise unsupported_error(text, at, "put the operand of ALL, ANY or SOME in parentheses")
-                if token.is_symbol(",", "->", "=>", "|>") or token.word in _BEFORE_OPERAND:
+                if token.is_symbol(",", "->", "=>", "|>", "!") or word in _BEFORE_OPERAND:
                     break
         if token.word in _AGGREGATES and tokens[index].is_symbol("("):
             reason = "Spark compares no aggregate with ALL, ANY or SOME; compute it in a sub-query of FROM first"

@@ -43,6 +43,8 @@ END = " AS `__compared`(`__value`)))"
             f"{ALL}a > `__value` AS `__held` FROM (SELECT 1 "
             f"WHERE {ANY}2 < `__value` AS `__held` FROM (SELECT 3){END}){END}",
         ),
+        ("!a > ALL (SELECT 1)", f"!{ALL}a > `__value` AS `__held` FROM (SELECT 1){END}"),
+        ("t.set + t.end = ANY (SELECT 1)", f"{ANY}t.set + t.end = `__value` AS `__held` FROM (SELECT 1){END}"),
         ("a LIKE ANY ('x', 'y')", "a LIKE ANY ('x', 'y')"),
     ],
 )
@@ -55,6 +57,8 @@ def test_comparisons_with_rows_are_written_for_spark(condition: str, expected: s
     [
         ("a = b > ALL (SELECT 1)", "in parentheses"),
         ("a IS NULL > ANY (SELECT 1)", "in parentheses"),
+        ("a IS NOT NULL = ANY (SELECT true)", "in parentheses"),
+        ("a IS DISTINCT FROM b = ANY (SELECT true)", "in parentheses"),
         ("max(a) > ALL (SELECT 1)", "sub-query of FROM"),
     ],
 )
