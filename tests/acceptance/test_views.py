@@ -78,6 +78,10 @@ def test_a_view_names_columns_of_one_name(t: Session) -> None:
     t.sql("CREATE TEMPORARY VIEW pairs (a, b) AS SELECT second, second FROM w WHERE first = 1")
     assert rows(t, "SELECT first, sum(second) FROM w GROUP BY first ORDER BY first") == [(1, 3), (2, 3), (3, 3)]
     assert rows(t, "SELECT b, a FROM pairs ORDER BY a") == [(1, 1), (2, 2)]
+    # With another order of the columns of t, i would be p.
+    for query in ("SELECT * FROM t JOIN t AS y ON t.p = y.p", "FROM t |> SELECT id, v, p, id, v, p"):
+        with pytest.raises(InvalidObjectError, match=r"two columns \w+, .* one by one"):
+            t.sql(f"CREATE VIEW all_pairs (i, a, p, j, b, q) AS {query}")
 
 
 def test_a_query_is_described_without_being_run(t: Session) -> None:

@@ -13,13 +13,10 @@ from sqlglot import exp
 from airflow_hivex.core.model.statements import Literal
 from airflow_hivex.core.sql.literals import read_constant
 from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.results import is_one_column, result_parts, values_of
 from airflow_hivex.core.sql.tokens import Cursor, Token
 
 _TEXTS = ("string", "void")
-# Each of them may be several columns of a result.
-_GENERATORS = frozenset(
-    {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
-)
 
 
 def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
@@ -27,22 +24,15 @@ def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
 
     Those behind ``*`` are counted from the end, by negative positions.
     """
-    found: list[tuple[int, ...]] = []
-    # A chain of UNION is as deep as it is long.
-    parts = [tree]
-    while parts:
-        match part := parts.pop():
-            case exp.Subquery():
-                parts.append(part.this)
-            case exp.SetOperation():
-                parts += (part.this, part.expression)
-            case exp.Values():
-                found += (_positions(_values_of(row), markers) for row in part.expressions)
-            case exp.Select():
-                found.append(_positions(part.expressions, markers))
-            case _:
-                return ()
-    first, *others = map(set, found)
+    parts = result_parts(tree)
+    if not parts:
+        return ()
+    first, *others = (
+        set.intersection(*(set(_positions(values_of(row), markers)) for row in part.expressions))
+        if isinstance(part, exp.Values)
+        else set(_positions(part.expressions, markers))
+        for part in parts
+    )
     return tuple(sorted(first.intersection(*others)))
 
 
@@ -64,28 +54,15 @@ def _is_text(cursor: Cursor, tokens: Sequence[Token]) -> bool:
     return literal is not None and literal.type in _TEXTS and value.at_end
 
 
-def _values_of(row: exp.Expr) -> list[exp.Expr]:
-    return list(row.expressions) if isinstance(row, exp.Tuple) else [row]
-
-
 def _positions(values: Sequence[exp.Expr], markers: Markers) -> tuple[int, ...]:
     def texts(among: Sequence[exp.Expr]) -> list[int]:
-        single = list(takewhile(_is_one_column, among))
+        single = list(takewhile(is_one_column, among))
         return [i for i, value in enumerate(single) if _is_constant_text(value, markers)]
 
     forward = texts(values)
-    if all(map(_is_one_column, values)):
+    if all(map(is_one_column, values)):
         return tuple(forward)
     return (*forward, *(-1 - i for i in texts(values[::-1])))
-
-
-def _is_one_column(value: exp.Expr) -> bool:
-    if isinstance(value, exp.Aliases) or value.is_star:
-        return False
-    called = value.unalias()
-    name = called.name if isinstance(called, exp.Anonymous) else called.key
-    is_generator = isinstance(called, (exp.UDTF, exp.Explode)) or name.lower() in _GENERATORS
-    return not is_generator
 
 
 def _is_constant_text(value: exp.Expr, markers: Markers) -> bool:

@@ -21,6 +21,7 @@ from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.pipes import has_pipes, without_pipes
 from airflow_hivex.core.sql.quantified import quantified_comparisons
 from airflow_hivex.core.sql.references import QueryReader
+from airflow_hivex.core.sql.results import lists_columns
 from airflow_hivex.core.sql.scopes import Links
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, name_of, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.versions import take_versions, with_versions
@@ -92,6 +93,7 @@ def read_query(cursor: Cursor) -> Query:
     query = with_changes(with_versions(query, versions, end), changes, end)
     query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
     query = replace(query, database_calls=database_calls(tokens), texts=text_columns(tree, cursor.markers))
+    query = replace(query, lists_columns=not has_pipes(tokens) and lists_columns(tree))
     # Before the others: an edit that adds text comes before one of the text behind it.
     query = replace(query, qualifiers=(*quantified_comparisons(text, tokens), *query.qualifiers))
     cursor.markers.use(sorted(query.parameters))

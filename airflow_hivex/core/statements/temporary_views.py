@@ -50,7 +50,7 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
-        columns = view_columns(name, statement.columns, given)
+        columns = view_columns(name, statement, given)
         names = [qualified(state, reference.table) for reference in statement.query.references]
         text = definition(
             qualified_functions(context, statement.query), names, given, [column.name for column in columns]

@@ -19,7 +19,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.model.statements import CreateView, DropView, Select, TableName
+from airflow_hivex.core.model.statements import CreateTemporaryView, CreateView, DropView, Select, TableName
 from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
 from airflow_hivex.core.sql.views import definition
 from airflow_hivex.core.statements.called_functions import check_functions, qualified
@@ -68,7 +68,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = _columns_of_query(context, cluster, plan, running, full_name)
-        columns = view_columns(full_name, statement.columns, given)
+        columns = view_columns(full_name, statement, given)
         names = _qualified(context, statement)
         query = qualified(context, statement.query)
         view = Table(
@@ -172,9 +172,14 @@ def _find(context: StatementContext, database: str, name: str) -> Table | None:
 
 
 def view_columns(
-    full_name: str, named: Sequence[tuple[str, str | None]], given: tuple[Column, ...]
+    full_name: str, statement: CreateView | CreateTemporaryView, given: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Return the view's columns: those of the query, under the names that the statement lists."""
+    """Return the view's columns: those of the query, under the names that the statement lists.
+
+    Raises:
+        InvalidObjectError: their number, or a name, is not valid, or two columns of one name have no certain order.
+    """
+    named = statement.columns
     if named and len(named) != len(given):
         reason = f"it lists {len(named)} columns, and its query returns {len(given)}"
         raise InvalidObjectError("view", full_name, reason)
@@ -182,10 +187,18 @@ def view_columns(
         replace(column, name=name, comment=comment)
         for column, (name, comment) in zip(given, named or ((c.name, None) for c in given), strict=True)
     )
-    names = [column.name.lower() for column in columns]
-    twice = [column.name for column in columns if names.count(column.name.lower()) > 1]
-    if twice:
-        raise InvalidObjectError("view", full_name, f"its query returns two columns {twice[0]}; give one another name")
+    if (name := _twice(columns)) is not None:
+        raise InvalidObjectError("view", full_name, f"its query returns two columns {name}; give one another name")
+    if not statement.query.lists_columns and (name := _twice(given)) is not None:
+        # A change of the order in a table would give the columns of the view other values.
+        reason = f"its query returns two columns {name}, and has a * or pipe; let it SELECT its columns one by one"
+        raise InvalidObjectError("view", full_name, reason)
     if not all(column.name for column in columns):
         raise InvalidObjectError("view", full_name, "its query returns a column without a name; give it one by AS")
     return columns
+
+
+def _twice(columns: Sequence[Column]) -> str | None:
+    """Return a name that two of the columns have, None if there is none."""
+    names = [column.name.lower() for column in columns]
+    return next((column.name for column in columns if names.count(column.name.lower()) > 1), None)

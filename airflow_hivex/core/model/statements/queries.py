@@ -77,7 +77,8 @@ class Query:
     which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
     ``functions`` are the calls of functions that are not Spark's own, as far as their names tell.
     ``database_calls`` ask for the current database. ``texts`` are the positions of the columns of its result that are
-    constant texts or NULL, from the end where they are negative.
+    constant texts or NULL, from the end where they are negative. ``lists_columns`` is true where the text lists the
+    columns of its result one by one, so that they stay in their order whatever happens to the tables.
     """
 
     text: str
@@ -92,6 +93,7 @@ class Query:
     functions: tuple[FunctionCall, ...] = ()
     database_calls: tuple[DatabaseCall, ...] = ()
     texts: tuple[int, ...] = ()
+    lists_columns: bool = False
 
     def render(self, views: Sequence[str]) -> str:
         """Return the query with the table of each reference replaced by the view of the same position."""
