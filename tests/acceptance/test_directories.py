@@ -23,6 +23,9 @@ def test_rows_of_a_query_become_the_files_of_a_directory(session: Session, tmp_p
     session.sql("INSERT INTO t VALUES (1, 'a,b', DATE'1500-01-01', 1), (2, NULL, NULL, 2)")
     session.sql("INSERT OVERWRITE DIRECTORY 'out' SELECT * FROM t ORDER BY id")
     assert contents(root / "out") == ["1\x01a,b\x011500-01-01\x011\n2\x01\\N\x01\\N\x012\n"]
+    # Files of Hive's text have no names of columns.
+    session.sql("INSERT OVERWRITE DIRECTORY 'out' SELECT count(*), max(id) + 1, max(id) + 1 FROM t")
+    assert contents(root / "out") == ["2\x013\x013\n"]
     delimited = r"ROW FORMAT DELIMITED FIELDS TERMINATED BY ',' ESCAPED BY '\\' NULL DEFINED AS 'none'"
     query = "SELECT v, id FROM t ORDER BY id"
     assert session.sql(f"INSERT OVERWRITE LOCAL DIRECTORY '{root}/out' {delimited} {query}").rows_written == 2
@@ -72,7 +75,10 @@ def test_directories_that_are_not_apart_from_others_are_refused(
         with pytest.raises(LocationOutsideClusterError):
             session.sql(f"INSERT OVERWRITE DIRECTORY '{path}' SELECT id FROM t")
     with pytest.raises(InvalidObjectError, match="twice"):
-        session.sql("INSERT OVERWRITE DIRECTORY 'new' SELECT 1 AS x, 2 AS X")
+        session.sql("INSERT OVERWRITE DIRECTORY 'new' USING json SELECT 1 AS x, 2 AS X")
+    # Spark would write no rows, and report no error.
+    with pytest.raises(InvalidOperationError, match="control character"):
+        session.sql(r"INSERT OVERWRITE DIRECTORY 'new\nline' SELECT 1 AS x")
     with pytest.raises(InvalidOperationError, match="sequencefile"):
         session.sql("INSERT OVERWRITE DIRECTORY 'new' STORED AS SEQUENCEFILE SELECT 1 AS x")
     session.sql("START TRANSACTION")

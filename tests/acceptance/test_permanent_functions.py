@@ -18,6 +18,7 @@ from airflow_hivex.core.errors import (
     AnalysisError,
     ForeignNameError,
     HivexError,
+    InvalidObjectError,
     InvalidOperationError,
     NoSuchDatabaseError,
     NoSuchFunctionError,
@@ -126,6 +127,8 @@ def test_functions_that_cannot_be_made_or_called_are_refused(t: Session, metasto
         "CREATE OR REPLACE FUNCTION f(x INT) RETURNS INT RETURN f(x)": HivexError,
         "CREATE OR REPLACE FUNCTION f(x INT DEFAULT f(1)) RETURN x": HivexError,
         "CREATE FUNCTION g(x INT) RETURNS TABLE RETURN SELECT x": UnsupportedStatementError,
+        "CREATE FUNCTION g(x INT) RETURN NULL": InvalidObjectError,
+        "CREATE FUNCTION g(x INT) RETURN array()": InvalidObjectError,
         "DROP FUNCTION g": NoSuchFunctionError,
         "DESCRIBE FUNCTION default.g": NoSuchFunctionError,
     }.items():

@@ -144,6 +144,9 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     t.sql("DECLARE VARIABLE three INT DEFAULT 3")
     t.sql("CREATE TEMPORARY FUNCTION times(x INT) RETURNS INT RETURN x * three")
     assert rows(t, "SELECT times(2)") == [(6,)]
+    # One that others call is replaced, and calls a later one.
+    t.sql("CREATE OR REPLACE TEMPORARY FUNCTION plus(x INT, y INT DEFAULT 1) RETURNS INT RETURN times(y) / 3 + x")
+    assert rows(t, "SELECT plus2(1)") == [(3,)]
     t.sql("SET VAR three = 4")
     assert rows(t, "SELECT times(2)") == [(8,)]
     t.sql("SET VAR three = DEFAULT")
@@ -159,6 +162,8 @@ def test_temporary_functions_are_those_of_their_session(t: Session, metastore: M
     assert rows(t, "SELECT plus(1)") == [(2,)]
     assert rows(t, "SHOW FUNCTIONS LIKE 'plus*'") == [("plus",), ("plus2",)]
     assert rows(t, "DESCRIBE FUNCTION plus2")[0] == ("Function: plus2",)
+    t.sql("CREATE TEMPORARY FUNCTION most(x INT) RETURNS BOOLEAN RETURN x >= ALL (SELECT * FROM VALUES (1), (2))")
+    assert rows(t, "SELECT most(1), most(2)") == [(False, True)]
     t.sql("CREATE TEMPORARY MACRO half(x DOUBLE) x")
     t.sql("CREATE TEMPORARY MACRO half(x DOUBLE) -- replaces it\n x / 2 -- half")
     assert rows(t, "SELECT half(3), half(plus(id)) FROM t WHERE id = 1") == [(1.5, 1.0)]

@@ -192,6 +192,9 @@ def test_views_are_listed_shown_changed_and_dropped(t: Session) -> None:
     t.sql("CREATE VIEW w (a) COMMENT 'it''s' TBLPROPERTIES ('x' = 'y') AS SELECT id FROM t")
     assert rows(t, "SHOW VIEWS") == rows(t, "SHOW VIEWS LIKE 'w*'") == [("w",)]
     assert rows(t, "SHOW TABLES") == [("t",), ("w",)]
+    t.sql("CREATE VIEW ticks (`a``b`) AS SELECT id FROM t")
+    assert "(`a``b`)" in str(rows(t, "SHOW CREATE TABLE ticks"))
+    t.sql("DROP VIEW ticks")
     ((made,),) = rows(t, "SHOW CREATE TABLE w")
     facts = {str(row[0]): row[1] for row in rows(t, "DESCRIBE EXTENDED w")}
     assert (facts["Type"], facts["View Original Text"]) == ("VIRTUAL_VIEW", "SELECT id FROM t")

@@ -98,14 +98,32 @@ class SessionObjects:
 
     @property
     def _declarations(self) -> list[tuple[str, str]]:
-        # A function may read variables, and call functions that were made before it. One may have a variable's name.
+        # A function may read variables, and call other functions. One may have a variable's name.
         return [
             *(
                 (name, f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}")
                 for name, each in self.variables.items()
             ),
-            *((name, _create_function(name, text)) for name, text in self.functions.items()),
+            *((name, _create_function(name, self.functions[name])) for name in self._called_first()),
         ]
+
+    def _called_first(self) -> list[str]:
+        """Return the functions, each behind those that its text names: one of them may have been replaced later."""
+        ordered: list[str] = []
+        begun: set[str] = set()
+
+        def add(name: str) -> None:
+            if name not in begun:
+                begun.add(name)
+                text = self.functions[name].lower()
+                for other in self.functions:
+                    if other not in begun and _names(text, other):
+                        add(other)
+                ordered.append(name)
+
+        for name in self.functions:
+            add(name)
+        return ordered
 
     def _named(self, texts: Iterable[str]) -> set[str]:
         """Return the functions and variables whose names occur in the texts, or in the definitions of these."""

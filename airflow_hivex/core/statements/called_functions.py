@@ -150,8 +150,6 @@ def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[Qu
     assert statement.body is not None
     assert statement.sql is not None
     found = _called(context, [statement.body], database, temporary)
-    if not found:
-        return text, ()
     body = _renamed(statement.body, found, database, database, temporary).render(())
     called = tuple((function.database, function.name) for function in found.values())
     return statement.sql.definition(body if statement.sql.query is not None else body.removeprefix("SELECT ")), called

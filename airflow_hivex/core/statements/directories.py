@@ -20,6 +20,7 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.statements import CreateTable, InsertDirectory, TableName
+from airflow_hivex.core.model.text_files import TEXTFILE
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.statements import planning
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -50,6 +51,9 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
         _check_local(statement, cluster)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
+        if statement.format == TEXTFILE:
+            # The files have no names of columns.
+            given = tuple(replace(column, name=f"_c{number}") for number, column in enumerate(given))
         folder = _described(context, statement, given, cluster)
         location = folder.storage.primary.location
         # One after the other: the files of two statements would be mixed.

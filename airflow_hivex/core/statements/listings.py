@@ -29,6 +29,7 @@ from airflow_hivex.core.model.statements import (
 )
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.runners.running_jobs import count_jobs
+from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_json import json_of_partition, json_of_table
 from airflow_hivex.core.statements.described_statistics import (
@@ -339,7 +340,7 @@ def hive_create_statement(table: Table, location: str) -> str:
 
 def _create_view_statement(view: Table) -> str:
     columns = ", ".join(
-        f"`{column.name}`{f' COMMENT {quoted_text(column.comment)}' if column.comment else ''}"
+        f"{quoted(column.name)}{f' COMMENT {quoted_text(column.comment)}' if column.comment else ''}"
         for column in view.columns
     )
     parts = [f"CREATE VIEW `{view.database}`.`{view.name}` ({columns})"]

@@ -24,6 +24,8 @@ from airflow_hivex.core.transactions import commit_record
 log = logging.getLogger(__name__)
 
 _PATTERN = re.compile(r"[*?\[\]{}]")
+# Spark reads and writes no files below such a folder, without an error.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def change_metadata(
@@ -121,6 +123,8 @@ def check_location(
     relative = place.relative(location) if location.strip("/.") else ""
     if not relative:
         raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
+    if _CONTROL.search(location):
+        raise InvalidObjectError(kind, name, f"location {location!r} has a control character; name another folder")
     try:
         files = services.files(place)
         target = files.link_target(relative)

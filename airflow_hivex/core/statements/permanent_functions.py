@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.errors import AlreadyExistsError, NoSuchFunctionError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchFunctionError, StatementSyntaxError
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.statements import CreateFunction, DropFunction, Select
+from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.tokens import Cursor, tokenize
+from airflow_hivex.core.sql.types import read_type
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.called_functions import check_defaults, declare
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -25,6 +28,7 @@ def create_function(context: StatementContext, statement: CreateFunction) -> Res
         NoSuchDatabaseError: its database does not exist.
         AlreadyExistsError: the database has a function of that name.
         AnalysisError: Spark refuses its body, or its types.
+        InvalidObjectError: its values have no type that is kept.
         InvalidOperationError: its body calls a function that runs code, and this is not allowed.
         ForeignNameError: a default calls a function of another namespace in a closed one.
     """
@@ -79,10 +83,24 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
         if running.joined is None:
             context.services.transactions.commit(running.txn_id)
         lines = (str(row[0]) for row in rows)
-        returns = given or next(line.removeprefix(_RETURNS).strip() for line in lines if line.startswith(_RETURNS))
+        returns = given or next(
+            (line.removeprefix(_RETURNS).strip() for line in lines if line.startswith(_RETURNS)), ""
+        )
+        if not given and not _is_type(returns):
+            reason = f"its values have the type {returns or 'VOID'}, which is not kept; name another one by RETURNS"
+            raise InvalidObjectError("function", function.full_name, reason)
         return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route), returns
 
     return in_transaction(context, work, read_only=True)
+
+
+def _is_type(text: str) -> bool:
+    """Return whether later statements read a text of Spark's as a type: it also has types of no values."""
+    try:
+        read_type(Cursor(text, tokenize(text), Markers({})))
+    except StatementSyntaxError:
+        return False
+    return True
 
 
 def drop_function(context: StatementContext, statement: DropFunction) -> Result:

@@ -30,8 +30,9 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
-        # Routing has found whether it calls any.
-        text, permanent = with_full_names(context, statement.text) if running.functions else (statement.text, ())
+        # Routing has found whether it calls any. Edits are what Spark reads in place of Hive's SQL.
+        is_edited = running.functions or statement.body.qualifiers
+        text, permanent = with_full_names(context, statement.text) if is_edited else (statement.text, ())
         declare_called(context, running.functions, [text])
         plan = plan_job(context, running, cluster, ())
         if context.run(cluster, replace(plan, command=f"SHOW SYSTEM FUNCTIONS LIKE '{name}'")).rows:
