@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core import Metastore, Result, Session
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockState, LockType
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,3 +101,37 @@ def test_a_frame_brings_its_columns(session: Session, spark: SparkSession) -> No
         (3, "old", 3, "text", 3),
         (5, "new", None, "new", 5),
     ]
+
+
+def test_statements_request_all_of_their_locks_at_once(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE TABLE e LIKE t")
+    session.sql("ALTER TABLE e ADD PARTITION (p = 9)")
+    session.sql("CREATE VIEW v AS SELECT id FROM t")
+    for table, statement in (
+        ("e", "ALTER TABLE t EXCHANGE PARTITION (p = 9) WITH TABLE e"),
+        ("t", f"{MERGE} WHEN MATCHED THEN UPDATE SET *"),
+        ("t", "INSERT WITH SCHEMA EVOLUTION INTO t BY NAME SELECT id, p, 1 AS k FROM s"),
+        ("v", "ALTER VIEW v AS SELECT id FROM s"),
+        ("t", "CREATE OR REPLACE TABLE t AS SELECT id FROM s"),
+    ):
+        before, later = metastore.transactions.open(2, user="others")
+        metastore.locks.acquire([exclusive(table)], before)
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(session.sql, statement)
+            wait_until(partial(waits_or_is_done, metastore, done))
+            # The next one in the queue wants all tables that the statement names. It is older, so that of a circle of
+            # waiting the statement would be aborted.
+            wanted = [exclusive(each) for each in ("e", "s", "t", "v")]
+            lock = metastore.locks.acquire(wanted, later, wait=False)
+            metastore.transactions.abort(before)
+            done.result(timeout=120)
+        assert metastore.locks.check(lock.lock_id).is_acquired
+        metastore.transactions.abort(later)
+
+
+def exclusive(table: str) -> LockComponent:
+    return LockComponent("default", table, type=LockType.EXCLUSIVE, operation=DataOperation.NO_TXN)
+
+
+def waits_or_is_done(metastore: Metastore, done: Future[Result]) -> bool:
+    return done.done() or any(each.state is LockState.WAITING for each in metastore.locks.show())

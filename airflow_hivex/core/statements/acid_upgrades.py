@@ -15,7 +15,6 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.table_definitions import managed_properties
@@ -46,8 +45,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
     parameters = managed_properties(table.full_name, table.storage.format, {**table.parameters, **properties})
     insert = _overwrite(table)
     with own_transaction(context) as running:
-        acquire(context, running, services.statement_locks.convert_table(table))
-        routed = route(context, insert, running)
+        routed = route(context, insert, running, locks=services.statement_locks.convert_table(table))
         found = routed.target
         if (found.id, found.storage, found.parameters) != (table.id, table.storage, table.parameters):
             raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")

@@ -52,7 +52,11 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
             result = _exists(context, statement)
             context.services.transactions.abort(running.txn_id, "the table exists already")
             return result
-        routed = route(context, statement, running)
+        replacing = () if earlier is None else context.services.statement_locks.replace_table(earlier)
+        routed = route(context, statement, running, locks=replacing)
+        if replacing:
+            # Who had the lock before may have replaced or dropped it.
+            earlier = replaced_table(context, statement)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         assert routed.statement.query is not None
@@ -173,7 +177,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
 def _claim_name(
     context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
 ) -> StoredTable | None:
-    """Lock the name of the new table, and return the table that has it, if there is one.
+    """Lock the name of the new table if no table has it, and return the table that has it.
 
     Raises:
         NoSuchTableError, InvalidOperationError: the table cannot be replaced.
@@ -186,11 +190,7 @@ def _claim_name(
         acquire(context, running, new_table, new_table=not waits)
         # Who had the lock before may have made it.
         earlier = find(context, statement)
-    if earlier is None or not statement.or_replace:
-        return earlier
-    acquire(context, running, locks.replace_table(earlier))
-    # Who had the lock before may have replaced or dropped it.
-    return find(context, statement)
+    return earlier
 
 
 def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:

@@ -25,7 +25,6 @@ from airflow_hivex.core.statements import consumed_files
 from airflow_hivex.core.statements.consumed_files import ConsumedFiles
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.dropped_partitions import delete_partitions
-from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import apply_change
 from airflow_hivex.core.statements.partition_definitions import drop_in
 from airflow_hivex.core.statements.queries import plan_query
@@ -51,8 +50,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
     with own_transaction(context) as running:
         locks = services.statement_locks
         whole = locks.convert_table(source) if source.is_external else locks.drop_partitions(source, names)
-        acquire(context, running, whole)
-        routed = route(context, _insert(target, source), running)
+        routed = route(context, _insert(target, source), running, locks=whole)
         (bound,) = routed.bound
         if (routed.target.id, bound.table.id) != (target.id, source.id):
             reason = "a table was dropped and created again meanwhile; try again"

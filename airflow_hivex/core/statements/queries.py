@@ -132,9 +132,7 @@ def run_insert(
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
-        if merge is not None:
-            merge.lock(context, running)
-        routed = route(context, statement, running)
+        routed = route(context, statement, running, locks=() if merge is None else merge.locks(context))
         target = routed.target if merge is None else merge.merged(routed.target)
         static = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)

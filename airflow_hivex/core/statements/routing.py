@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.routes import Route, RouteOutput
@@ -99,6 +100,7 @@ def route(
     runs_job: bool = True,
     may_lag: bool = False,
     declarations: dict[str, str] | None = None,
+    locks: Sequence[LockComponent] = (),
 ) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
 
@@ -107,9 +109,9 @@ def route(
     Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
     does it for an INSERT of constants.
 
-    With ``running`` the statement's locks are had first, if possible from the beginning of a transaction of its own,
-    which takes its snapshot after that; without, it is bound in the snapshot of now and nothing is locked. The
-    permanent functions that it calls join those of ``running``, or ``declarations``.
+    With ``running`` the statement's locks, and more ``locks``, are had first by one request, if possible from the
+    beginning of a transaction of its own, which takes its snapshot after that; without, it is bound in the snapshot of
+    now and nothing is locked. The permanent functions that it calls join those of ``running``, or ``declarations``.
 
     What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
@@ -127,7 +129,8 @@ def route(
         routed = _bind_and_route(context, statement, views, reading, None, runs_job=runs_job)
         return _earlier(context, routed, reading, None, may_lag=may_lag)
     wanted = lock_plan(context, statement, reading)
-    acquire(context, running, wanted.components, write_ids_of=wanted.write_ids_of)
+    # In two requests, another statement that waits between them would wait in a circle with this one.
+    acquire(context, running, (*locks, *wanted.components), write_ids_of=wanted.write_ids_of)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
     for _ in range(int(context.services.settings["hive.txn.retrysnapshot.max.count"])):

@@ -40,9 +40,8 @@ def run_change(
 
     def work(running: Running) -> Result:
         running.check_may_write(statement.operation)
-        if merge is not None:
-            merge.lock(context, running)
-        routed = _with_new_types(route(context, statement, running), merge)
+        locks = () if merge is None else merge.locks(context)
+        routed = _with_new_types(route(context, statement, running, locks=locks), merge)
         target = routed.target if merge is None else merge.merged(routed.target)
         check_change(statement, target)
         cluster = chosen_cluster(context, routed)

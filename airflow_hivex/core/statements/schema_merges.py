@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.locking import acquire
 from airflow_hivex.core.statements.metadata_changes import apply_change
 
 
@@ -25,9 +25,9 @@ class SchemaMerge:
     before: StoredTable
     after: Table
 
-    def lock(self, context: StatementContext, running: Running) -> None:
-        """Acquire the lock under which no other statement changes the columns."""
-        acquire(context, running, context.services.statement_locks.merge_schema(self.before))
+    def locks(self, context: StatementContext) -> Sequence[LockComponent]:
+        """Return the lock under which no other statement changes the columns."""
+        return context.services.statement_locks.merge_schema(self.before)
 
     def merged(self, table: StoredTable) -> StoredTable:
         """Return the table, as the statement has it under its lock, with the new columns.

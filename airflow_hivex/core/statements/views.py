@@ -61,8 +61,8 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
         raise AlreadyExistsError("view", full_name, "use OR REPLACE to replace it, or IF NOT EXISTS to accept it")
     with own_transaction(context) as running:
         locks = context.services.statement_locks
-        acquire(context, running, locks.create_table(database) if stored is None else locks.alter_table(stored))
-        routed = route(context, Select(statement.query), running)
+        own = locks.create_table(database) if stored is None else locks.alter_table(stored)
+        routed = route(context, Select(statement.query), running, locks=own)
         if (database, name) in routed.views:
             raise InvalidObjectError("view", full_name, "its query reads the view itself")
         cluster = chosen_cluster(context, routed)
