@@ -88,8 +88,10 @@ def delete_left(services: Services) -> int:
             found = dropped_partitions.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
         if not found:
             return count
-        for table, partition in found:
-            count += len(delete_partitions(services, table, [partition]))
+        of_tables = {table.id: table for table, _ in found}
+        for table_id, table in of_tables.items():
+            dropped = [partition for of, partition in found if of.id == table_id]
+            count += len(delete_partitions(services, table, dropped))
         after = found[-1][1].id
 
 
