@@ -79,7 +79,7 @@ def run_update_statistics(context: StatementContext, statement: UpdateStatistics
         run_analyze(context, Analyze(statement.table, statement.partition, noscan=True))
         earlier = known()
     if earlier is None:
-        raise NoSuchPartitionError(database, name, partition or "whose statistics there are")
+        raise InvalidOperationError(statement.kind, table.full_name, "it was dropped or changed meanwhile; try again")
     now = services.clock()
     if column is None:
         changed = replace(earlier, **numbers, valid_write_ids=None, computed_ms=now)

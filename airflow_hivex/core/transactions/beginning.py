@@ -92,4 +92,4 @@ def _abort(transactions: TransactionManager, new: NewTransaction) -> None:
         txn_ids = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)
         transactions.abort_many(txn_ids, "its owner was interrupted when it was opened")
     except HivexError as failure:
-        log.warning("A transaction that has just been opened could not be aborted and will time out: %s", failure)
+        log.warning("A transaction that was perhaps opened could not be aborted; an open one times out: %s", failure)
