@@ -147,7 +147,7 @@ docs: $(DOCS) ## Build the site of the documentation, in ./build/docs; a broken 
 
 .PHONY: requirements
 requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest releases)
-	$(BIN)/uv pip compile pyproject.toml --group dev --extra connect --extra demo --extra hive --extra postgresql --python-version 3.11 --no-header --no-annotate \
+	$(BIN)/uv pip compile pyproject.toml --group dev --extra demo --extra hive --extra postgresql --python-version 3.11 --no-header --no-annotate \
 		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/constraints.txt
 	$(BIN)/uv pip compile --group bench --constraint requirements/constraints.txt --python-version 3.11 --no-header \
 		--no-annotate --no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/bench.txt

@@ -1,7 +1,11 @@
 """From an Airflow connection to Spark to the runner of the clusters whose ``jobtracker`` is its id.
 
-The hook of Airflow's Spark provider is not used: it takes a connection that does not exist for YARN, shows Spark's
-configuration in the arguments of a process, and returns no result. Connections are those of the provider.
+The types of connections, and their forms in Airflow's UI, are those of Airflow's provider for Spark. Its hooks are not
+called, for these reasons:
+
+- SparkSubmitHook takes a connection that does not exist for YARN, shows Spark's configuration in the arguments of a
+  process, and returns no result.
+- SparkConnectHook leaves a slash in a token as it is, and pyspark refuses the URL. A base64 token may have one.
 """
 
 from __future__ import annotations

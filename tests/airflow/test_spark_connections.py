@@ -55,6 +55,16 @@ def test_a_connection_leads_to_a_master(fields: dict[str, Any], jobtracker: str)
     assert spark_connections.jobtracker_of(connection(**fields)) == (jobtracker, {})
 
 
+def test_types_and_extras_are_those_of_the_provider_for_spark() -> None:
+    from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers_manager import ProvidersManager
+
+    assert (SparkSubmitHook.conn_type, SparkConnectHook.conn_type) == spark_connections.TYPES
+    fields = {each.removeprefix("extra__") for each in ProvidersManager().connection_form_widgets}
+    assert {"spark__queue", "spark__deploy-mode", "spark__namespace", "spark_connect__use_ssl"} <= fields
+
+
 def test_extras_become_configuration() -> None:
     extra = {"queue": "q", "namespace": "n", "deploy-mode": "client", "spark-binary": "spark-submit"}
     assert spark_connections.jobtracker_of(connection(host="yarn", extra=extra))[1] == {

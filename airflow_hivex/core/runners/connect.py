@@ -23,7 +23,7 @@ from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
-from airflow_hivex.core.runners import connect_server
+from airflow_hivex.core.runners import connect_server, pyspark_packages
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
 from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask, release_of
 from airflow_hivex.core.runners.kept_sessions import kept_session
@@ -274,13 +274,13 @@ def _libraries(cluster: str) -> Iterator[None]:
     """Say what is missing where the block cannot import the client of Spark Connect.
 
     Raises:
-        JobError: that is so.
+        JobError: a library is missing, or the files of pyspark are not those of its package.
     """
+    pyspark_packages.check(cluster)
     try:
         yield
     except ImportError as error:
         raise JobError(
             cluster,
-            f"the client of Spark Connect lacks a library ({error}). Install it: pip install "
-            "'airflow-provider-hivex[connect]'",
+            f"the client of Spark Connect lacks a library ({error}). Install it: pip install airflow-provider-hivex",
         ) from error

@@ -18,14 +18,13 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
-from airflow_hivex.core.runners import class_archive
+from airflow_hivex.core.runners import class_archive, pyspark_packages
 from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
@@ -92,7 +91,7 @@ class LocalRunner:
                 check_java(cluster)
             except JobError as error:
                 return Health(error)
-        return Health(version=_installed_release())
+        return Health(version=pyspark_packages.release())
 
 
 class _ProcessSpark:
@@ -179,7 +178,7 @@ def _is_disconnected(error: JobError) -> bool:
 
 def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     check_java(cluster)
-    _check_pyspark(cluster)
+    pyspark_packages.check(cluster)
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
@@ -255,31 +254,3 @@ def _warehouse_folder() -> str:
     folder = tempfile.mkdtemp(prefix="hivex-spark-warehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _check_pyspark(cluster: str) -> None:
-    """Ensure that the package's files are its own.
-
-    pyspark-client, which Airflow's provider for Spark requires, has most of pyspark's files: it puts them over those of
-    another release, and takes them away when it is uninstalled.
-    """
-    import pyspark
-
-    installed = _installed_release()
-    # None where Spark's own folder is on the path.
-    if installed is not None and getattr(pyspark, "__version__", None) != installed:
-        raise JobError(
-            cluster,
-            f"the files of the package pyspark {installed} were replaced or removed, as pyspark-client does. Install "
-            f"the same release of both: pip install --force-reinstall --no-deps pyspark=={installed} "
-            f"pyspark-client=={installed}",
-        )
-
-
-@cache
-def _installed_release() -> str | None:
-    """Return the release of the package pyspark, None if it is not installed as a package."""
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return None

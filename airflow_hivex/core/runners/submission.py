@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.secrets import REDACTED_BY_SPARK
-from airflow_hivex.core.runners import class_archive, masters, shipping
+from airflow_hivex.core.runners import class_archive, masters, pyspark_packages, shipping
 
 DEPLOY_MODE = "spark.submit.deployMode"
 LOG_LEVEL = "spark.log.level"
@@ -41,9 +41,11 @@ def spark_home(cluster: str) -> Path:
     """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, else that of the package pyspark.
 
     Raises:
-        JobError: it has no spark-submit.
+        JobError: it has no spark-submit, or the files of pyspark are not those of its package.
     """
     given = os.environ.get("SPARK_HOME")
+    if not given:
+        pyspark_packages.check(cluster)
     found = importlib.util.find_spec("pyspark") if not given else None
     home = Path(given) if given else Path(found.origin).parent if found is not None and found.origin else None
     if home is None or not (home / "bin" / "spark-submit").exists():

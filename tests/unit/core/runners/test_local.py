@@ -93,7 +93,7 @@ def test_a_missing_java_is_known_before_a_job_is_sent() -> None:
 
 
 @pytest.mark.parametrize("left", ["__version__ = '4.3.0'", ""], ids=["replaced by another release", "removed"])
-def test_files_of_pyspark_that_pyspark_client_changed_are_a_clear_error(left: str) -> None:
+def test_files_of_pyspark_that_another_package_changed_are_a_clear_error(left: str) -> None:
     spoilt = (
         "import sys, types\n"
         "spoilt = sys.modules['pyspark'] = types.ModuleType('pyspark')\n"
