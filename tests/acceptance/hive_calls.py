@@ -129,16 +129,21 @@ def make_tables(client: Any) -> None:
     """Make the tables of the script."""
     client.create_database(ttypes.Database("d", None, None, {}))
     for name, keys in (("t", {}), ("u", {}), ("p", {"ds": "string"})):
-        described = table("d", name, keys=keys, parameters={"transactional": "true"})
-        # Hive 2.3 asks for buckets.
-        described.sd.numBuckets, described.sd.bucketCols = 2, ["id"]
-        client.create_table(described)
+        client.create_table(table_of_script(name, keys))
+
+
+def table_of_script(name: str, keys: dict[str, str] | None = None) -> Any:
+    """A transactional table."""
+    described = table("d", name, keys=keys or {}, parameters={"transactional": "true"})
+    # Hive 2.3 asks for buckets.
+    described.sd.numBuckets, described.sd.bucketCols = 2, ["id"]
+    return described
 
 
 def run(client: Any) -> list[Answer]:
     """Return the answers of all calls, with what each call is."""
     script = Script(client)
-    for part in (_lives, _heartbeats, _matrix, _levels, _illegal_locks, _queue, _compactions):
+    for part in (_lives, _heartbeats, _matrix, _levels, _illegal_locks, _missing, _queue, _compactions):
         for _ in part(script):
             pass
     return script.answers
@@ -237,6 +242,33 @@ def _illegal_locks(script: Script) -> Iterator[None]:
         script.check(str(wrong), wrong)
         script.unlock(str(wrong), wrong)
     script.show("after the end")
+    yield
+
+
+def _missing(script: Script) -> Iterator[None]:
+    (owner,) = script.open()
+    for txn_id in (None, owner):
+        label, kind = ("in a transaction", DELETE) if txn_id else ("without transaction", NO_TXN)
+        table = script.lock(f"of a missing table {label}", component(EXCLUSIVE, kind, "new"), txn_id=txn_id)
+        part = script.lock(
+            f"of a missing partition {label}", component(SHARED_READ, SELECT, "p", "ds=z"), txn_id=txn_id
+        )
+        nowhere = component(SHARED_READ, SELECT, "new")
+        nowhere.dbname = "nowhere"
+        third = script.lock(f"of a table of a missing database {label}", nowhere, txn_id=txn_id)
+        other = script.lock(f"of a missing table that is locked {label}", component(SHARED_READ, SELECT, "new"))
+        described = table_of_script("new")
+        script.call(f"create_table of a locked name {label}", lambda made=described: script.client.create_table(made))
+        script.check(f"of a created table {label}", other)
+        script.call(f"drop_table of a locked name {label}", lambda: script.client.drop_table("d", "new", True))
+        script.show(f"of missing objects {label}")
+        script.check(f"of a dropped table {label}", other)
+        for lock_id in (table, part, third) if txn_id is None else ():
+            script.unlock("of a missing object", lock_id)
+        if txn_id is not None:
+            script.commit("the owner of locks of missing objects", txn_id)
+        script.check(f"of a missing table after its owner {label}", other)
+        script.unlock("of a missing table", other)
     yield
 
 

@@ -48,6 +48,7 @@ from airflow_hivex.core.store.schema import (
     tables,
 )
 from airflow_hivex.core.transactions import commit_record, former_write_ids
+from airflow_hivex.core.transactions.lock_requests import note_locks_of
 
 SELECT_TABLES = (
     select(
@@ -210,6 +211,7 @@ def insert_table(
     if table.is_transactional:
         commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
         commit_record.note_operation(connection, table_id, commit_record.CREATION)
+        note_locks_of(connection, table_id, database.name, name)
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     if not table.is_view:
@@ -361,6 +363,8 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
         named = {"database": database, "table": values["name"]}
         for child in (compaction_queue, completed_compactions):
             connection.execute(update(child).where(child.c.table_id == stored.id).values(**named))
+        if stored.is_transactional:
+            note_locks_of(connection, stored.id, database, values["name"])
     if table.storage != stored.storage:
         connection.execute(
             update(storage_descriptors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, select, true
+from sqlalchemy import Connection, and_, case, func, insert, literal, select, true
 
 from airflow_hivex.core.errors import (
     InvalidLockRequestError,
@@ -17,7 +17,7 @@ from airflow_hivex.core.model.identifiers import check_name
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import TRANSACTIONAL
 from airflow_hivex.core.model.transactions import Operation
-from airflow_hivex.core.store.schema import databases, tables, txn_components, txns
+from airflow_hivex.core.store.schema import databases, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.txn_rows import raise_if_settled
 
@@ -48,18 +48,24 @@ def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> l
 
 
 def check_request(
-    connection: Connection, components: Sequence[LockComponent], txn_id: int | None, *, new_tables: bool
+    connection: Connection,
+    components: Sequence[LockComponent],
+    txn_id: int | None,
+    *,
+    new_tables: bool,
+    may_be_missing: bool = False,
 ) -> Mapping[tuple[str, str], int]:
     """Return the ids of the transactional tables of a request, by database and name. One round trip.
 
-    The transaction stays open until the caller's database transaction ends.
+    The transaction stays open until the caller's database transaction ends. Names that ``may_be_missing`` are locked
+    without a look at what they name; :func:`note_locks_of` notes the writes of such a request later.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: one of the names does not exist.
+        NoSuchDatabaseError, NoSuchTableError: one of the names does not exist, and may not be missing.
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
     """
     found_databases, found = _read(connection, components, txn_id)
-    for component in components:
+    for component in () if may_be_missing else components:
         if component.database not in found_databases:
             raise NoSuchDatabaseError(component.database)
         if component.table is None or (component.database, component.table) in found:
@@ -95,6 +101,26 @@ def note_components(
     noted = [row for row in rows if row["table_id"] in held]
     if noted:
         connection.execute(insert(txn_components), noted)
+
+
+def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
+    """Note the writes of transactions that have locked, or wait for, the name of a table before the table had it.
+
+    One round trip.
+    """
+    letters = {number.value: operation.value for number, operation in _OPERATIONS.items()}
+    held = select(
+        locks.c.txn_id,
+        literal(table_id),
+        func.nullif(locks.c.partition, ""),
+        case(letters, value=locks.c.operation),
+    ).where(
+        locks.c.full_table == LockComponent(database, table).full_table,
+        locks.c.txn_id > 0,
+        locks.c.operation.in_(list(letters)),
+    )
+    columns = ["txn_id", "table_id", "partition", "operation"]
+    connection.execute(insert(txn_components).from_select(columns, held.distinct()))
 
 
 def writes_of_request(

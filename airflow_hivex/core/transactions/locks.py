@@ -92,6 +92,7 @@ class LockManager:
         timeout: float | None = None,
         zero_wait_read: bool = False,
         exclusive_ctas: bool = False,
+        may_be_missing: bool = False,
         waiting: Callable[[int], object] | None = None,
     ) -> LockResponse:
         """Ask for all of ``components`` at once, and by default wait until they are had.
@@ -109,6 +110,8 @@ class LockManager:
                 ``hive.lock.sleep.between.retries`` come to (about 91 minutes).
             zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
             exclusive_ctas: the same for any lock; the table need not exist yet.
+            may_be_missing: whether a lock on a name without an object is granted, as by Hive. It holds for the object
+                that gets the name.
             waiting: called with the id of the request when it has to wait; :meth:`unlock` ends that.
 
         Raises:
@@ -125,7 +128,9 @@ class LockManager:
         wanted = asked.components
 
         def work(connection: Connection) -> LockResponse:
-            checked = check_request(connection, wanted, txn_id, new_tables=exclusive_ctas)
+            checked = check_request(
+                connection, wanted, txn_id, new_tables=exclusive_ctas, may_be_missing=may_be_missing
+            )
             if txn_id is not None:
                 note_components(connection, wanted, txn_id, checked)
             return self._enqueue(connection, asked, zero_wait_read, exclusive_ctas)

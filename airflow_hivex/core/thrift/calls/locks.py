@@ -27,13 +27,17 @@ _STATES = {LockState.ACQUIRED: 1, LockState.WAITING: 2, LockState.ABORT: 3, Lock
 
 @call("lock")
 def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` asks again."""
+    """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` asks again.
+
+    A lock is on a name. A client of Iceberg locks the name of a table before it creates the table.
+    """
     request = args.rqst
     response = endpoint.services.locks.acquire(
         **_described(endpoint, client, request),
         wait=False,
         zero_wait_read=bool(request.zeroWaitReadEnabled),
         exclusive_ctas=bool(request.exclusiveCTAS),
+        may_be_missing=True,
     )
     return _response(response)
 

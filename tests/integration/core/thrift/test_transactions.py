@@ -108,6 +108,53 @@ def test_client_changes_what_it_has_locked_and_waits_for_others_a_short_time(met
         hive.commit_txn(ttypes.CommitTxnRequest(txn_id))
 
 
+def test_lock_of_a_name_without_a_table_is_granted_and_holds_for_the_table_that_gets_it(metastore: Metastore) -> None:
+    with (
+        serving(metastore, lock_patience_s=0.2) as running,
+        hive_client(running.port) as iceberg,
+        hive_client(running.port, "bob") as other,
+    ):
+        wanted = [
+            component(type=3, operation=6, tablename="new"),
+            component(tablename="t", dbname="nowhere"),
+            component(type=2, level=1, operation=6, dbname="nowhere", tablename=None),
+        ]
+        for txn_id in (None, *open_txns(iceberg)):
+            held = iceberg.lock(ttypes.LockRequest(wanted, txn_id, "ann", "host"))
+            assert held.state == ttypes.LockState.ACQUIRED
+            waiting = other.lock(ttypes.LockRequest(wanted[:1], None, "bob", "host"))
+            assert waiting.state == ttypes.LockState.WAITING
+            iceberg.create_table(table("default", "new", parameters={"transactional": "true"}))
+            with pytest.raises(ttypes.MetaException, match=r"could not be locked within .* ann on host"):
+                other.drop_table("default", "new", True)
+            iceberg.drop_table("default", "new", True)
+            iceberg.create_table(table("default", "new"))
+            iceberg.alter_table("default", "new", table("default", "old"))
+            iceberg.drop_table("default", "old", True)
+            # The lock stays with the name.
+            named = {each.tablename for each in other.show_locks(ttypes.ShowLocksRequest("default")).locks}
+            assert named == {"new"}
+            assert other.check_lock(ttypes.CheckLockRequest(waiting.lockid)).state == ttypes.LockState.WAITING
+            if txn_id is None:
+                iceberg.unlock(ttypes.UnlockRequest(held.lockid))
+            else:
+                iceberg.abort_txn(ttypes.AbortTxnRequest(txn_id))
+            assert other.check_lock(ttypes.CheckLockRequest(waiting.lockid)).state == ttypes.LockState.ACQUIRED
+            other.unlock(ttypes.UnlockRequest(waiting.lockid))
+
+
+def test_write_that_was_locked_before_its_table_existed_conflicts_with_others(hive: Any) -> None:
+    first, second = open_txns(hive, 2)
+    for txn_id in (first, second):
+        assert lock(hive, txn_id, component(type=2, operation=3, tablename="new")).state == ttypes.LockState.ACQUIRED
+    hive.create_table(table("default", "new", parameters={"transactional": "true"}))
+    for txn_id in (first, second):
+        hive.allocate_table_write_ids(ttypes.AllocateTableWriteIdsRequest("default", "new", [txn_id]))
+    hive.commit_txn(ttypes.CommitTxnRequest(first))
+    with pytest.raises(ttypes.TxnAbortedException, match="default/new"):
+        hive.commit_txn(ttypes.CommitTxnRequest(second))
+
+
 def test_write_ids_are_allocated_and_seen(hive: Any) -> None:
     first, second = open_txns(hive, 2)
     request = ttypes.AllocateTableWriteIdsRequest("default", "acid", [first, second])
