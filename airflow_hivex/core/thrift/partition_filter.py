@@ -1,9 +1,8 @@
-"""Hive's filters on partition keys as predicates: and, or, not, comparisons, IN, LIKE and BETWEEN. Pure.
+"""The text of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
-A filter may be answered with too many partitions, as each client filters again, and never with too few. So a
-condition that is not understood with certainty is an unknown predicate, which excludes no partition.
+A literal has no type here: it takes that of its key (:mod:`airflow_hivex.core.thrift.filter_conditions`).
 
 Source: Hive's Filter.g, and the filters that Spark's HiveShim makes.
 """
@@ -12,49 +11,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn
-
-from airflow_hivex.core.model.expressions import ColumnReference
-from airflow_hivex.core.model.predicates import And, Comparison, In, Like, Not, Or, Predicate, Unknown, Value
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias, TypeVar
 
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<text>"(?:[^"])*"|'(?:[^'])*')
-      | (?P<number>-?[0-9]+(?![A-Za-z_0-9]))
+      | (?P<plain>[0-9]{4}-[0-9]{2}-[0-9]{2}(?![A-Za-z_0-9-])
+                 |-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z_0-9.]))
       | (?P<name>`[^`]+`|[A-Za-z_0-9][A-Za-z_0-9]*)
-      | (?P<sign><=>|<=|>=|<>|!=|==|=|<|>|\(|\)|,)
+      | (?P<sign><=|>=|<>|!=|==|=|<|>|\(|\)|,)
     )""",
     re.VERBOSE,
 )
 _OPERATORS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PLAIN_WORDS = ("true", "false")
+_KEYWORDS = ("and", "or", "not", "in", "like", "between")
+_T = TypeVar("_T")
 _MOST_TOKENS = 100_000
 _DEEPEST = 50
-_LITERAL_PATTERN = re.compile(r"[\w \-:/,]*")
 
 
 class InvalidFilterError(ValueError):
-    """The text is not a filter."""
+    """The text is not a filter, or not one of these keys."""
 
 
-def read_filter(text: str) -> Predicate:
-    """Return the predicate of a filter; an empty filter holds for all partitions.
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on one key: ``operator`` is one of ``= <> < <= > >= in like``, with one literal or those of IN."""
+
+    key: str
+    operator: str
+    literals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """The negation of a filter."""
+
+    operand: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunction:
+    """Filters that must hold together; with none, always true."""
+
+    operands: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disjunction:
+    """Filters of which one must hold."""
+
+    operands: tuple[Filter, ...]
+
+
+Filter: TypeAlias = Condition | Negation | Conjunction | Disjunction
+
+
+def read_filter(text: str) -> Filter:
+    """Return the conditions of a filter; an empty filter holds always.
 
     Raises:
         InvalidFilterError: the text is not a filter.
     """
     if not text.strip():
-        return And(())
+        return Conjunction(())
     return _Reader(text).read()
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text = text = text.rstrip()
         self._tokens: list[tuple[str, str]] = []
         self._depth = 0
         at = 0
-        while at < len(text.rstrip()):
+        while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None or len(self._tokens) >= _MOST_TOKENS:
                 raise InvalidFilterError(f"Error parsing partition filter at position {at + 1}: {text[at : at + 40]!r}")
@@ -62,8 +95,8 @@ class _Reader:
             at = found.end()
         self._at = 0
 
-    def read(self) -> Predicate:
-        """Return the predicate of all tokens."""
+    def read(self) -> Filter:
+        """Return the filter of all tokens."""
         found = self._any()
         if self._at < len(self._tokens):
             self._refuse()
@@ -89,135 +122,152 @@ class _Reader:
         if not self._take(word):
             self._refuse()
 
-    def _several(self, word: str, part: Callable[[], Predicate], of: type[And] | type[Or]) -> Predicate:
+    def _several(self, word: str, part: Callable[[], Filter], of: type[Conjunction] | type[Disjunction]) -> Filter:
         parts = [part()]
         while self._take(word):
             parts.append(part())
         return parts[0] if len(parts) == 1 else of(tuple(parts))
 
-    def _any(self) -> Predicate:
+    def _any(self) -> Filter:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._refuse()
-        found = self._several("or", self._all, Or)
+        found = self._several("or", self._all, Disjunction)
         self._depth -= 1
-        return _in_lists(found) if isinstance(found, Or) else found
+        return _in_lists(found) if isinstance(found, Disjunction) else found
 
-    def _all(self) -> Predicate:
-        return self._several("and", self._one, And)
+    def _all(self) -> Filter:
+        return self._several("and", self._one, Conjunction)
 
-    def _one(self) -> Predicate:
+    def _one(self) -> Filter:
         if self._take("not"):
             negations = 1
             while self._take("not"):
                 negations += 1
             found = self._one()
-            return Not(found) if negations % 2 else found
+            return Negation(found) if negations % 2 else found
         if self._word() == "(":
-            listed = self._parenthesised_column()
-            if listed is not None:
-                return listed
+            keys = self._parenthesised_keys()
+            if keys:
+                return self._after(keys[0]) if len(keys) == 1 else self._in_rows(keys)
             self._expect("(")
             found = self._any()
             self._expect(")")
             return found
         return self._comparison()
 
-    def _parenthesised_column(self) -> Predicate | None:
-        """Return the predicate of ``(column) in (...)``; None for any other parenthesis."""
-        tokens = self._tokens[self._at : self._at + 4]
-        words = [text.lower() for _, text in tokens]
-        if len(tokens) < 4 or tokens[1][0] != "name" or words[2] != ")" or words[3] not in ("in", "not"):
-            return None
-        self._at += 3
-        return self._after(self._column(tokens[1][1]))
+    def _parenthesised_keys(self) -> list[str]:
+        """Return the keys of ``(a, b) in ...`` or ``(struct(a, b)) in ...``; none for any other parenthesis."""
+        before = self._at
+        self._expect("(")
+        is_struct = [text.lower() for _, text in self._tokens[self._at : self._at + 2]] == ["struct", "("]
+        self._at += 2 if is_struct else 0
+        keys = []
+        while self._at < len(self._tokens) and self._tokens[self._at][0] == "name" and self._word() not in _KEYWORDS:
+            keys.append(self._key())
+            if not self._take(","):
+                break
+        if self._take(")") and (self._take(")") or not is_struct) and self._word() in ("in", "not") and keys:
+            return keys
+        self._at = before
+        return []
 
-    @staticmethod
-    def _column(name: str) -> ColumnReference:
-        return ColumnReference(name.strip("`").lower())
+    def _key(self) -> str:
+        name = self._tokens[self._at][1]
+        if name.lower() in _KEYWORDS:
+            self._refuse()
+        self._at += 1
+        return name.strip("`").lower()
 
-    def _comparison(self) -> Predicate:
+    def _comparison(self) -> Filter:
         if self._at >= len(self._tokens):
             self._refuse()
-        kind, text = self._tokens[self._at]
-        if kind == "name":
-            self._at += 1
-            return self._after(self._column(text))
-        value = self._value()
+        if self._tokens[self._at][0] == "name" and not self._begins_literal():
+            return self._after(self._key())
+        literal = self._literal()
         operator = _OPERATORS.get(self._word())
         if operator is None:
             self._refuse()
         self._at += 1
-        kind, text = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")
-        if kind != "name":
+        if self._at >= len(self._tokens) or self._tokens[self._at][0] != "name":
             self._refuse()
-        self._at += 1
-        return Comparison(self._column(text), _TURNED[operator], value)
+        return Condition(self._key(), _TURNED[operator], (literal,))
 
-    def _after(self, column: ColumnReference) -> Predicate:
+    def _begins_literal(self) -> bool:
+        """Return whether the name here is the type of a literal, or ``true``, and no key of this name."""
+        following = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
+        if self._word() in _PLAIN_WORDS:
+            return following == "sign" and self._tokens[self._at + 1][1] in _OPERATORS
+        return self._word() in ("date", "timestamp") and following in ("text", "plain")
+
+    def _after(self, key: str) -> Filter:
         operator = _OPERATORS.get(self._word())
         if operator is not None:
             self._at += 1
-            return Comparison(column, operator, self._value())
+            return Condition(key, operator, (self._literal(),))
         negated = self._take("not")
         if self._take("in"):
-            found: Predicate = In(column, self._values())
+            found: Filter = Condition(key, "in", self._list(self._literal))
         elif self._take("like"):
-            found = _like(column, self._value())
+            found = Condition(key, "like", (self._literal(),))
         elif self._take("between"):
-            low = self._value()
+            low = self._literal()
             self._expect("and")
-            found = And((Comparison(column, ">=", low), Comparison(column, "<=", self._value())))
+            found = Conjunction((Condition(key, ">=", (low,)), Condition(key, "<=", (self._literal(),))))
         else:
             self._refuse()
-        return Not(found) if negated else found
+        return Negation(found) if negated else found
 
-    def _values(self) -> tuple[Value, ...]:
+    def _in_rows(self, keys: list[str]) -> Filter:
+        negated = self._take("not")
+        self._expect("in")
+
+        def row() -> Filter:
+            self._take("const")
+            self._take("struct")
+            literals = self._list(self._literal)
+            if len(literals) != len(keys):
+                self._refuse()
+            return Conjunction(
+                tuple(Condition(key, "=", (literal,)) for key, literal in zip(keys, literals, strict=True))
+            )
+
+        found = Disjunction(self._list(row))
+        return Negation(found) if negated else found
+
+    def _list(self, part: Callable[[], _T]) -> tuple[_T, ...]:
         self._expect("(")
-        values = [self._value()]
+        found = [part()]
         while self._take(","):
-            values.append(self._value())
+            found.append(part())
         self._expect(")")
-        return tuple(values)
+        return tuple(found)
 
-    def _value(self) -> Value:
+    def _literal(self) -> str:
+        if self._at < len(self._tokens) and self._word() in ("date", "timestamp"):
+            # DATE '2026-01-01' is the text here: the key says that it is a date.
+            self._at += 1
         if self._at >= len(self._tokens):
             self._refuse()
         kind, text = self._tokens[self._at]
-        if kind == "name" and text.lower() in ("date", "timestamp"):
-            # DATE '2026-01-01' is the text here, which a date is compared with.
-            self._at += 1
-            return self._value()
-        if kind not in ("text", "number"):
+        if kind not in ("text", "plain") and self._word() not in _PLAIN_WORDS:
             self._refuse()
         self._at += 1
-        return text[1:-1] if kind == "text" else int(text)
+        return text[1:-1] if kind == "text" else text
 
 
-def _in_lists(found: Or) -> Predicate:
-    """Return a predicate in which comparisons of one column with texts, or with numbers, are a list.
+def _in_lists(found: Disjunction) -> Filter:
+    """Return a filter in which comparisons of one key are a list.
 
-    Clients name many partitions so, and a list is asked once for each partition.
+    Clients name many partitions so, and a list is asked once for each value of the key.
     """
-    lists: dict[tuple[ColumnReference, type], list[Value]] = {}
-    others: list[Predicate] = []
+    lists: dict[str, list[str]] = {}
+    others: list[Filter] = []
     for each in found.operands:
-        if isinstance(each, Comparison) and each.operator == "=" and isinstance(each.operand, ColumnReference):
-            lists.setdefault((each.operand, type(each.value)), []).append(each.value)
+        if isinstance(each, Condition) and each.operator == "=":
+            lists.setdefault(each.key, []).extend(each.literals)
         else:
             others.append(each)
-    joined = [
-        In(column, tuple(values)) if len(values) > 1 else Comparison(column, "=", values[0])
-        for (column, _), values in lists.items()
-    ]
-    return Or((*joined, *others)) if len(joined) + len(others) > 1 else joined[0]
-
-
-def _like(column: ColumnReference, value: Value) -> Predicate:
-    """Return the predicate of LIKE, whose pattern is one of Java's regular expressions in a filter of Hive."""
-    if not isinstance(value, str):
-        return Unknown()
-    parts = value.split(".*")
-    if not all(_LITERAL_PATTERN.fullmatch(part) for part in parts):
-        return Unknown()
-    return Like(column, "%".join(part.replace("_", "\\_") for part in parts))
+    joined = [Condition(key, "in" if len(literals) > 1 else "=", tuple(literals)) for key, literals in lists.items()]
+    parts = (*joined, *others)
+    return parts[0] if len(parts) == 1 else Disjunction(parts)

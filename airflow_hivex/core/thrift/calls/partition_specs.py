@@ -42,7 +42,7 @@ def get_partitions_pspec(endpoint: Endpoint, client: Client, args: Any) -> list[
 def get_part_specs_by_filter(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
     """Return the partitions that a filter leaves."""
     of = wanted(endpoint, client, args.db_name, args.tbl_name)
-    return _specs(of, of.by_filter(args.filter), args.max_parts)
+    return _specs(of, of.by_filters(args.filter), args.max_parts)
 
 
 @call("get_partitions_spec_by_expr")
@@ -69,7 +69,7 @@ def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> 
     elif spec.filterMode == _MODES.BY_VALUES:
         found = of.matching(filters)
     else:
-        found = of.by_filter(" and ".join(f"({each})" for each in filters))
+        found = of.by_filters(*filters)
     return ttypes.GetPartitionsResponse(partitionSpec=_specs(of, found))
 
 
@@ -87,7 +87,7 @@ def get_partition_values(endpoint: Endpoint, client: Client, args: Any) -> Any:
         return [places[each.name.lower()] for each in fields]
 
     wanted_keys, order = chosen(request.partitionKeys or ()), chosen(request.partitionOrder or ())
-    found = sorted(of.by_filter(request.filter) if request.filter else of.all(), key=lambda each: each.name)
+    found = sorted(of.by_filters(request.filter) if request.filter else of.all(), key=lambda each: each.name)
     if order:
         by_order = [(tuple(each.values[place] for place in order), each) for each in found]
         by_order.sort(key=lambda each: each[0], reverse=request.ascending is False)

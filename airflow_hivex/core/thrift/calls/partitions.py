@@ -11,17 +11,18 @@ from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import StoredPartition, StoredTable
+from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable
 from airflow_hivex.core.model.partitions import partition_values
-from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.predicates import And
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Raw, call, from_memory
 from airflow_hivex.core.thrift.calls.tables import list_of
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.filter_conditions import DecidedFilter, decide_filter
 from airflow_hivex.core.thrift.hive_objects import hive_partition
 from airflow_hivex.core.thrift.messages import STRUCT_RESULT, encoded, list_result
-from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_filter
+from airflow_hivex.core.thrift.partition_filter import InvalidFilterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,20 @@ class Wanted:
         batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
         return self.shown(each for batch in batches for each in batch)
 
-    def by_predicate(self, predicate: Predicate) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy a predicate."""
-        found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
-        return self.shown(found)
-
-    def by_filter(self, text: str | None) -> list[StoredPartition]:
-        """Return the partitions that a filter leaves.
+    def by_filters(self, *texts: str | None) -> list[StoredPartition]:
+        """Return the partitions that all of these filters leave, exactly.
 
         Raises:
-            MetaException: the text is not a filter.
+            MetaException: a text is not a filter on keys of the table.
         """
-        return self.by_predicate(parsed_filter(text))
+        keys = self.stored().partition_keys
+        return self.left_by([checked_filter(text, keys) for text in texts])
+
+    def left_by(self, filters: Sequence[DecidedFilter]) -> list[StoredPartition]:
+        """Return the partitions for which all of these filters hold."""
+        predicate = And(tuple(each.superset for each in filters))
+        found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
+        return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
 
     def by_values(self, values: Sequence[str]) -> StoredPartition:
         """Return the partition of these values."""
@@ -130,14 +133,14 @@ def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
     return found if most is None or most < 0 else found[:most]
 
 
-def parsed_filter(text: str | None) -> Predicate:
-    """Return the predicate of a filter.
+def checked_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
+    """Return a filter on partition keys.
 
     Raises:
-        MetaException: the text is not a filter.
+        MetaException: the text is not a filter on these keys.
     """
     try:
-        return read_filter(text or "")
+        return decide_filter(text, keys)
     except InvalidFilterError as error:
         raise ttypes.MetaException(str(error)) from error
 
@@ -301,7 +304,7 @@ def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -
 def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> Raw:
     """Return the partitions that a filter leaves."""
     of = _of(endpoint, client, args)
-    return of.several(of.by_filter(args.filter), args.max_parts)
+    return of.several(of.by_filters(args.filter), args.max_parts)
 
 
 @from_memory("get_partitions_by_filter")
@@ -317,7 +320,8 @@ def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -
     key = ("filter", table.id, args.filter)
     chosen = endpoint.wire.of(key, kept[1])
     if chosen is None:
-        chosen = list(kept[1].chosen(kept[0], parsed_filter(args.filter)))
+        decided = checked_filter(args.filter, kept[0].partition_keys)
+        chosen = [each for each in kept[1].chosen(kept[0], decided.superset) if decided.holds(each.values)]
         endpoint.wire.keep(key, chosen, 60 * len(chosen) + len(args.filter or ""), kept[1])
     if len(chosen) > _MOST_AT_ONCE:
         return None
@@ -328,20 +332,21 @@ def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -
 @call("get_num_partitions_by_filter")
 def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> int:
     """Return the number of partitions that a filter leaves."""
-    return len(_of(endpoint, client, args).by_filter(args.filter))
+    return len(_of(endpoint, client, args).by_filters(args.filter))
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
     """Return the partitions of an expression, and whether these are certain to be all that it leaves.
 
     Hive sends an object of Java, which is not read here: all partitions are returned then, and they may be too many. An
-    expression that is the text of a filter is one.
+    expression that is the text of a filter on keys of the table is decided.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
-        return of.by_predicate(read_filter(text)), True
+        decided = decide_filter(text, of.stored().partition_keys)
     except (UnicodeDecodeError, InvalidFilterError):
         return of.all(), False
+    return of.left_by([decided]), True
 
 
 @call("get_partitions_by_expr")

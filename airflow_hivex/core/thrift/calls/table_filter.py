@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from airflow_hivex.core.model.expressions import Value
-from airflow_hivex.core.model.predicates import Predicate, Truth, columns_in, evaluate
+from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
+from airflow_hivex.core.thrift.filter_conditions import Key, Texts, decided
 from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_filter
 
 _OWNER = "hive_filter_field_owner__"
@@ -24,38 +25,38 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
     Names cannot mislead a client, so that transactional tables are among them.
     """
     name = read_database(args.dbname)
-    predicate = _read(args.filter or "")
+    holds, keys = _read(args.filter or "")
     endpoint.catalog.get_database(name.name)
     names = endpoint.catalog.list_tables(name.name)
     found = [
         stored.name
         for stored in endpoint.catalog.get_tables(name.name, names)
-        if _holds(predicate, endpoint.hive_table(stored, name.given, None))
+        if holds(_values(endpoint.hive_table(stored, name.given, None), keys))
     ]
     most = args.max_tables
     return sorted(found)[: None if most is None or most < 0 else most]
 
 
-def _read(text: str) -> Predicate:
+def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
+    """Return the function that decides a filter, and the keys whose values it takes, in their order."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
+    keys: dict[str, Key] = {}
+
+    def key_of(name: str) -> Key:
+        if name not in (_OWNER, _LAST_ACCESS) and not name.startswith(_PARAMETERS):
+            raise InvalidFilterError(f"{name} is not a valid key of a filter of tables")
+        of = Primitive("int" if name == _LAST_ACCESS else "string")
+        return keys.setdefault(name, Key(name, len(keys), of))
+
     try:
-        predicate = read_filter(text)
+        holds = decided(read_filter(text), key_of)
     except InvalidFilterError as error:
         raise ttypes.MetaException(str(error)) from error
-    for column in columns_in(predicate):
-        if column.name not in (_OWNER, _LAST_ACCESS) and not column.name.startswith(_PARAMETERS):
-            raise ttypes.MetaException(f"{column.name} is not a valid key of a filter of tables")
-    return predicate
+    return holds, list(keys)
 
 
-def _holds(predicate: Predicate, hive: Any) -> bool:
+def _values(hive: Any, keys: Sequence[str]) -> list[str | None]:
     parameters = {name.lower(): value for name, value in hive.parameters.items()}
-    values: dict[str, Value] = {_OWNER: hive.owner, _LAST_ACCESS: hive.lastAccessTime}
-    for column in columns_in(predicate):
-        if column.name.startswith(_PARAMETERS):
-            values[column.name] = parameters.get(column.name.removeprefix(_PARAMETERS))
-    answer = evaluate(predicate, values)
-    if answer is Truth.MAYBE:
-        raise ttypes.MetaException("The filter of tables has a condition that cannot be decided")
-    return answer is Truth.YES
+    known = {_OWNER: hive.owner, _LAST_ACCESS: str(hive.lastAccessTime or 0)}
+    return [known[key] if key in known else parameters.get(key.removeprefix(_PARAMETERS)) for key in keys]
