@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.reference_pages import airflow_classes, connection_fields, error_tree, event_types, metrics
+from scripts.reference_pages import airflow_classes, connection_fields, error_tree, event_types, metrics, syntax
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,4 +17,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": error_tree.page,
     "events.md": event_types.page,
     "metrics.md": metrics.page,
+    "syntax.md": syntax.page,
 }

@@ -42,7 +42,7 @@ from airflow_hivex.core.replication.running import ReplicationTransactions, Runn
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
-from airflow_hivex.core.sql.copies import read_partition_filter
+from airflow_hivex.core.sql.values import read_partition_filter
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""SHOW PARTITIONS, with its WHERE, ORDER BY and LIMIT."""
+"""The condition of SHOW PARTITIONS, which the metastore decides."""
 
 from __future__ import annotations
 
@@ -8,52 +8,20 @@ from sqlglot import exp
 
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import And, Not, Or, Predicate, Unknown
-from airflow_hivex.core.model.statements import ShowPartitions
-from airflow_hivex.core.sql.clauses import read_partition_predicate
 from airflow_hivex.core.sql.filters import FilterReader
-from airflow_hivex.core.sql.literals import read_integer
 from airflow_hivex.core.sql.parsing import parse
 from airflow_hivex.core.sql.tokens import Cursor, Kind, Token
 
-_MOST = 2**63 - 1
 
-
-def read_show_partitions(cursor: Cursor) -> ShowPartitions:
-    """Return the statement whose words SHOW PARTITIONS are read.
+def read_condition(cursor: Cursor) -> Predicate:
+    """Return the condition behind WHERE, whose word is read.
 
     Raises:
         StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: its condition is not one that the metastore decides.
+        UnsupportedStatementError: the metastore does not decide it.
     """
-    table = cursor.table_name()
-    specification = read_partition_predicate(cursor) if cursor.accept("PARTITION") else None
-    condition = _condition(cursor) if cursor.at("WHERE") else None
-    order_by = _order(cursor) if cursor.accept("ORDER", "BY") else ()
-    limit = None
-    if cursor.accept("LIMIT"):
-        token = cursor.peek()
-        limit = read_integer(cursor, "a number of partitions")
-        if limit > _MOST:
-            raise cursor.error("that is not a valid number of partitions", token)
-    return ShowPartitions(table, specification, condition, order_by, limit)
-
-
-def _order(cursor: Cursor) -> tuple[SortColumn, ...]:
-    found: dict[str, SortColumn] = {}
-    while True:
-        token = cursor.peek()
-        name = cursor.name("a partition column")
-        if name in found:
-            raise cursor.error(f"partition column {name} is named twice", token)
-        found[name] = SortColumn(name, cursor.accept_one("ASC", "DESC") != "DESC")
-        if not cursor.accept_symbol(","):
-            return tuple(found.values())
-
-
-def _condition(cursor: Cursor) -> Predicate:
-    where = cursor.index
+    where = cursor.index - 1
     cursor.index = _end_of_condition(cursor)
     tokens = cursor.tokens[where : cursor.index]
     if len(tokens) == 1:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from airflow_hivex.core.model.permanent_functions import FunctionResource, ResourceType
 from airflow_hivex.core.model.sql_functions import SqlFunction
-from airflow_hivex.core.model.statements import CreateFunction, DropFunction, Query, TableName
+from airflow_hivex.core.model.statements import CreateFunction, Query
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.queries import code_functions
 from airflow_hivex.core.sql.session_objects import QUERY_WORDS, body_of_function, query_of_body
 from airflow_hivex.core.sql.tokens import Cursor, Token
 from airflow_hivex.core.sql.types import read_type
+from airflow_hivex.core.sql.values import read_function_name
 
 _NAME = re.compile(r"[a-z_]\w*", re.ASCII)
 
@@ -37,26 +38,6 @@ def read_create_function(cursor: Cursor, *, or_replace: bool) -> CreateFunction:
     else:
         raise cursor.expected("AS and a class, or '(' and parameters")
     return replace(created, or_replace=or_replace, if_not_exists=if_not_exists)
-
-
-def read_drop_function(cursor: Cursor) -> DropFunction:
-    """Return the statement whose words up to FUNCTION are read."""
-    if_exists = cursor.accept("IF", "EXISTS")
-    return DropFunction(read_function_name(cursor), if_exists)
-
-
-def read_function_name(cursor: Cursor) -> TableName:
-    """Return ``function`` or ``database.function``, a name with letters, digits and _."""
-    first = cursor.peek()
-    start = cursor.offset()
-    parts = [cursor.name("the name of a function")]
-    while cursor.accept_symbol("."):
-        parts.append(cursor.name("the name of a function"))
-    if len(parts) > 2:
-        raise cursor.unsupported("a function is named function or database.function", first)
-    if not _NAME.fullmatch(parts[-1]):
-        raise cursor.error(f"`{parts[-1]}` is not a valid name of a function; it has letters, digits and _", first)
-    return TableName(parts[-1], parts[0] if len(parts) == 2 else None, None, cursor.span_from(start))
 
 
 def _resources(cursor: Cursor) -> tuple[FunctionResource, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -14,10 +15,12 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.statements import (
+    CHAPTERS,
     AddLinkPartitions,
     ChangeRows,
     CreateLink,
     CreateTable,
+    DescribeQuery,
     DropLink,
     DropLinkPartitions,
     DropTable,
@@ -40,31 +43,19 @@ from airflow_hivex.core.model.statements import (
     Statement,
     TableName,
     UseDatabase,
+    statements_of,
 )
 from airflow_hivex.core.model.texts import check_text
-from airflow_hivex.core.sql.advice import meant
-from airflow_hivex.core.sql.analyze import read_analyze
-from airflow_hivex.core.sql.capacity import at_quota, read_quota
-from airflow_hivex.core.sql.changes import read_alter_table, read_drop_table, read_truncate
-from airflow_hivex.core.sql.clauses import unsupported_statement
-from airflow_hivex.core.sql.comments import read_comment_on
-from airflow_hivex.core.sql.compactions import read_optimize, read_vacuum
-from airflow_hivex.core.sql.copies import read_replicate
-from airflow_hivex.core.sql.databases import (
-    DATABASE_WORDS,
-    read_alter_database,
-    read_create_database,
-    read_drop_database,
-    read_use,
-)
+from airflow_hivex.core.sql import grammar
+from airflow_hivex.core.sql.advice import STATEMENT_WORDS, instead_of_change, meant
+from airflow_hivex.core.sql.clauses import read_static_partition, unsupported_statement
+from airflow_hivex.core.sql.grammar import NoFormError
 from airflow_hivex.core.sql.identifiers import with_names
 from airflow_hivex.core.sql.inserts import read_insert
-from airflow_hivex.core.sql.links import LINK_WORDS, read_alter_link, read_create_link, read_drop_link
 from airflow_hivex.core.sql.loads import read_load
-from airflow_hivex.core.sql.looking import read_describe, read_show
 from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.multi_inserts import at_multi_insert, read_multi_insert
-from airflow_hivex.core.sql.permanent_functions import read_create_function, read_drop_function
+from airflow_hivex.core.sql.permanent_functions import read_create_function
 from airflow_hivex.core.sql.queries import at_query, read_query
 from airflow_hivex.core.sql.row_changes import read_delete, read_merge, read_update
 from airflow_hivex.core.sql.session_objects import (
@@ -76,11 +67,9 @@ from airflow_hivex.core.sql.session_objects import (
 )
 from airflow_hivex.core.sql.session_settings import read_reset, read_set
 from airflow_hivex.core.sql.tables import read_create_table, read_replace_table
-from airflow_hivex.core.sql.tokens import Cursor, Token, syntax_error, tokenize, unsupported_error
-from airflow_hivex.core.sql.transactions import TRANSACTION_WORDS, read_transaction
-from airflow_hivex.core.sql.upkeep import read_msck, read_refresh, read_repair
+from airflow_hivex.core.sql.tokens import Cursor, Kind, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.sql.versions import read_restore
-from airflow_hivex.core.sql.views import read_alter_view, read_create_view, read_drop_view
+from airflow_hivex.core.sql.views import read_create_view
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMPACT CONVERT COPY DFS END EXPORT FETCH FSCK GENERATE GRANT
@@ -88,10 +77,7 @@ IMPORT KILL LIST LOCK MAP PREPARE REDUCE RELOAD RENAME REORG REPL
 REVOKE SOURCE UNCACHE UNDROP UNLOCK UPSERT
 """.split()  # noqa: SIM905
 
-_OTHER_FIRST_WORDS = (
-    *("SELECT", "WITH", "FROM", "VALUES"),
-    *("CREATE", "DROP", "ALTER", "SHOW", "DESCRIBE", "COMMENT", "EXPLAIN"),
-)
+_OTHER_FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "CREATE", "EXPLAIN")
 _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "INSERT": read_insert,
     "UPDATE": read_update,
@@ -99,21 +85,15 @@ _READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "MERGE": read_merge,
     "REPLACE": read_replace_table,
     "LOAD": read_load,
-    "TRUNCATE": read_truncate,
     "RESTORE": read_restore,
-    "ANALYZE": read_analyze,
-    "USE": read_use,
-    "REPLICATE": read_replicate,
     "SET": read_set,
     "RESET": read_reset,
-    "OPTIMIZE": read_optimize,
-    "VACUUM": read_vacuum,
     "DECLARE": read_declare,
-    "MSCK": read_msck,
-    "REPAIR": read_repair,
-    "REFRESH": read_refresh,
     "EXECUTE": read_execute,
 }
+
+DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
+LINK_WORDS = ("LINK", "TABLELINK")
 
 _STAND_IN = Literal(1, "int")
 """The value of a marker where a statement is read and not run."""
@@ -281,39 +261,59 @@ def _statement(cursor: Cursor) -> Statement:
     first = cursor.next("a statement")
     if first.word in _READERS:
         return _READERS[first.word](cursor)
+    found = _by_hand(cursor, first)
+    if found is not None:
+        return found
+    cursor.index = cursor.tokens.index(first)
+    kinds = _by_first_word().get(first.word)
+    if kinds is None:
+        raise _no_statement(cursor, first)
+    try:
+        return grammar.read(cursor, kinds)
+    except NoFormError as error:
+        raise _refusal(cursor, first, error) from None
+
+
+def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
+    """Return the statement with a query or with clauses of its own, whose first word is read; None for others."""
     match first.word:
         case "CREATE":
             return _create(cursor, first)
         case "DROP":
-            return _drop(cursor, first)
-        case "ALTER":
-            return _alter(cursor, first)
-        case "SHOW":
-            return read_show(cursor, first)
+            return read_drop_temporary(cursor) if cursor.accept_one(*TEMPORARY) else None
         case "DESCRIBE" | "DESC":
-            return read_describe(cursor, first)
-        case "COMMENT":
-            return read_comment_on(cursor, first)
+            return _describe(cursor)
         case "EXPLAIN":
             return _explain(cursor, first)
-    if first.word in TRANSACTION_WORDS:
-        return read_transaction(cursor, first)
-    raise _no_statement(cursor, first)
+    return None
+
+
+@cache
+def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
+    """Return the statements that are read by their SYNTAX, by each word that they begin with, in the order of chapters.
+
+    A statement whose form begins with ``DESCRIBE FUNCTION`` comes before DESCRIBE of a table that may be called so.
+    """
+    found: dict[str, dict[type[Statement], None]] = {}
+    for chapter in CHAPTERS:
+        for kind in statements_of(chapter):
+            for word in (word for form in kind.SYNTAX for word in grammar.first_words(form)):
+                found.setdefault(word, {})[kind] = None
+    return {word: tuple(kinds) for word, kinds in found.items()}
 
 
 def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | UnsupportedStatementError:
     if first.word in _OF_OTHER_RELEASES:
         return unsupported_statement(cursor, first)
-    words = (*_READERS, *_OTHER_FIRST_WORDS, *TRANSACTION_WORDS)
+    words = (*_READERS, *_OTHER_FIRST_WORDS, *_by_first_word())
     return cursor.error(f"{first.text} does not begin a statement{meant(first.text, words)}", first)
 
 
-def _create(cursor: Cursor, first: Token) -> Statement:
-    if cursor.accept_one(*DATABASE_WORDS):
-        return read_create_database(cursor)
-    static = any(cursor.at("STATIC", word) for word in LINK_WORDS) and cursor.accept("STATIC")
-    if cursor.accept_one(*LINK_WORDS):
-        return read_create_link(cursor, static=static)
+def _create(cursor: Cursor, first: Token) -> Statement | None:
+    """Return the statement whose word CREATE is read; None if its SYNTAX reads it."""
+    is_static = cursor.at("STATIC") and any(cursor.at("STATIC", word) for word in LINK_WORDS)
+    if is_static or any(cursor.at(word) for word in (*DATABASE_WORDS, *LINK_WORDS)):
+        return None
     replaces_temporary = any(cursor.at("OR", "REPLACE", word) for word in TEMPORARY) and cursor.accept("OR", "REPLACE")
     if cursor.accept_one(*TEMPORARY):
         return read_create_temporary(cursor, or_replace=replaces_temporary)
@@ -331,32 +331,62 @@ def _create(cursor: Cursor, first: Token) -> Statement:
     return read_create_table(cursor, external=external, transactional=transactional, or_replace=or_replace)
 
 
-def _drop(cursor: Cursor, first: Token) -> Statement:
-    if cursor.accept_one(*DATABASE_WORDS):
-        return read_drop_database(cursor)
-    if cursor.accept("VIEW"):
-        return read_drop_view(cursor)
-    if cursor.accept_one(*LINK_WORDS):
-        return read_drop_link(cursor)
-    if cursor.accept_one(*TEMPORARY):
-        return read_drop_temporary(cursor)
-    if cursor.accept("FUNCTION"):
-        return read_drop_function(cursor)
-    if not cursor.accept("TABLE"):
-        raise unsupported_statement(cursor, first)
-    return read_drop_table(cursor)
+def _describe(cursor: Cursor) -> Statement | None:
+    """Return DESCRIBE of a query, whose word DESCRIBE is read; None for others."""
+    is_from = cursor.at("FROM") and any(token.word == "SELECT" for token in cursor.tokens)
+    if cursor.peek(1) is None:
+        return None
+    if is_from or cursor.at("SELECT") or cursor.at("WITH") or cursor.at("VALUES"):
+        return DescribeQuery(read_query(cursor))
+    if cursor.at("DETAIL") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1):
+        raise cursor.unsupported(
+            "DESCRIBE DETAIL is not a statement of this release; DESCRIBE FORMATTED and DESCRIBE HISTORY have its "
+            f"facts. For a table of that name write DESCRIBE `{cursor.next('a name').text}`",
+            cursor.tokens[cursor.index - 1],
+        )
+    if not cursor.at("QUERY") or not (
+        cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) or cursor.at_symbol("(", ahead=1)
+    ):
+        return None
+    cursor.expect("QUERY")
+    if not at_query(cursor):
+        raise cursor.expected("a query")
+    return DescribeQuery(read_query(cursor))
 
 
-def _alter(cursor: Cursor, first: Token) -> Statement:
-    if cursor.accept_one(*DATABASE_WORDS):
-        return read_quota(cursor) if at_quota(cursor) else read_alter_database(cursor, first)
-    if cursor.accept("VIEW"):
-        return read_alter_view(cursor)
-    if cursor.accept_one(*LINK_WORDS):
-        return read_alter_link(cursor)
-    if not cursor.accept("TABLE"):
-        raise unsupported_statement(cursor, first)
-    return read_alter_table(cursor, first)
+def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSyntaxError | UnsupportedStatementError:
+    """Return the error for a statement that no form reads: it is of another system, or a word is wrong in it."""
+    cursor.index = start = cursor.tokens.index(first)
+    # A value, or the end, can stand there too, so that the words before it are those of a statement.
+    if error.reason is not None or not all(map(str.isupper, error.expected)):
+        return error.refusal(cursor)
+    if cursor.accept("ALTER", "TABLE"):
+        return _refused_change(cursor, first, error)
+    is_statement = error.index > start + 1 or len(error.expected) <= _FEW
+    token = cursor.tokens[error.index] if error.index < len(cursor.tokens) else None
+    if is_statement and (token is None or error.index > start + _FEW or token.word not in STATEMENT_WORDS):
+        return error.refusal(cursor)
+    return unsupported_statement(cursor, first, error.expected)
+
+
+_FEW = 2
+
+
+def _refused_change(
+    cursor: Cursor, first: Token, error: NoFormError
+) -> StatementSyntaxError | UnsupportedStatementError:
+    """Return the error for ALTER TABLE, whose two words are read; the words behind the table say what it is about."""
+    cursor.table_name()
+    in_partition = cursor.at("PARTITION") and cursor.at_symbol("(", ahead=1) and cursor.accept("PARTITION")
+    if in_partition:
+        read_static_partition(cursor)
+    operation, following = cursor.peek(), cursor.peek(1)
+    if error.index > cursor.index + 1 or operation is None or not operation.word:
+        return error.refusal(cursor)
+    words = f"{operation.word} {following.word if following is not None else ''}".strip()
+    advice = (instead_of_change(f"PARTITION {words}") if in_partition else "") or instead_of_change(words)
+    shown = f"PARTITION ... {operation.word}" if in_partition else words
+    return cursor.unsupported(f"ALTER TABLE ... {shown} is not a statement of this release{advice}", first)
 
 
 _PLANS = tuple(mode.upper() for mode in ExplainMode if mode is not ExplainMode.SIMPLE)

@@ -13,17 +13,13 @@ from airflow_hivex.core.model.statements import (
     ChangeQuery,
     ChangeRows,
     CreateView,
-    DropView,
     Query,
-    RenameTable,
     RoutedStatement,
-    SetTableProperties,
     TableName,
     TableReference,
     TextEdit,
     is_stored,
 )
-from airflow_hivex.core.sql.changes import read_set_properties
 from airflow_hivex.core.sql.clauses import once, read_properties
 from airflow_hivex.core.sql.literals import read_string
 from airflow_hivex.core.sql.markers import Markers
@@ -64,13 +60,18 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
             raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
     return CreateView(
         view,
-        _read_definition(cursor),
+        _definition_behind_as(cursor),
         columns=tuple(columns.items()),
         or_replace=or_replace,
         if_not_exists=if_not_exists,
         comment=comment,
         properties=properties or {},
     )
+
+
+def _definition_behind_as(cursor: Cursor) -> Query:
+    cursor.expect("AS")
+    return read_definition(cursor)
 
 
 _NO_PARTITIONS = "a view has no partitions; conditions on its columns exclude those of the tables that it reads"
@@ -81,27 +82,6 @@ def _refuse_with(cursor: Cursor) -> None:
         raise cursor.unsupported("a view keeps the columns that it was made with; leave WITH out")
     if cursor.at("DEFAULT", "COLLATION"):
         raise cursor.unsupported("COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out")
-
-
-def read_alter_view(cursor: Cursor) -> CreateView | RenameTable | SetTableProperties:
-    """Return the statement whose words up to VIEW are read."""
-    view = cursor.table_name()
-    if cursor.accept("RENAME", "TO"):
-        return RenameTable(view, cursor.table_name())
-    if cursor.at("SET") or cursor.at("UNSET"):
-        return read_set_properties(cursor, view)
-    _refuse_with(cursor)
-    if any(cursor.at(word, "PARTITION") or cursor.at(word, "IF") for word in ("ADD", "DROP")):
-        raise cursor.unsupported(_NO_PARTITIONS)
-    if not cursor.at("AS"):
-        raise cursor.expected("AS, RENAME, SET or UNSET")
-    return CreateView(view, _read_definition(cursor), or_replace=True, must_exist=True)
-
-
-def read_drop_view(cursor: Cursor) -> DropView:
-    """Return the statement whose words up to VIEW are read."""
-    if_exists = cursor.accept("IF", "EXISTS")
-    return DropView(cursor.table_name(), if_exists)
 
 
 def _read_columns(cursor: Cursor) -> dict[str, str | None]:
@@ -119,8 +99,13 @@ def _read_columns(cursor: Cursor) -> dict[str, str | None]:
     return found
 
 
-def _read_definition(cursor: Cursor) -> Query:
-    cursor.expect("AS")
+def read_definition(cursor: Cursor) -> Query:
+    """Return the query of a view, behind AS.
+
+    Raises:
+        StatementSyntaxError: no query stands there.
+        UnsupportedStatementError: it has markers.
+    """
     if not at_query(cursor):
         raise cursor.expected("a query")
     token = cursor.peek()

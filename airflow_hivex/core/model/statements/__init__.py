@@ -7,7 +7,27 @@ replaced there and all else is left as written.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.statements import (
+    capacity,
+    clusters,
+    columns,
+    compactions,
+    copies,
+    databases,
+    functions,
+    links,
+    looking,
+    partitions,
+    rows,
+    session_objects,
+    tables,
+    transactions,
+    upkeep,
+    views,
+)
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.capacity import SetQuota, ShowCapacity
 from airflow_hivex.core.model.statements.clusters import (
@@ -17,35 +37,28 @@ from airflow_hivex.core.model.statements.clusters import (
     ShowClusters,
     UseCluster,
 )
+from airflow_hivex.core.model.statements.columns import (
+    AddColumns,
+    ChangeColumn,
+    ChangeConstraints,
+    DropColumns,
+    ReplaceColumns,
+)
 from airflow_hivex.core.model.statements.compactions import (
     AbortCompactions,
     Compact,
     ShowCompactions,
     Vacuum,
 )
-from airflow_hivex.core.model.statements.copies import DropCopy, ReplicateTable, SetPrimaryCluster, ShowCopies
-from airflow_hivex.core.model.statements.definitions import (
-    AddColumns,
-    AddPartitions,
-    AlterDatabase,
-    ChangeColumn,
-    ChangeConstraints,
-    CommentOn,
-    CreateDatabase,
-    CreateTable,
-    CreateTableLike,
-    CreateView,
-    DropColumns,
-    DropDatabase,
-    DropPartitions,
-    DropTable,
-    DropView,
-    RenamePartition,
-    RenameTable,
-    ReplaceColumns,
-    SetTableProperties,
-    UseDatabase,
+from airflow_hivex.core.model.statements.copies import (
+    CancelMove,
+    DropCopy,
+    MoveDatabase,
+    ReplicateTable,
+    SetPrimaryCluster,
+    ShowCopies,
 )
+from airflow_hivex.core.model.statements.databases import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
 from airflow_hivex.core.model.statements.functions import CreateFunction, DropFunction
 from airflow_hivex.core.model.statements.links import (
     AddLinkPartitions,
@@ -70,7 +83,6 @@ from airflow_hivex.core.model.statements.looking import (
     ShowTableProperties,
     ShowTables,
 )
-from airflow_hivex.core.model.statements.moves import CancelMove, MoveDatabase
 from airflow_hivex.core.model.statements.names import (
     PlacedName,
     Span,
@@ -79,6 +91,12 @@ from airflow_hivex.core.model.statements.names import (
     is_source,
     is_stored,
     source_name,
+)
+from airflow_hivex.core.model.statements.partitions import (
+    AddPartitions,
+    DropPartitions,
+    ExchangePartition,
+    RenamePartition,
 )
 from airflow_hivex.core.model.statements.queries import (
     DatabaseCall,
@@ -120,11 +138,16 @@ from airflow_hivex.core.model.statements.session_objects import (
     SetConfiguration,
     SetVariables,
 )
-from airflow_hivex.core.model.statements.storage_changes import (
-    ExchangePartition,
+from airflow_hivex.core.model.statements.tables import (
+    CommentOn,
+    CreateTable,
+    CreateTableLike,
+    DropTable,
+    RenameTable,
     SetFormat,
     SetLocation,
     SetSerdeProperties,
+    SetTableProperties,
 )
 from airflow_hivex.core.model.statements.transactions import (
     AbortTransactions,
@@ -136,8 +159,40 @@ from airflow_hivex.core.model.statements.transactions import (
 )
 from airflow_hivex.core.model.statements.upkeep import RefreshTable, RepairPartitions, TouchTable, UpdateStatistics
 from airflow_hivex.core.model.statements.uses import ObjectKind, Role, UsedObject
+from airflow_hivex.core.model.statements.views import CreateView, DropView
+
+CHAPTERS: tuple[ModuleType, ...] = (
+    clusters,
+    databases,
+    looking,
+    links,
+    tables,
+    partitions,
+    columns,
+    views,
+    functions,
+    rows,
+    session_objects,
+    transactions,
+    compactions,
+    copies,
+    capacity,
+    upkeep,
+)
+"""The modules of the statements."""
+
+
+def statements_of(chapter: ModuleType) -> tuple[type[Statement], ...]:
+    """Return the statements that a chapter defines, in their order."""
+    return tuple(
+        kind
+        for kind in vars(chapter).values()
+        if isinstance(kind, type) and issubclass(kind, Statement) and kind.__module__ == chapter.__name__
+    )
+
 
 __all__ = [
+    "CHAPTERS",
     "AbortCompactions",
     "AbortTransactions",
     "AddColumns",
@@ -257,4 +312,5 @@ __all__ = [
     "is_source",
     "is_stored",
     "source_name",
+    "statements_of",
 ]

@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import Any, ClassVar, Self, get_type_hints
 
 from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, table_uses
+from airflow_hivex.core.model.statements.uses import Named, Role, Uses, table_uses
+
+
+class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the place of it
+    """A part of a statement that does not go with the others; the reader knows where it stands in the text."""
+
+    def __init__(self, field: str, reason: str, *, is_unsupported: bool = False) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+        self.is_unsupported = is_unsupported
 
 
 class Statement(ABC):
-    """What a user asks for, as a value.
+    """A statement of a user, as a value.
 
-    ``KIND`` is the name of such statements in messages. A statement that is not ``IN_TRANSACTIONS`` changes what
-    everybody sees at once, so that it cannot be part of a transaction.
+    - ``KIND`` is the name of such statements in messages.
+    - ``SYNTAX`` has its forms, by which it is read (``sql/grammar.py`` has the notation).
+    - ``REFUSED`` are forms of other systems, each with the reason why it is not of this release. In a reason ``{word}``
+      is the last word of the form.
+    - A statement that is not ``IN_TRANSACTIONS`` changes what everybody sees at once, so that it cannot be part of a
+      transaction.
+    - A field that names an object has its role in its type: ``table: Annotated[TableName, Named(Role.ALTER)]``.
     """
 
     __slots__ = ()
 
     KIND: ClassVar[str]
+    SYNTAX: ClassVar[tuple[str, ...]] = ()
+    REFUSED: ClassVar[tuple[tuple[str, str], ...]] = ()
     IN_TRANSACTIONS: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Statement:
+        """Return the statement with the values that its SYNTAX names.
+
+        Raises:
+            RefusedPart: two of them do not go together.
+        """
+        return cls(**values)
 
     @property
     def kind(self) -> str:
@@ -30,20 +57,18 @@ class Statement(ABC):
         return self.KIND
 
     @property
-    @abstractmethod
     def uses(self) -> Uses:
         """Return every object that the statement names, by place and role."""
+        return tuple(use for field, named in _named(type(self)) for use in named.uses(getattr(self, field)))
 
 
-class StatementWithoutObjects(Statement):
-    """A statement that names no object."""
-
-    __slots__ = ()
-
-    @property
-    def uses(self) -> Uses:
-        """Return nothing."""
-        return NOTHING
+@cache
+def _named(statement: type[Statement]) -> tuple[tuple[str, Named], ...]:
+    """Return the fields of a statement that name objects, each with their role."""
+    hints = get_type_hints(statement, include_extras=True).items()
+    return tuple(
+        (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, Named)
+    )
 
 
 class RoutedStatement(Statement):

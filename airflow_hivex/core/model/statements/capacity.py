@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 from airflow_hivex.core.model.statements.base import Statement
-from airflow_hivex.core.model.statements.uses import NOTHING, Role, Uses, cluster_uses, database_uses
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role
+
+_NAMESPACE = "{DATABASE | SCHEMA | NAMESPACE} <database>"
+_BY = "BY <by: TABLE | FORMAT | AGE>"
 
 
 @dataclass(frozen=True, slots=True)
 class ShowCapacity(Statement):
-    """SHOW CAPACITY [NAMESPACE name] [CLUSTER name] [BY TABLE | FORMAT | AGE]; without NAMESPACE of all of them."""
+    """The bytes and rows of a namespace, or of all of them, on each cluster."""
 
     KIND = "SHOW CAPACITY"
+    SYNTAX = (f"SHOW CAPACITY [{_NAMESPACE}] [{_BY} & CLUSTER <cluster>]",)
 
-    database: str | None = None
-    cluster: str | None = None
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE)] = None
+    cluster: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.CLUSTER)] = None
     by: str | None = None
-
-    @property
-    def uses(self) -> Uses:
-        """Return the namespace and the cluster, where they are named."""
-        database = NOTHING if self.database is None else database_uses(self.database, Role.DESCRIBE)
-        return (*database, *cluster_uses(self.cluster, Role.DESCRIBE))
 
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Statement):
-    """ALTER DATABASE name SET QUOTA size [WARNING percent] [ON CLUSTER name] | UNSET QUOTA [ON CLUSTER name].
-
-    ``size_bytes`` is None for UNSET.
-    """
+    """The quota of a namespace, on one cluster or in all; ``size_bytes`` is None for UNSET."""
 
     KIND = "ALTER DATABASE SET QUOTA"
+    SYNTAX = (
+        f"ALTER {_NAMESPACE} SET QUOTA <size_bytes size> [WARNING <warning_percent percent>] [ON CLUSTER <cluster>]",
+        f"ALTER {_NAMESPACE} UNSET QUOTA [ON CLUSTER <cluster>]",
+    )
     IN_TRANSACTIONS = False
 
-    database: str
+    database: Annotated[str, Named(Role.ALTER, ObjectKind.DATABASE)]
     size_bytes: int | None
     warning_percent: int | None = None
-    cluster: str | None = None
+    cluster: Annotated[str | None, Named(Role.USE, ObjectKind.CLUSTER)] = None
 
-    @property
-    def uses(self) -> Uses:
-        """Return the namespace, and the cluster where it is named."""
-        return (*database_uses(self.database, Role.ALTER), *cluster_uses(self.cluster, Role.USE))
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> SetQuota:
+        """Return the statement."""
+        return cls(**{"size_bytes": None, **values})

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from airflow_hivex.core.model.statements.base import RoutedStatement, Statement, StatementWithoutObjects
-from airflow_hivex.core.model.statements.uses import Role, Uses, cluster_uses
+from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role, Uses
 
 
 @dataclass(frozen=True, slots=True)
 class UseCluster(Statement):
-    """USE CLUSTER name, or USE CLUSTER alone for None. Cluster names keep their case."""
+    """The cluster on which the statements of the session run from now on; None for any."""
 
     KIND = "USE CLUSTER"
+    SYNTAX = ("USE CLUSTER [<name cluster>]",)
 
-    name: str | None
-
-    @property
-    def uses(self) -> Uses:
-        """Return the cluster; nothing where its pin is taken away."""
-        return cluster_uses(self.name, Role.USE)
+    name: Annotated[str | None, Named(Role.USE, ObjectKind.CLUSTER)] = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShowClusters(StatementWithoutObjects):
-    """SHOW CLUSTERS."""
+class ShowClusters(Statement):
+    """The clusters, and whether each of them can be used now."""
 
     KIND = "SHOW CLUSTERS"
+    SYNTAX = ("SHOW CLUSTERS",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class ExplainRoute(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class SetSetting(StatementWithoutObjects):
+class SetSetting(Statement):
     """SET name = value, or SET name, which shows the value (None)."""
 
     KIND = "SET"
@@ -55,7 +53,7 @@ class SetSetting(StatementWithoutObjects):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetSetting(StatementWithoutObjects):
+class ResetSetting(Statement):
     """RESET name: the value of the metastore holds again."""
 
     KIND = "RESET"

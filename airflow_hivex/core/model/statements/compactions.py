@@ -1,31 +1,59 @@
-"""Statements about compactions."""
+"""Statements about compactions. Source: docs/reference/compaction.md."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from airflow_hivex.core.model.compaction import CompactionState, CompactionType
+from airflow_hivex.core.model.compaction import REQUESTABLE, CompactionState, CompactionType
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
-from airflow_hivex.core.model.statements.base import Statement, StatementWithoutObjects
+from airflow_hivex.core.model.statements.base import RefusedPart, Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import Role, Uses, named_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role
+
+_CLAUSES = (
+    "[AND WAIT !wait & CLUSTERED INTO <buckets> BUCKETS & ORDER BY <order_by sort_columns> & POOL <pool> "
+    "& WITH OVERWRITE TBLPROPERTIES <properties>]"
+)
+_SHOWN = (
+    "[POOL <pool> & TYPE <type compaction_type> & STATUS <state compaction_state> "
+    "& ORDER BY <order_by compaction_order> & LIMIT <limit row_count>]"
+)
+_OPTIMIZE = "OPTIMIZE [TABLE] <table> [PARTITION <partition>]"
 
 
 @dataclass(frozen=True, slots=True)
 class Compact(Statement):
-    """ALTER TABLE name [PARTITION (...)] COMPACT 'type' [AND WAIT] [CLUSTERED INTO n BUCKETS] [ORDER BY ...] ...
+    """A request for a compaction.
 
-    ... [POOL 'p'] [WITH OVERWRITE TBLPROPERTIES (...)].
-
-    With ``each_partition`` it is OPTIMIZE name ..., which asks for a compaction of every partition if it names none.
+    With ``each_partition`` it is OPTIMIZE, which requests a major compaction of every partition if it names none.
     """
 
     KIND = "ALTER TABLE COMPACT"
+    SYNTAX = (
+        f"ALTER TABLE <table> [PARTITION <partition>] COMPACT <type requested_type> {_CLAUSES}",
+        f"{_OPTIMIZE} !each_partition {_CLAUSES}",
+    )
+    REFUSED = (
+        (
+            f"{_OPTIMIZE} WHERE",
+            "OPTIMIZE ... WHERE is not of this release; PARTITION (...) names one partition",
+        ),
+        (
+            f"{_OPTIMIZE} ZORDER",
+            "OPTIMIZE ... ZORDER is not of this release; ALTER TABLE ... COMPACT 'rebalance' "
+            "ORDER BY ... sorts the rows of a table",
+        ),
+        (
+            f"{_OPTIMIZE} FULL",
+            "OPTIMIZE ... FULL is not of this release; OPTIMIZE compacts all that is not compacted",
+        ),
+    )
     IN_TRANSACTIONS = False
 
-    table: TableName
+    table: Annotated[TableName, Named(Role.ALTER)]
     type: CompactionType
     partition: Mapping[str, Literal] | None = None
     wait: bool = False
@@ -35,28 +63,38 @@ class Compact(Statement):
     properties: Mapping[str, str] = field(default_factory=dict)
     each_partition: bool = False
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Compact:
+        """Return the request; buckets and an order are those of a rebalance."""
+        wanted = values.get("type", CompactionType.MAJOR)
+        if wanted not in REQUESTABLE:
+            raise RefusedPart("type", "what can be asked for is 'major', 'minor' or 'rebalance'")
+        for clause in ("buckets", "order_by"):
+            if clause in values and wanted is not CompactionType.REBALANCE:
+                reason = f"this clause is for COMPACT 'rebalance', not for '{wanted.name.lower()}'"
+                raise RefusedPart(clause, reason)
+        return cls(**{"type": wanted, **values})
+
     @property
     def kind(self) -> str:
         """Return ALTER TABLE COMPACT or OPTIMIZE."""
         return "OPTIMIZE" if self.each_partition else self.KIND
 
-    @property
-    def uses(self) -> Uses:
-        """Return the table."""
-        return table_uses(self.table, Role.ALTER)
-
 
 @dataclass(frozen=True, slots=True)
 class ShowCompactions(Statement):
-    """SHOW COMPACTIONS [DATABASE | SCHEMA name | table [PARTITION (...)] | compactionid = n] [POOL 'p'] [TYPE 't'] ...
-
-    ... [STATUS 's'] [ORDER BY ...] [LIMIT n]. ``order_by`` are columns, each with whether it rises.
-    """
+    """The queue and the history of compactions; ``order_by`` are columns, each with whether it rises."""
 
     KIND = "SHOW COMPACTIONS"
+    SYNTAX = (
+        f"SHOW COMPACTIONS {_SHOWN}",
+        f"SHOW COMPACTIONS {{DATABASE | SCHEMA}} <database> {_SHOWN}",
+        f"SHOW COMPACTIONS COMPACTIONID {{'=' | '=='}} <id compaction_id> {_SHOWN}",
+        f"SHOW COMPACTIONS <table> [PARTITION <partition>] {_SHOWN}",
+    )
 
-    database: str | None = None
-    table: TableName | None = None
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE)] = None
+    table: Annotated[TableName | None, Named(Role.DESCRIBE)] = None
     partition: Mapping[str, Literal] | None = None
     id: int | None = None
     pool: str | None = None
@@ -65,32 +103,31 @@ class ShowCompactions(Statement):
     order_by: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
 
-    @property
-    def uses(self) -> Uses:
-        """Return the table or the database, if one is named."""
-        return named_uses(self.database, self.table, Role.DESCRIBE)
-
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions(StatementWithoutObjects):
-    """ABORT COMPACTIONS 1 2 3; the ids in the order given, each once."""
+class AbortCompactions(Statement):
+    """The end of compactions; the ids in the order given, each once."""
 
     KIND = "ABORT COMPACTIONS"
+    SYNTAX = ("ABORT COMPACTIONS <ids compaction_ids>",)
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Vacuum(Statement):
-    """VACUUM name [DRY RUN]."""
+    """The deletion of the files of a table that no reader needs."""
 
     KIND = "VACUUM"
+    SYNTAX = ("VACUUM [TABLE] <table vacuumed_table> [DRY RUN]",)
+    REFUSED = (
+        (
+            "VACUUM [TABLE] <table> {RETAIN | LITE | FULL | USING}",
+            "VACUUM ... {word} is not of this release: files "
+            "that a transaction, or a version within hivex.history.retention, may read stay; leave it out",
+        ),
+    )
     IN_TRANSACTIONS = False
 
-    table: TableName
+    table: Annotated[TableName, Named(Role.ALTER)]
     dry_run: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return the table."""
-        return table_uses(self.table, Role.ALTER)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Self
 
 from airflow_hivex.core.model.permanent_functions import FunctionResource
 from airflow_hivex.core.model.sql_functions import SqlFunction
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
-from airflow_hivex.core.model.statements.uses import Role, Uses, function_uses
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role, Uses, function_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,11 @@ class CreateFunction(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropFunction(Statement):
-    """DROP FUNCTION [IF EXISTS] name."""
+    """The end of a permanent function."""
 
     KIND = "DROP FUNCTION"
+    SYNTAX = ("DROP FUNCTION [IF EXISTS] <name function>",)
     IN_TRANSACTIONS = False
 
-    name: TableName
+    name: Annotated[TableName, Named(Role.DROP, ObjectKind.FUNCTION)]
     if_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return the function."""
-        return function_uses(self.name, Role.DROP)

@@ -1,22 +1,26 @@
-"""Statements about links."""
+"""Statements about links. Source: Hive HIVE-2989."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role, Uses, table_uses
+
+_LINK = "{LINK | TABLELINK}"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateLink(Statement):
-    """CREATE [STATIC] LINK | TABLELINK [IF NOT EXISTS] TO table@namespace [LINKPROPERTIES (...)]."""
+    """A new link to a table of another namespace; a static one shows the partitions that are added to it."""
 
     KIND = "CREATE LINK"
+    SYNTAX = (f"CREATE [STATIC] {_LINK} [IF NOT EXISTS] TO <link> [LINKPROPERTIES <properties>]",)
     IN_TRANSACTIONS = False
 
     link: TableName
@@ -33,82 +37,65 @@ class CreateLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropLink(Statement):
-    """DROP LINK | TABLELINK [IF EXISTS] [TO] table@namespace; the name of a table or view is refused later."""
+    """The end of a link; the name of a table or view is refused later."""
 
     KIND = "DROP LINK"
+    SYNTAX = (f"DROP {_LINK} [IF EXISTS] [TO] <link table>",)
     IN_TRANSACTIONS = False
 
-    link: TableName
+    link: Annotated[TableName, Named(Role.DROP)]
     if_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return the link."""
-        return table_uses(self.link, Role.DROP)
 
 
 @dataclass(frozen=True, slots=True)
 class AddLinkPartitions(Statement):
-    """ALTER LINK table@namespace ADD [IF NOT EXISTS] PARTITION (...) [PARTITION (...)]; a value of None is NULL."""
+    """Partitions that a static link shows from now on; a value of None is NULL."""
 
     KIND = "ALTER LINK ADD PARTITION"
+    SYNTAX = (f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <partitions static_partitions>",)
     IN_TRANSACTIONS = False
 
-    link: TableName
+    link: Annotated[TableName, Named(Role.ALTER)]
     partitions: tuple[Mapping[str, Literal], ...]
     if_not_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return the link."""
-        return table_uses(self.link, Role.ALTER)
 
 
 @dataclass(frozen=True, slots=True)
 class DropLinkPartitions(Statement):
-    """ALTER LINK table@namespace DROP [IF EXISTS] PARTITION (...) [, PARTITION (...)], with comparisons of keys."""
+    """Partitions that a static link does not show any more, by comparisons of keys."""
 
     KIND = "ALTER LINK DROP PARTITION"
+    SYNTAX = (f"ALTER {_LINK} [TO] <link table> DROP [IF EXISTS] <specifications>",)
     IN_TRANSACTIONS = False
 
-    link: TableName
+    link: Annotated[TableName, Named(Role.ALTER)]
     specifications: tuple[Predicate, ...]
     if_exists: bool = False
-
-    @property
-    def uses(self) -> Uses:
-        """Return the link."""
-        return table_uses(self.link, Role.ALTER)
 
 
 @dataclass(frozen=True, slots=True)
 class SetLinkProperties(Statement):
-    """ALTER LINK table@namespace SET LINKPROPERTIES (...) | UNSET LINKPROPERTIES [IF EXISTS] (...)."""
+    """Other properties of a link."""
 
     KIND = "ALTER LINK SET LINKPROPERTIES"
+    SYNTAX = (
+        f"ALTER {_LINK} [TO] <link table> SET LINKPROPERTIES <set properties>",
+        f"ALTER {_LINK} [TO] <link table> UNSET LINKPROPERTIES [IF EXISTS] <unset keys>",
+    )
     IN_TRANSACTIONS = False
 
-    link: TableName
+    link: Annotated[TableName, Named(Role.ALTER)]
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     if_exists: bool = False
 
-    @property
-    def uses(self) -> Uses:
-        """Return the link."""
-        return table_uses(self.link, Role.ALTER)
-
 
 @dataclass(frozen=True, slots=True)
 class ShowLinks(Statement):
-    """SHOW LINKS [IN namespace] [LIKE 'pattern']."""
+    """The links of a namespace."""
 
     KIND = "SHOW LINKS"
+    SYNTAX = ("SHOW LINKS [{IN | FROM} <database>] [LIKE <pattern> | <pattern quoted_pattern>]",)
 
-    database: str | None = None
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE, or_current=True)] = None
     pattern: str | None = None
-
-    @property
-    def uses(self) -> Uses:
-        """Return the namespace whose links are listed."""
-        return database_uses(self.database, Role.DESCRIBE)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Annotated, Any, Self
 
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
-from airflow_hivex.core.model.statements.uses import Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import Named, Role, Uses, database_uses, table_uses
 from airflow_hivex.core.model.versions import VersionAsOf
 
 
@@ -359,17 +359,19 @@ class LoadData(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
-    """TRUNCATE TABLE name [PARTITION (...)]; a specification may name some keys only."""
+    """The end of the rows of a table or of partitions; a specification may name some keys only."""
 
     KIND = "TRUNCATE TABLE"
+    SYNTAX = ("TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>]",)
+    REFUSED = (
+        (
+            "TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>] COLUMNS",
+            "TRUNCATE empties whole partitions; UPDATE ... SET column = NULL empties a column",
+        ),
+    )
 
-    table: TableName
+    table: Annotated[TableName, Named(Role.DELETE)]
     specification: Predicate | None = None
-
-    @property
-    def uses(self) -> Uses:
-        """Return the table."""
-        return table_uses(self.table, Role.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,19 +391,29 @@ class RestoreTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Analyze(Statement):
-    """ANALYZE TABLE name [PARTITION (...)] COMPUTE STATISTICS [NOSCAN | FOR COLUMNS ... | FOR ALL COLUMNS].
+    """Statistics of a table, its partitions and columns.
 
     ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
     values). ``columns`` is None where none are asked about, and empty where all are.
     """
 
     KIND = "ANALYZE TABLE"
+    SYNTAX = (
+        "ANALYZE TABLE <table> [PARTITION <partition any_partition>] COMPUTE STATISTICS "
+        "[NOSCAN | FOR ALL COLUMNS !all_columns | FOR COLUMNS !all_columns [<columns column_list>]]",
+    )
     IN_TRANSACTIONS = False
 
     table: TableName
     partition: Mapping[str, Literal | None] | None = None
     noscan: bool = False
     columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Analyze:
+        """Return the statement."""
+        given = {name: value for name, value in values.items() if name != "all_columns"}
+        return cls(**({"columns": ()} if "all_columns" in values else {}) | given)
 
     @property
     def uses(self) -> Uses:
@@ -411,9 +423,10 @@ class Analyze(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeTables(Statement):
-    """ANALYZE TABLES [IN database] COMPUTE STATISTICS [NOSCAN]."""
+    """Statistics of all tables of a database."""
 
     KIND = "ANALYZE TABLES"
+    SYNTAX = ("ANALYZE TABLES [{IN | FROM} <database>] COMPUTE STATISTICS [NOSCAN]",)
     IN_TRANSACTIONS = False
 
     database: str | None = None

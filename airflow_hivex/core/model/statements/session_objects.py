@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement, StatementWithoutObjects
+from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
 from airflow_hivex.core.model.statements.uses import NOTHING, Uses
@@ -31,7 +31,7 @@ class CreateTemporaryView(QueryStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class SetConfiguration(StatementWithoutObjects):
+class SetConfiguration(Statement):
     """SET name = value; SET name, which shows the value (None); SET, which shows what the session has set.
 
     ``SET -v`` shows the configuration of the cluster and the settings of the metastore, too.
@@ -45,7 +45,7 @@ class SetConfiguration(StatementWithoutObjects):
 
 
 @dataclass(frozen=True, slots=True)
-class ResetConfiguration(StatementWithoutObjects):
+class ResetConfiguration(Statement):
     """RESET [name]: the configuration of the cluster holds again."""
 
     KIND = "RESET"
@@ -90,7 +90,7 @@ class SetVariables(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropVariable(StatementWithoutObjects):
+class DropVariable(Statement):
     """DROP TEMPORARY VARIABLE [IF EXISTS] name."""
 
     KIND = "DROP VARIABLE"
@@ -125,7 +125,7 @@ class CreateTemporaryFunction(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropTemporaryFunction(StatementWithoutObjects):
+class DropTemporaryFunction(Statement):
     """DROP TEMPORARY FUNCTION [IF EXISTS] name."""
 
     KIND = "DROP TEMPORARY FUNCTION"

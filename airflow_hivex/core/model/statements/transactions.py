@@ -4,67 +4,103 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.statements.base import Statement, StatementWithoutObjects
+from airflow_hivex.core.model.statements.base import RefusedPart, Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import Role, Uses, named_uses
+from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role
 
 
 @dataclass(frozen=True, slots=True)
-class StartTransaction(StatementWithoutObjects):
-    """START TRANSACTION [READ ONLY | READ WRITE] [, ISOLATION LEVEL SNAPSHOT], or BEGIN."""
+class StartTransaction(Statement):
+    """The beginning of a transaction of several statements."""
 
     KIND = "START TRANSACTION"
+    SYNTAX = (
+        "START TRANSACTION [READ ONLY | READ WRITE]",
+        "START TRANSACTION {READ ONLY | READ WRITE} ',' ISOLATION LEVEL SNAPSHOT",
+        "START TRANSACTION ISOLATION LEVEL SNAPSHOT [',' {READ ONLY | READ WRITE}]",
+        "BEGIN [TRANSACTION | WORK]",
+    )
+    REFUSED = (
+        (
+            "START TRANSACTION [READ {ONLY | WRITE} ','] ISOLATION LEVEL {READ | REPEATABLE | SERIALIZABLE}",
+            "the isolation level of a transaction is SNAPSHOT; there is no other",
+        ),
+        (
+            "BEGIN <script>",
+            "BEGIN is not a statement of this release; run the statements one after the other, in a transaction by "
+            "START TRANSACTION and COMMIT",
+        ),
+    )
 
     read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Commit(StatementWithoutObjects):
-    """COMMIT [WORK | TRANSACTION]."""
+class Commit(Statement):
+    """The end of a transaction: all that it has written becomes visible."""
 
     KIND = "COMMIT"
+    SYNTAX = ("COMMIT [WORK | TRANSACTION]",)
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback(StatementWithoutObjects):
-    """ROLLBACK [WORK | TRANSACTION]."""
+class Rollback(Statement):
+    """The end of a transaction: nothing that it has written becomes visible."""
 
     KIND = "ROLLBACK"
+    SYNTAX = ("ROLLBACK [WORK | TRANSACTION]",)
+    REFUSED = (
+        (
+            "ROLLBACK [WORK | TRANSACTION] TO",
+            "there are no savepoints; ROLLBACK undoes the whole transaction",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class AbortTransactions(StatementWithoutObjects):
-    """ABORT TRANSACTIONS 1 2 3; the ids in the order given, each once."""
+class AbortTransactions(Statement):
+    """The end of transactions of others; the ids in the order given, each once."""
 
     KIND = "ABORT TRANSACTIONS"
+    SYNTAX = ("ABORT TRANSACTIONS <ids transaction_ids>",)
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTransactions(StatementWithoutObjects):
-    """SHOW TRANSACTIONS."""
+class ShowTransactions(Statement):
+    """The transactions that are open or aborted."""
 
     KIND = "SHOW TRANSACTIONS"
+    SYNTAX = ("SHOW TRANSACTIONS",)
 
 
 @dataclass(frozen=True, slots=True)
 class ShowLocks(Statement):
-    """SHOW LOCKS [table [PARTITION (...)]] [EXTENDED], or SHOW LOCKS DATABASE | SCHEMA name [EXTENDED].
+    """The locks of a table, of a database, or all of them.
 
     ``partition`` has a value for each key that is named; None stands for NULL there.
     """
 
     KIND = "SHOW LOCKS"
+    SYNTAX = (
+        "SHOW LOCKS [EXTENDED]",
+        "SHOW LOCKS {DATABASE | SCHEMA} <database> [EXTENDED]",
+        "SHOW LOCKS <table> [PARTITION <partition>] [EXTENDED]",
+    )
 
-    database: str | None = None
-    table: TableName | None = None
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE)] = None
+    table: Annotated[TableName | None, Named(Role.DESCRIBE)] = None
     partition: Mapping[str, Literal] | None = None
     extended: bool = False
 
-    @property
-    def uses(self) -> Uses:
-        """Return the table or the database, if one is named."""
-        return named_uses(self.database, self.table, Role.DESCRIBE)
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ShowLocks:
+        """Return the statement; a table that is called as the word for databases is written in backquotes."""
+        table = values.get("table")
+        if table is not None and str(table) in ("database", "schema") and len(values) == 1:
+            raise RefusedPart("table", f"the name of a database is missing; for a table of that name write `{table}`")
+        return cls(**values)

@@ -61,6 +61,26 @@ NOTHING: Uses = ()
 """The uses of a statement that names no object."""
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The role of the object that a field of a statement names: a table, view or link, if ``kind`` says nothing else.
+
+    A field without a value names nothing, or the current database if ``or_current``.
+    """
+
+    role: Role
+    kind: ObjectKind = ObjectKind.TABLE
+    or_current: bool = False
+
+    def uses(self, value: TableName | str | None) -> Uses:
+        """Return the object, if there is one."""
+        if isinstance(value, TableName):
+            return function_uses(value, self.role) if self.kind is ObjectKind.FUNCTION else table_uses(value, self.role)
+        if value is None and not self.or_current:
+            return NOTHING
+        return (_named(self.kind, value, self.role),)
+
+
 def table_uses(table: TableName | None, *roles: Role) -> Uses:
     """Return a table in each of its roles; nothing without one."""
     if table is None:

@@ -33,18 +33,18 @@ def test_analyze_is_read(text: str, statement: Analyze | AnalyzeTables) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("ANALYZE t COMPUTE STATISTICS", "expected TABLE, found t"),
-        ("ANALYZE TABLE t STATISTICS", "expected COMPUTE"),
+        ("ANALYZE t COMPUTE STATISTICS", "expected TABLE or TABLES, found t"),
+        ("ANALYZE TABLE t STATISTICS", "expected PARTITION or COMPUTE STATISTICS"),
         ("ANALYZE TABLE t COMPUTE", "expected STATISTICS"),
         ("ANALYZE TABLE t COMPUTE STATISTICS NOSCAN FOR COLUMNS a", "expected the end of the statement, found FOR"),
         ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS a,", "expected the name of a column"),
         ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS a, A", "a is named twice"),
         ("ANALYZE TABLE t COMPUTE STATISTICS FOR COLUMNS (a)", "expected the name of a column"),
-        ("ANALYZE TABLE t COMPUTE STATISTICS FOR a", "expected COLUMNS"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS FOR a", "expected ALL COLUMNS or COLUMNS"),
         ("ANALYZE TABLE t PARTITION (ds = 1, ds = 2) COMPUTE STATISTICS", "ds is named twice"),
         ("ANALYZE TABLE t PARTITION (ds > 1) COMPUTE STATISTICS", "expected"),
-        ("ANALYZE TABLES t COMPUTE STATISTICS", "expected COMPUTE"),
-        ("ANALYZE TABLES COMPUTE STATISTICS FOR COLUMNS", "expected the end of the statement"),
+        ("ANALYZE TABLES t COMPUTE STATISTICS", "expected IN, FROM or COMPUTE STATISTICS"),
+        ("ANALYZE TABLES COMPUTE STATISTICS FOR COLUMNS", "expected NOSCAN or the end of the statement"),
     ],
 )
 def test_what_is_not_analyze_is_refused_with_its_position(text: str, reason: str) -> None:
