@@ -130,6 +130,31 @@ drop table d1.nope
 drop database d1
 drop database d1 cascade
 show databases
+create database d2
+create table d2.t using parquet as select 1 as id
+create table d2.t_new stored as orc as select 2 as id
+alter table d2.t rename to d2.t_old
+alter table d2.t_new rename to d2.t
+select * from d2.t
+select * from d2.t_old
+create table d2.t_new (id int) using parquet
+insert into d2.t_new values (3)
+alter table d2.t rename to d2.x
+alter table d2.t_old rename to d2.t
+alter table d2.x rename to d2.t_old
+select * from d2.t
+select * from d2.t_old
+select * from d2.t_new
+drop table d2.t
+create table d2.t using orc as select 4 as id
+alter table d2.t rename to d2.t_2
+select * from d2.t_2
+create table d2.p using parquet partitioned by (ds) as select 5 as id, 'a' as ds
+alter table d2.p rename to d2.p_2
+insert into d2.p_2 values (6, 'b')
+select * from d2.p_2 order by id
+show partitions d2.p_2
+drop database d2 cascade
 """.strip().splitlines()
 
 

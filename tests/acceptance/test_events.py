@@ -108,6 +108,7 @@ READS = {
             "get_table",
             "get_tables",
             "list_tables",
+            "tables_with_moving_folders",
             "new_partition",
         ),
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
@@ -283,6 +284,7 @@ def test_every_call_that_changes_something_leaves_an_event(
         ),
         "catalog.register originals": convert,
         "catalog.set_location": set_location,
+        "catalog.move_folder": lambda: catalog.move_folder("default", "outside", "moved"),
         "catalog.alter_partitions": lambda: catalog.alter_partitions(
             "default", "t", [replace(catalog.get_partition("default", "t", ["7"]), parameters={"a": "b"})]
         ),

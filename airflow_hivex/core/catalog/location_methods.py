@@ -10,7 +10,7 @@ from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_partitions, of_table
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.events.notification_log import EventType
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import MOVING_FOLDER, StoredTable
 
 
 class LocationMethods(StorePart):
@@ -50,6 +50,40 @@ class LocationMethods(StorePart):
             self._record_change(connection, EventType.ALTER_PARTITION, table, None, None, message)
 
         self._write(work)
+
+    def move_folder(self, database: str, name: str, location: str) -> None:
+        """Store that the folder of an external table has been moved, with all that is below it.
+
+        Copies on other clusters are withdrawn: they lie where the folder was.
+
+        Raises:
+            NoSuchTableError: it does not exist.
+            InvalidOperationError: the table is managed.
+            InvalidObjectError: a managed table is there.
+        """
+
+        def work(connection: Connection) -> None:
+            table = tables.select_table_for_change(connection, database, name)
+            if not table.is_external:
+                raise InvalidOperationError("SET LOCATION", table.full_name, "it is not an external table")
+            tables.raise_versions(connection, [table.id])
+            tables.update_location(connection, table, location)
+            self._withdraw(connection, table, None, [copy.cluster for copy in table.storage.secondaries])
+            names = partitions.move_below(connection, table, table.storage.primary.location, location)
+            held = partitions.secondaries_of(connection, list(names))
+            for partition_id, copies_of in held.items():
+                of_partition = (partition_id, names[partition_id])
+                self._withdraw(connection, table, of_partition, [copy.cluster for copy in copies_of])
+            changed = tables.select_table(connection, database, name)
+            message = of_table(changed, was=changed.name)
+            self._record_change(connection, EventType.ALTER_TABLE, changed, None, None, message)
+
+        self._write(work)
+
+    def tables_with_moving_folders(self) -> list[tuple[str, str]]:
+        """Return the database and name of each table whose folder a rename has begun to move. One round trip."""
+        with self._read() as connection:
+            return tables.names_with_parameter(connection, MOVING_FOLDER)
 
     def _withdraw(
         self, connection: Connection, table: StoredTable, partition: tuple[int, str] | None, clusters: list[str]

@@ -10,11 +10,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
+from airflow_hivex.core.catalog.folders import beginning
 from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.column_types import ColumnType, Primitive, parse_type
@@ -350,6 +351,16 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
             .values(location=copy.location.removesuffix(old) + new)
         )
     return moves
+
+
+def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
+    """Give the partitions below a folder their places below another one; return their names by id."""
+    below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
+    of_table = (partitions.c.table_id == table.id) & below
+    names = {row.id: row.name for row in connection.execute(select(partitions.c.id, partitions.c.name).where(of_table))}
+    rest = func.substr(partitions.c.location, len(location) + 1)
+    connection.execute(update(partitions).where(of_table).values(location=literal(target).concat(rest)))
+    return names
 
 
 def update_location(connection: Connection, partition_id: int, location: str) -> None:

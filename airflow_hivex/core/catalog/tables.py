@@ -12,7 +12,9 @@ from sqlalchemy import (
     Connection,
     Row,
     String,
+    Text,
     bindparam,
+    cast,
     delete,
     insert,
     select,
@@ -374,6 +376,16 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
             )
             .values(**storage_to_values(table.storage))
         )
+
+
+def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[str, str]]:
+    """Return the database and name of each table that has a parameter. One round trip."""
+    query = select(databases.c.name, tables.c.name).where(
+        tables.c.database_id == databases.c.id,
+        ~tables.c.dropped,
+        cast(tables.c.parameters, Text).contains(f'"{parameter}"', autoescape=True),
+    )
+    return [(row[0], row[1]) for row in connection.execute(query.order_by(tables.c.id))]
 
 
 def update_location(connection: Connection, table: StoredTable, location: str) -> None:

@@ -392,6 +392,29 @@ class ClusterFiles:
         with _storage(path):
             self._fs.makedirs(path, exist_ok=True)
 
+    @property
+    def renames_directories(self) -> bool:
+        """Return whether a directory gets another place at once; in an object store each of its files is copied."""
+        return not is_object_store(self._filesystem)
+
+    def move_directory(self, location: str, target: str) -> None:
+        """Give a directory another place in the same file system, where there is nothing.
+
+        Raises:
+            StorageError: the directory is not there, there is something in the new place, or it cannot be moved.
+        """
+        path, place = self._path(location), self._path(target)
+        with _storage(path):
+            self._fs.invalidate_cache(place.rpartition("/")[0])
+            if type_of(self._fs, place) is not None:
+                raise StorageError(place, "there is a directory of that name already")
+            self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
+            if isinstance(self._fs, LocalFileSystem):
+                Path(path).rename(place)
+            else:
+                self._fs.mv(path, place, recursive=True)
+            self._fs.invalidate_cache(path.rpartition("/")[0])
+
     def copy_directory(self, location: str, target: str) -> None:
         """Copy a directory and all below it to a place where there is nothing.
 

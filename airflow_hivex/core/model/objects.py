@@ -28,6 +28,10 @@ PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
 """Files of a full ACID table without metadata columns, from before it was transactional."""
 CLUSTER = "hivex.cluster"
+TRANSLATED = "TRANSLATED_TO_EXTERNAL"
+"""Hive 4's parameter of a table that its creator called managed, and that became an external one."""
+MOVING_FOLDER = "hivex.folder.moving"
+"""The parameter of a table whose folder is moved by a rename that does not count yet, with the new place."""
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
 """The formats of files that are written, in insert-only and external tables."""
 OTHER_ENGINE = "other"
@@ -243,6 +247,11 @@ class Table:
     def is_external(self) -> bool:
         """Return whether others own the files."""
         return self.type is TableType.EXTERNAL_TABLE
+
+    @property
+    def is_managed_by_clients(self) -> bool:
+        """Return whether it is external here, and managed to clients of Hive, as the one that has created it."""
+        return self.is_external and self.parameters.get(TRANSLATED, "").upper() == "TRUE"
 
     @property
     def is_of_other_engine(self) -> bool:

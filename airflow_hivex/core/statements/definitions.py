@@ -39,6 +39,7 @@ from airflow_hivex.core.statements.acid_upgrades import is_upgrade, upgrade_tabl
 from airflow_hivex.core.statements.closed_names import check_moved_view
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
+from airflow_hivex.core.statements.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.statements.likeness import definition_like
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
@@ -271,7 +272,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO, also in another database: the rows stay where they are.
+    """ALTER TABLE RENAME TO, also in another database: the rows stay where they are, or their folder follows the name.
 
     Raises:
         AlreadyExistsError: the new name is taken.
@@ -294,13 +295,16 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
     if new_database != database:
         # No statement drops the other database meanwhile, and none writes the table.
         wanted = [*locks.create_table(new_database), *locks.convert_table(table)]
+    folder = following_folder(context, table, new_database, new_name)
+    if folder is not None and new_database == database:
+        wanted = locks.convert_table(table)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         current = catalog.joining(connection).get_table(database, name)
-        changed = replace(current, database=new_database, name=new_name)
+        changed = without_note(replace(current, database=new_database, name=new_name))
         catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
 
-    return change_metadata(context, table, wanted, change)
+    return rename_with_folder(context, table, wanted, change, folder)
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:

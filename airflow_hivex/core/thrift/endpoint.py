@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,17 +10,21 @@ from typing import Any
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.raw_store import RawStore
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.statements.context import SessionState, StatementContext
+from airflow_hivex.core.statements.following_folders import move_back_folders
 from airflow_hivex.core.thrift.client_locks import ClientLocks, LockOwners
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table
 from airflow_hivex.core.thrift.messages import encoded
 from airflow_hivex.core.thrift.wire_bytes import WireBytes
+
+log = logging.getLogger(__name__)
 
 
 class Endpoint:
@@ -84,6 +89,13 @@ class Endpoint:
             UnknownClusterError: it is not configured.
         """
         return None if cluster is None else self.services.clusters.get(cluster)
+
+    def move_back_folders(self) -> None:
+        """Move the folders of tables back whose renames were killed. The database that does not answer is logged."""
+        try:
+            move_back_folders(self.context(Client("the start of the endpoint", None)))
+        except HivexError as error:
+            log.warning("Folders of tables whose renames were killed may not be in their places: %s", error)
 
     # -- tables --------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import (
+    MOVING_FOLDER,
     OTHER_ENGINE,
+    TRANSLATED,
     Column,
     Database,
     OwnerType,
@@ -25,8 +27,6 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.thrift.bindings import ttypes
 
-TRANSLATED = "TRANSLATED_TO_EXTERNAL"
-"""Hive 4's parameter of a table that its creator called managed, and that became an external one."""
 EXTERNAL = "EXTERNAL"
 PURGE = "external.table.purge"
 OF_CLUSTERS = "hivex.cluster"
@@ -85,10 +85,10 @@ def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_cr
     ``cluster`` is the one whose location it has. With ``as_created`` a table that its creator called managed is a
     managed one, as clients before Hive 3 expect it.
     """
-    parameters = dict(table.parameters)
+    parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
     if kind is TableType.EXTERNAL_TABLE:
-        if as_created and parameters.get(TRANSLATED, "").upper() == "TRUE":
+        if as_created and table.is_managed_by_clients:
             kind = TableType.MANAGED_TABLE
             for name in (EXTERNAL, PURGE, TRANSLATED):
                 parameters.pop(name, None)

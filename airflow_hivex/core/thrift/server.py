@@ -85,6 +85,7 @@ class Server:
         Raises:
             OSError: the address cannot be used.
         """
+        await asyncio.get_running_loop().run_in_executor(self.executor, self.endpoint.move_back_folders)
         self._idle = asyncio.create_task(self._close_idle())
         if self._encrypted is not None:
             return await self._encrypted.start(host, port)

@@ -21,13 +21,21 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import CLUSTER, ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.objects import (
+    CLUSTER,
+    TRANSLATED,
+    ClusterStorageDescriptor,
+    StoredTable,
+    Table,
+    TableType,
+)
 from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements import definitions, views
 from airflow_hivex.core.statements.constraints import with_checked_constraints
 from airflow_hivex.core.statements.context import StatementContext
-from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.statements.following_folders import following_folder, rename_with_folder, without_note
+from airflow_hivex.core.statements.metadata_changes import check_location
 from airflow_hivex.core.statements.table_definitions import check_no_constraint, check_properties
 from airflow_hivex.core.statements.truncation import run_truncate
 from airflow_hivex.core.thrift.bindings import ttypes
@@ -37,7 +45,7 @@ from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_databas
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
 from airflow_hivex.core.thrift.hive_constraints import Given, described_constraints
-from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE, TRANSLATED
+from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE
 
 _DDL_TIME = "transient_lastDdlTime"
 _EXPECTED_KEY = "expected_parameter_key"
@@ -244,7 +252,7 @@ def _alter(
     context = endpoint.context(client, name, properties)
     location = None
     if not stored.is_view:
-        # A rename leaves the files where they are, whatever location it has.
+        # A rename decides the place of the files itself, whatever location it has.
         location = None if is_renamed else _new_location(context, stored, seen, hive, cluster)
         hive.sd.location = cluster.uri(stored.storage.primary.location)
         if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters and not stored.is_of_other_engine:
@@ -256,7 +264,8 @@ def _alter(
         endpoint.services.namespaces.check_view(table)
     elif stored.is_transactional or table.is_transactional:
         _check_transactional(stored, table)
-    table = _with_stored_names(stored, table)
+    table = without_note(_with_stored_names(stored, table))
+    folder = following_folder(context, stored, table.database, table.name) if is_renamed else None
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         if _EXPECTED_KEY in properties:
@@ -267,12 +276,11 @@ def _alter(
         _store_statistics(endpoint, connection, stored, hive)
 
     locks = endpoint.services.statement_locks
-    wanted = locks.alter_table(stored)
+    moves_files = location is not None or folder is not None or table.database != stored.database
+    wanted = locks.convert_table(stored) if moves_files else locks.alter_table(stored)
     if table.database != stored.database:
-        wanted = [*locks.create_table(table.database), *locks.convert_table(stored)]
-    elif location is not None:
-        wanted = locks.convert_table(stored)
-    change_metadata(context, stored, wanted, change)
+        wanted = [*locks.create_table(table.database), *wanted]
+    rename_with_folder(context, stored, wanted, change, folder)
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:

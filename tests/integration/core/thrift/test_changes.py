@@ -125,7 +125,7 @@ def test_location_outside_of_the_cluster_is_refused(hive: Any, tmp_path: Path) -
         hive.create_table(described)
 
 
-def test_renamed_table_keeps_files_and_statistics(hive: Any, metastore: Metastore) -> None:
+def test_renamed_table_keeps_columns_and_statistics(hive: Any, metastore: Metastore) -> None:
     hive.create_table(table("default", "t"))
     found = hive.get_table("default", "t")
     location = found.sd.location
@@ -134,7 +134,7 @@ def test_renamed_table_keeps_files_and_statistics(hive: Any, metastore: Metastor
     found.sd.cols.append(ttypes.FieldSchema("extra", "int", "new"))
     hive.alter_table_with_environment_context("default", "t", found, None)
     renamed = hive.get_table("default", "u")
-    assert renamed.sd.location == location
+    assert renamed.sd.location == f"{location.removesuffix('/t')}/u"
     assert [each.name for each in renamed.sd.cols] == ["id", "name", "extra"]
     assert renamed.parameters["spark.sql.statistics.numRows"] == "3"
     with metastore.session(user="ann") as session:
@@ -203,12 +203,12 @@ def test_table_is_renamed_into_another_database(hive: Any, metastore: Metastore,
     hive.add_partition(partition("default", "t", "a"))
     hive.create_table(table("full", "t"))
     found = hive.get_table("default", "t")
-    location = found.sd.location
+    location = f"file://{tmp_path}/c1/d.db/u"
     for database, error in (("missing", ttypes.InvalidOperationException), ("full", ttypes.InvalidOperationException)):
         found.dbName = database
         with pytest.raises(error, match=database):
             hive.alter_table("default", "t", found)
-    found.dbName, found.tableName, found.sd.location = "d", "u", f"file://{tmp_path}/c1/d.db/u"
+    found.dbName, found.tableName, found.sd.location = "d", "u", f"file://{tmp_path}/c1/elsewhere"
     hive.alter_table_with_environment_context("default", "t", found, None)
     assert hive.get_all_tables("default") == []
     assert hive.get_table("d", "u").sd.location == location
