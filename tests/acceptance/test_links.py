@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
     NoSuchLinkError,
     NoSuchLinkSourceError,
     NoSuchPartitionError,
+    NoSuchTableError,
     NotLinkableError,
     OwnTableLinkError,
     RoutingError,
@@ -173,6 +174,17 @@ def test_link_has_the_columns_of_its_source_and_an_owner_and_properties_of_its_o
     a.sql("DROP LINK t1@b")
     a.sql(str(shown))
     assert names(a, "SHOW LINKS") == ["bucketed@b", "t1@b"]
+
+
+def test_importers_of_a_table_are_shown(a: Session, b: Session) -> None:
+    assert b.sql("SHOW LINKS TO t1").rows == []
+    a.sql("CREATE STATIC LINK TO t1@b")
+    found = b.sql("SHOW LINKS TO t1")
+    assert found.columns[:4] == ["namespace", "link", "type", "source"]
+    assert [row[:5] for row in found.rows] == [("a", "t1@b", "STATIC_LINK_TABLE", "b.t1", "owner of a")]
+    assert a.sql("SHOW LINKS TO b.t1").rows == found.rows
+    with pytest.raises(NoSuchTableError):
+        a.sql("SHOW LINKS TO b.missing")
 
 
 def test_create_link_reads_the_source_and_makes_the_link(a: Session) -> None:

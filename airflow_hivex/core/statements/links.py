@@ -128,20 +128,29 @@ def set_link_properties(context: StatementContext, statement: SetLinkProperties)
 
 
 def show_links(context: StatementContext, statement: ShowLinks) -> Result:
-    """SHOW LINKS: one row a link, by name."""
-    found = context.services.links.show(statement.database or context.session.database, statement.pattern)
-    rows: list[tuple[object, ...]] = [
-        (
-            link.name.in_database,
-            link.type.value,
-            ".".join(link.source),
-            link.owner,
-            None if link.created_at is None else link.created_at.isoformat(),
-            ", ".join(f"{key}={value}" for key, value in sorted(link.properties.items())),
-        )
-        for link in found
-    ]
-    return Result(list(SHOW_LINKS_COLUMNS), rows)
+    """SHOW LINKS: one row a link, by name; with TO the namespaces that have the links come first.
+
+    Raises:
+        NoSuchTableError: the table of TO does not exist.
+    """
+    services = context.services
+    if statement.table is None:
+        found = services.links.show(statement.database or context.session.database, statement.pattern)
+        return Result(list(SHOW_LINKS_COLUMNS), [_described(link) for link in found])
+    table = services.catalog.get_table(*context.session.qualify(statement.table))
+    found = services.links.of_table(table.database, table.name)
+    return Result(["namespace", *SHOW_LINKS_COLUMNS], [(link.name.database, *_described(link)) for link in found])
+
+
+def _described(link: Link) -> tuple[object, ...]:
+    return (
+        link.name.in_database,
+        link.type.value,
+        ".".join(link.source),
+        link.owner,
+        None if link.created_at is None else link.created_at.isoformat(),
+        ", ".join(f"{key}={value}" for key, value in sorted(link.properties.items())),
+    )
 
 
 def refuse_link(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:

@@ -10,7 +10,7 @@ from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import Statement
 from airflow_hivex.core.model.statements.names import TableName
-from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role, Uses, table_uses
+from airflow_hivex.core.model.statements.uses import Named, Role, Uses, database_uses, table_uses
 
 _LINK = "{LINK | TABLELINK}"
 
@@ -92,10 +92,21 @@ class SetLinkProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowLinks(Statement):
-    """The links of a namespace."""
+    """The links of a namespace, or the links of all namespaces to a table."""
 
     KIND = "SHOW LINKS"
-    SYNTAX = ("SHOW LINKS [{IN | FROM} <database>] [LIKE <pattern> | <pattern quoted_pattern>]",)
+    SYNTAX = (
+        "SHOW LINKS [{IN | FROM} <database>] [LIKE <pattern> | <pattern quoted_pattern>]",
+        "SHOW LINKS TO <table>",
+    )
 
-    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE, or_current=True)] = None
+    database: str | None = None
     pattern: str | None = None
+    table: TableName | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table, or the namespace whose links are listed."""
+        return (
+            database_uses(self.database, Role.DESCRIBE) if self.table is None else table_uses(self.table, Role.DESCRIBE)
+        )

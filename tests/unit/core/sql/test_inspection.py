@@ -93,7 +93,7 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
     kinds.AddLinkPartitions: {"ALTER LINK t@y ADD PARTITION (ds = 1)": "alter t@y"},
     kinds.DropLinkPartitions: {"ALTER LINK t@y DROP PARTITION (ds < 1)": "alter t@y"},
     kinds.SetLinkProperties: {"ALTER LINK t@y SET LINKPROPERTIES (a = 1)": "alter t@y"},
-    kinds.ShowLinks: {"SHOW LINKS IN d": "describe d"},
+    kinds.ShowLinks: {"SHOW LINKS IN d": "describe d", "SHOW LINKS TO d.t": "describe d.t"},
     kinds.ShowCapacity: {
         "SHOW CAPACITY NAMESPACE d CLUSTER us-east-1 BY TABLE": "describe d, describe us-east-1",
         "SHOW CAPACITY BY AGE": "",

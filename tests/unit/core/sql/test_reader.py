@@ -124,6 +124,7 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
             SetLinkProperties(TableName("t", namespace="y"), unset=("a",), if_exists=True),
         ),
         ("SHOW LINKS", ShowLinks()),
+        ("SHOW LINKS TO d.t", ShowLinks(table=TableName("t", "d"))),
         ("SHOW LINKS IN x LIKE 't*'", ShowLinks("x", "t*")),
         ("DESCRIBE LINK FORMATTED t@y", DescribeTable(TableName("t", namespace="y"), extended=True)),
         ("DESCRIBE link@y", DescribeTable(TableName("link", namespace="y"))),
