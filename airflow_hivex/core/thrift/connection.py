@@ -14,11 +14,12 @@ from airflow_hivex.core.thrift import messages
 from airflow_hivex.core.thrift.bindings import Method, method, ttypes
 from airflow_hivex.core.thrift.calls.registry import Call, Raw
 from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.thrift.decoding import decode_counted
 from airflow_hivex.core.thrift.exceptions import exception_of, sentence_of
 from airflow_hivex.core.thrift.joining import JoinedCall
 from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
 from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
-from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
+from airflow_hivex.core.thrift.scanning import FEW, MalformedMessageError, MessageScanner
 from airflow_hivex.core.thrift.unfinished import LARGE
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._scanner = MessageScanner(server.limits.message_bytes)
         self._is_framed: bool | None = None
+        self._frame: int | None = None
+        """The bytes of the frame that is being read."""
         self._sasl: PlainExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._client: Client | None = None
@@ -171,11 +174,16 @@ class Connection(asyncio.Protocol):
         if end is None:
             self._check_size()
             return False
+        self._serve_first(end)
+        return True
+
+    def _serve_first(self, end: int) -> None:
+        """Serve the message that ends there in the buffer."""
+        parts = self._scanner.parts
         message = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
         self._scanner.reset()
-        self._serve(message)
-        return True
+        self._serve(message, parts)
 
     def _find_form(self) -> bool:
         """Find the form of the messages, framed or not, by the first bytes of the client."""
@@ -199,22 +207,27 @@ class Connection(asyncio.Protocol):
         return True
 
     def _take_frame(self) -> bool:
-        if len(self._buffer) < 4:
-            return False
-        (size,) = _U32.unpack_from(self._buffer)
-        if size > self._server.limits.message_bytes:
-            raise MalformedMessageError(
-                f"it announces a frame of {size} bytes; at most {self._server.limits.message_bytes} are taken"
-            )
-        if len(self._buffer) < 4 + size:
-            return False
-        message = bytes(memoryview(self._buffer)[4 : 4 + size])
-        del self._buffer[: 4 + size]
-        self._scanner.reset()
-        end = self._scanner.end(message)
-        if end is None:
+        if self._frame is None:
+            if len(self._buffer) < 4:
+                return False
+            (size,) = _U32.unpack_from(self._buffer)
+            if size > self._server.limits.message_bytes:
+                raise MalformedMessageError(
+                    f"it announces a frame of {size} bytes; at most {self._server.limits.message_bytes} are taken"
+                )
+            del self._buffer[:4]
+            self._frame = size
+        # As its bytes come, so that no long frame is read at once while other clients wait.
+        end = self._scanner.end(self._buffer)
+        if (end is None and len(self._buffer) >= self._frame) or (end is not None and end > self._frame):
             raise MalformedMessageError("a frame ends before its message")
-        self._serve(message[:end])
+        if len(self._buffer) < self._frame:
+            return False
+        assert end is not None
+        rest, self._frame = self._frame - end, None
+        if rest:
+            del self._buffer[end : end + rest]
+        self._serve_first(end)
         return True
 
     def _take_sasl(self) -> bool:
@@ -250,19 +263,19 @@ class Connection(asyncio.Protocol):
         self._run(head, *found)
         return True
 
-    def _serve(self, message: bytes) -> None:
+    def _serve(self, message: bytes, parts: int) -> None:
         head = read_head(message)
         found = self._server.calls.get(head.name)
         if found is None:
             self._answer_unknown(head)
             return
-        content = message[head.arguments_at :]
-        if len(content) > LONGEST_REMEMBERED:
+        if len(message) > LONGEST_REMEMBERED or parts > FEW:
             # Other clients go on while it is decoded.
-            self._run_elsewhere(head, lambda: self._decode_and_answer(head, found, content))
+            self._run_elsewhere(head, lambda: self._decode_and_answer(head, found, message))
             return
+        content = message[head.arguments_at :]
         try:
-            args = self._decoded(found, content)
+            args = decoded(found.method.arguments(), content, self._server.limits.message_bytes)
         except MalformedMessageError as error:
             self._count(head, "malformed")
             self._reply(head, _malformed(head, error))
@@ -271,12 +284,9 @@ class Connection(asyncio.Protocol):
             self._server.remember(head.name, content, found, args)
         self._run(head, found, args)
 
-    def _decoded(self, call: Call, content: bytes) -> Any:
-        return decoded(call.method.arguments(), content, self._server.limits.message_bytes)
-
-    def _decode_and_answer(self, head: Head, call: Call, content: bytes) -> tuple[bytes, str]:
+    def _decode_and_answer(self, head: Head, call: Call, message: bytes) -> tuple[bytes, str]:
         try:
-            args = self._decoded(call, content)
+            args = decode_counted(call.method.arguments(), message, head.arguments_at)
         except MalformedMessageError as error:
             return _malformed(head, error), "malformed"
         if call.recall is not None:

@@ -62,7 +62,7 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Return the structure, filled from bytes whose end is that of the structure.
+    """Return the structure, filled from few bytes whose end is that of the structure. No other thread runs meanwhile.
 
     Raises:
         MalformedMessageError: a text is not UTF-8, or the bytes are not those of such a structure.

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from struct import Struct
 
-_SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
-_LEAST = {**_SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
 """The least number of bytes that a value of each type takes."""
 _I32 = Struct(">i").unpack_from
 _DEEPEST = 64
+FEW = 1000
+"""The structures and containers of a message that the decoder of the bindings decodes at once."""
+_MOST_FREE = 10_000
+_BYTES_EACH = 8
 
 STRICT = 0x80010000
 """The version word of a message, without its type."""
@@ -27,7 +31,7 @@ class MalformedMessageError(Exception):
 class MessageScanner:
     """Finds the end of one message after the other in a growing buffer."""
 
-    __slots__ = ("_longest", "_position", "_stack", "_state")
+    __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
 
     def __init__(self, longest: int) -> None:
         """``longest`` is the most bytes that a message may have."""
@@ -35,10 +39,12 @@ class MessageScanner:
         self._position = 0
         self._state = 0
         self._stack: list[list[int]] = []
+        self.parts = 0
+        """The structures and containers of the message, as far as it was read."""
 
     def reset(self) -> None:
         """Begin with the next message at the beginning of the buffer."""
-        self._position, self._state, self._stack = 0, 0, []
+        self._position, self._state, self._stack, self.parts = 0, 0, [], 0
 
     def end(self, buffer: bytes | bytearray) -> int | None:
         """Return the index after the message at the beginning of ``buffer``; None as long as bytes are missing.
@@ -111,6 +117,10 @@ class MessageScanner:
                 if len(stack) >= _DEEPEST:
                     raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
                 stack.append(skipped[1])
+                self.parts += 1
+                if self.parts > _MOST_FREE + position // _BYTES_EACH:
+                    # Each of them would take some hundred bytes of memory. Honest ones have thirty on the wire.
+                    raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
         self._position = position
         return None if stack else position
 
@@ -118,7 +128,7 @@ class MessageScanner:
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
         """Return where a value ends, or its contents begin with a frame for these; None where bytes are missing."""
-        fixed = _SIZES.get(value)
+        fixed = SIZES.get(value)
         if fixed is not None:
             end = start + fixed
             return (end, None) if end <= size else None
@@ -145,7 +155,7 @@ class MessageScanner:
     ) -> tuple[int, list[int] | None] | None:
         least = self._announced(element, count)
         self._checked(start + least)
-        if element in _SIZES:
+        if element in SIZES:
             end = start + least
             return (end, None) if end <= size else None
         return start, [kind, element, count]
@@ -159,8 +169,8 @@ class MessageScanner:
 
     def _announced(self, element: int, count: int) -> int:
         """Return the least number of bytes of so many elements."""
-        if count and element not in _LEAST:
+        if count and element not in LEAST:
             raise MalformedMessageError(f"{element} is not a valid type of an element")
         if not 0 <= count <= self._longest:
             raise MalformedMessageError(f"it announces {count} elements; at most {self._longest} bytes are taken")
-        return count * _LEAST.get(element, 0)
+        return count * LEAST.get(element, 0)

@@ -25,6 +25,7 @@ from airflow_hivex.core.thrift.unread import UnreadAnswers
 log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 10_000
+_MOST_REMEMBERED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Server:
         self.is_stopping = False
         self.monotonic = monotonic
         self.remembered: OrderedDict[tuple[bytes, bytes], tuple[Call, Any]] = OrderedDict()
+        self._remembered_bytes = 0
         self._encrypted = None if tls is None else EncryptedListener(self, tls)
         self._server: asyncio.Server | None = None
         self._idle: asyncio.Task[None] | None = None
@@ -157,6 +159,9 @@ class Server:
     def remember(self, name: bytes, content: bytes, call: Call, args: Any) -> None:
         """Keep the arguments of a call that was read, as clients ask the same again and again."""
         if len(content) <= LONGEST_REMEMBERED:
+            if (name, content) not in self.remembered:
+                self._remembered_bytes += len(content)
             self.remembered[name, content] = (call, args)
-            if len(self.remembered) > _MOST_REMEMBERED:
-                self.remembered.popitem(last=False)
+            while len(self.remembered) > _MOST_REMEMBERED or self._remembered_bytes > _MOST_REMEMBERED_BYTES:
+                (_, oldest), _ = self.remembered.popitem(last=False)
+                self._remembered_bytes -= len(oldest)

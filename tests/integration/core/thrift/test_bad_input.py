@@ -3,6 +3,9 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
 from tests.hive_endpoint import Serving, descriptor, hive_client, partition, serving, table
 from tests.postgresql_proxy import PostgresqlProxy
+from tests.unit.core.thrift.hostile_messages import hostile
 from tests.waiting import wait_until
 
 LOOKS_S = 0.3
@@ -248,6 +252,40 @@ def test_long_and_wild_patterns_do_not_hold_up_others(endpoint: Serving, hive: A
     assert len(hive.get_partitions_by_filter("default", "p", listed, -1)) == 10
     mixed = " or ".join(["n = 1", 'k = "x"', "n = 2", 'k like "003.*"', 'n = "4"'])
     assert [each.values[1] for each in hive.get_partitions_by_filter("default", "p", mixed, -1)] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("is_framed", [False, True], ids=["unframed", "framed"])
+def test_messages_that_would_grow_do_not_hold_up_others(
+    endpoint: Serving, hive: Any, is_framed: bool, counts: Any
+) -> None:
+    hive.create_table(table("default", "t"))
+    waits: list[float] = []
+    is_over = threading.Event()
+
+    def other() -> None:
+        with hive_client(endpoint.port, "bob") as client:
+            while not is_over.is_set():
+                began = time.monotonic()
+                assert client.get_table("default", "t").tableName == "t"
+                waits.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    served = []
+    try:
+        for shape, message in hostile(evidence.amount("HIVEX_HOSTILE_BYTES", 300_000, 10_000_000)):
+            framed = struct.pack(">I", len(message)) + message if is_framed else message
+            before = len(waits)
+            with suppress(ConnectionError):
+                send(endpoint.port, framed)
+            wait_until(lambda before=before: len(waits) > before)
+            served.append(shape)
+    finally:
+        is_over.set()
+        thread.join(60)
+    assert len(waits) > len(served)
+    assert hive.get_table("default", "t").tableName == "t"
+    counts["hostile messages to the endpoint"] = {"messages": len(served)}
 
 
 def test_server_stops_after_the_calls_that_run(endpoint: Serving, hive: Any) -> None:
