@@ -121,7 +121,6 @@ class CachedMetadata(ObjectStore):
         Returns whether the contents still are to be restricted to the wanted ones.
         """
         tag = self._tag(snapshot, table)
-        has_tag = tag is not None or not table.is_transactional
         # Of a plain table, whether a scan can read a partition is checked with the partitions that are wanted.
         if wanted is not None and (
             not table.is_transactional
@@ -129,12 +128,12 @@ class CachedMetadata(ObjectStore):
             or self._has_many_partitions(table)
         ):
             contents = super().contents(snapshot, table, *wanted)
-            if has_tag:
+            if tag is not None:
                 self.cache.put_contents(table, tag, wanted, contents)
             return contents, False
         secondaries = [copy.cluster for copy in table.storage.secondaries]
         contents = super().contents(snapshot, table, None, secondaries)
-        if has_tag:
+        if tag is not None:
             self.cache.put_contents(table, tag, None, contents)
         return contents, True
 
@@ -145,7 +144,7 @@ class CachedMetadata(ObjectStore):
 
     @staticmethod
     def _tag(snapshot: Snapshot, table: StoredTable) -> ValidWriteIdList | None:
-        return snapshot.committed.get(table.id) if table.is_transactional else None
+        return snapshot.committed.get(table.id)
 
     # -- changes of this process
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from airflow_hivex.core.cache.counting import Miss, first_new
 from airflow_hivex.core.catalog.contents import TableContents
@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog.pruning import allowed_values, matching
 from airflow_hivex.core.model.objects import StorageDescriptor, StoredPartition, StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, with_committed
+from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList, covers, with_committed
 
 V = TypeVar("V")
 
@@ -34,14 +34,15 @@ _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 class Part(Generic[V]):
     """A value that was read from the database.
 
-    It has all that the write ids of ``tag`` have committed, and the table's ``version``. ``tag`` is None for a table
-    without transactions, and for a value that only a version can confirm.
+    It has all that the write ids of ``tag`` have committed, and the table's ``version``. ``tag`` is None for a value
+    that only a version can confirm. ``has_write_ids`` says that the table was transactional when it was read.
     """
 
     value: V
     version: int
     tag: ValidWriteIdList | None
     size: int
+    has_write_ids: bool
 
 
 @dataclass(slots=True)
@@ -176,28 +177,36 @@ class Entry:
 
     def refusal(
         self,
-        part: Part[Definition] | Part[Partitions],
+        part: Part[Any],
         ids: ValidWriteIdList | None,
         *,
         is_followed: bool,
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
+        mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return why a part may not answer a reader who has only this list, with a detail; None where it may.
+        """Return why a part may not answer a reader, with a detail; None where it may. Every answer is asked here.
 
-        ``is_followed`` says that the notification log was read lately, which a table without write ids depends on.
+        The rule looks at the identity of the table, at the list, and at the version, in this order. ``mark`` is that
+        of the reader's snapshot; without it the mark of the list counts, if the list has one. ``is_followed`` says
+        that the notification log was read lately: a reader who knows neither a list nor a version depends on it.
         """
-        if self.definition is None:
+        wanted = mark or (None if ids is None else ids.mark)
+        if wanted is not None and wanted.id != self.id:
+            return Miss.STALE, "another table has the name"
+        if ids is not None:
+            if part.tag is None:
+                return Miss.COLD, ""
+            if mark is None and self.unsettled:
+                return Miss.UNCOMMITTED, ""
+            if not is_equivalent(part.tag, ids):
+                return Miss.STALE, first_new(part.tag, ids)
+        elif part.has_write_ids:
+            # Only a list says which state of a table with write ids is wanted.
             return Miss.COLD, ""
-        if not self.definition.value.table.is_transactional:
-            return None if is_followed else (Miss.LAGGING, "")
-        if part.tag is None or ids is None:
-            return Miss.COLD, ""
-        if self.unsettled:
-            return Miss.UNCOMMITTED, ""
-        if ids.mark is not None and (ids.mark.id != self.id or ids.mark.version > part.version):
-            return Miss.STALE, "the table has changed without a write id"
-        if not is_equivalent(part.tag, ids):
-            return Miss.STALE, first_new(part.tag, ids)
+        if wanted is not None and (wanted.version != part.version if mark else wanted.version > part.version):
+            return Miss.STALE, f"version {wanted.version}"
+        if wanted is None and not part.has_write_ids and not is_followed:
+            return Miss.LAGGING, ""
         return None
 
     def measure(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow_hivex.core.cache.changes import Changes
-from airflow_hivex.core.cache.counting import Counting, Kind, Miss, first_new
+from airflow_hivex.core.cache.counting import Counting, Kind, Miss
 from airflow_hivex.core.cache.entries import (
     OF_VIEW,
     ContentsKey,
@@ -28,7 +28,7 @@ from airflow_hivex.core.cache.shared_descriptors import SharedDescriptors
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.write_ids import ValidWriteIdList, covers, equivalent
+from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList, covers, equivalent
 
 _MOST_EVICTED = 100_000
 
@@ -104,18 +104,24 @@ class TableCache:
         self, table: StoredTable, ids: ValidWriteIdList | None, keys: Sequence[ContentsKey]
     ) -> TableContents | None:
         """Return contents of a table, of the first of ``keys``, that have all that a reader with this list sees."""
+        mark = TableMark(table.id, table.version)
+        name = (table.database, table.name)
         with self._lock:
             entry = self._used(table.id)
-            stale: Part[TableContents] | None = None
+            refusal: tuple[Miss, str] | None = None
             for key in keys:
                 part = None if entry is None else entry.contents.get(key)
-                if part is None:
+                if entry is None or part is None:
                     continue
-                if part.version == table.version and (ids is None or (part.tag is not None and covers(part.tag, ids))):
+                refused = entry.refusal(part, ids, is_followed=True, is_equivalent=covers, mark=mark)
+                if refused is None:
                     self.counting.hit(Kind.CONTENTS)
                     return part.value
-                stale = stale or part
-            self._miss((table.database, table.name), Kind.CONTENTS, stale, table.version, ids)
+                refusal = refusal or refused
+            if refusal is None:
+                self._miss_if_none(name, Kind.CONTENTS, None)
+            else:
+                self.counting.miss(".".join(name), Kind.CONTENTS, *refusal)
             return None
 
     # -- answers for a list alone
@@ -148,6 +154,8 @@ class TableCache:
                 return None
             if entry is None or entry.definition is None:
                 self.counting.miss(".".join(name), Kind.PARTITIONS, Miss.COLD)
+                return None
+            if not self._may_answer(name, Kind.PARTITIONS, entry, entry.definition, ids):
                 return None
             return entry.definition.value.table, part.value
 
@@ -197,6 +205,9 @@ class TableCache:
         with self._lock:
             entry = self._entry_to_fill(table)
             known = entry.definition
+            if known is not None and known.version > table.version:
+                # A slow reader has read it before a change that another one has kept already.
+                return
             if known is not None and (known.value.table is table or known.value.table == table):
                 definition = known.value
             else:
@@ -211,7 +222,7 @@ class TableCache:
             else:
                 tag = kept_tag
             size = size_of_table(table) + OF_VIEW * len(definition.views)
-            entry.definition = Part(definition, table.version, tag, size)
+            entry.definition = Part(definition, table.version, tag, size, table.is_transactional)
             entry.is_used = entry.is_used or is_used
             self._weigh(entry)
 
@@ -239,7 +250,9 @@ class TableCache:
                     return
                 by_values = {**known.value.by_values, **by_values}
                 size = size_of_partitions(by_values.values())
-            entry.partitions = Part(Partitions(by_values, is_complete), table.version, tag, size)
+            entry.partitions = Part(
+                Partitions(by_values, is_complete), table.version, tag, size, table.is_transactional
+            )
             entry.lists_partitions = entry.lists_partitions or is_complete
             if tag is not None:
                 self._settled(entry.id, entry.settle(tag))
@@ -257,7 +270,7 @@ class TableCache:
             return
         with self._lock:
             entry = self._entry_to_fill(table)
-            part = Part(contents, table.version, tag, size_of_contents(contents))
+            part = Part(contents, table.version, tag, size_of_contents(contents), table.is_transactional)
             entry.add_contents(key, part)
             self._weigh(entry)
 
@@ -378,20 +391,6 @@ class TableCache:
             reason = Miss.EVICTED if name in self._evicted else Miss.COLD
             self.counting.miss(".".join(name), kind, reason)
 
-    def _miss(
-        self,
-        name: QualifiedName,
-        kind: Kind,
-        stale: Part[TableContents] | None,
-        version: int,
-        ids: ValidWriteIdList | None,
-    ) -> None:
-        if stale is None:
-            self._miss_if_none(name, kind, None)
-        else:
-            detail = f"version {version}" if stale.version != version else first_new(stale.tag, ids)
-            self.counting.miss(".".join(name), kind, Miss.STALE, detail)
-
     def _entry_to_fill(self, table: StoredTable) -> Entry:
         name = (table.database, table.name)
         other = self._ids.get(name)
@@ -401,7 +400,8 @@ class TableCache:
         if entry is None:
             entry = self._entries[table.id] = Entry(table.id, name)
         elif entry.name != name:
-            self._ids.pop(entry.name, None)
+            if self._ids.get(entry.name) == table.id:
+                del self._ids[entry.name]
             entry.name = name
         self._ids[name] = table.id
         self._entries.move_to_end(table.id)

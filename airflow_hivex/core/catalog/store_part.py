@@ -122,7 +122,8 @@ class StorePart(JoinsTransactions):
             self._record(connection, type, table, write_ids, txn_id, message)
             return
         has_other_name = (before.database, before.name) != (table.database, table.name)
-        first = former_write_ids.next_of(connection, (table.database, table.name)) if has_other_name else 1
+        begins = has_other_name or not before.is_transactional
+        first = former_write_ids.next_of(connection, (table.database, table.name)) if begins else 1
         own_id = single_changes.open_in(connection, self._clock()) if txn_id is None else None
         writer = txn_id if own_id is None else own_id
         assert writer is not None

@@ -39,7 +39,7 @@ _BEGIN = (
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
     """Note the write ids of tables that have lost their names, those of the change itself included.
 
-    Two round trips, and one more for each batch of managed tables.
+    Two round trips, and one more for each batch of tables with write ids.
     """
     former, following = former_write_ids.c, next_write_ids.c
     connection.execute(delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
@@ -48,14 +48,16 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
     noted = new.on_conflict_do_update(
         index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
     )
-    names = {table.id: (table.database, table.name) for table in left if table.is_transactional}
+    # A table that is external now may have taken write ids before.
+    names = {table.id: (table.database, table.name) for table in left}
     for batch in batches(sorted(names)):
         found = connection.execute(select(following.table_id, following.next).where(following.table_id.in_(batch)))
         rows = [
             {"database": names[row.table_id][0], "table": names[row.table_id][1], "next": row.next, "left_ms": now_ms}
             for row in found
         ]
-        connection.execute(noted, rows)
+        if rows:
+            connection.execute(noted, rows)
 
 
 def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:

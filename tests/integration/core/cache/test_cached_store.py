@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from airflow_hivex.core.catalog.given_lists import StateOf
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import (
+    HivexError,
     InvalidOperationError,
     InvalidWriteIdListError,
     MissingWriteIdListError,
     NoSuchPartitionError,
     NoSuchTableError,
 )
-from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.objects import Column, Table, TableType
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, In, IsNull, Like, Not, Or, Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
@@ -263,3 +265,112 @@ def test_any_predicate_leaves_the_partitions_that_the_database_leaves(near: Proc
     for predicate in predicates:
         found = near.catalog.get_partitions_by_expr(*name, predicate, ids)
         assert found == writer.catalog.get_partitions_by_expr(*name, predicate), predicate
+
+
+def managed(name: tuple[str, str], **parameters: str) -> Table:
+    """A managed table without partitions."""
+    return Table(*name, STORAGE, parameters={"transactional": "true", **parameters})
+
+
+def with_keys(table: Table) -> Table:
+    return replace(table, partition_keys=(Column("d", "string"),))
+
+
+def seen(process: Process, name: tuple[str, str], ids: GivenList) -> list[object]:
+    """The answers of a catalog for a list; partitions without their ids in the database of a table without keys."""
+    catalog = process.catalog
+    found: list[object] = []
+    reads: list[Callable[[], object]] = [
+        lambda: catalog.get_table(*name, ids),
+        lambda: catalog.get_tables(name[0], [name[1]], {name[1]: ids}),
+        lambda: catalog.list_partition_names(*name, None, ids),
+        lambda: catalog.get_partitions_by_expr(*name, None, ids),
+        lambda: catalog.get_partition(*name, ["x"], ids),
+    ]
+    for read in reads:
+        try:
+            found.append(read())
+        except HivexError as error:
+            found.append(error.code)
+    return found
+
+
+def replaced_by_managed(writer: Writer) -> None:
+    writer.catalog.drop_table(*E)
+    writer.catalog.create_table(with_keys(managed(E)))
+
+
+def made_transactional(writer: Writer) -> None:
+    table = writer.catalog.get_table(*E)
+    managed_now = {**table.parameters, "transactional": "true"}
+    writer.catalog.alter_table(*E, replace(table.definition, type=TableType.MANAGED_TABLE, parameters=managed_now))
+    writer.catalog.drop_partitions(*E, ["d=x"])
+
+
+def swapped_for_managed(writer: Writer) -> None:
+    new = writer.catalog.create_table(with_keys(managed(("default", "new"))))
+    old = writer.catalog.get_table(*E)
+    writer.catalog.alter_table(*E, replace(old.definition, name="old"))
+    writer.catalog.alter_table("default", "new", replace(new.definition, name="e"))
+
+
+def created_again(writer: Writer) -> None:
+    old = writer.catalog.drop_table(*E)
+    writer.catalog.create_table(replace(old.definition, parameters={"k": "v"}, id=None, location=""))
+
+
+@pytest.mark.parametrize("form", ["value", "text"])
+@pytest.mark.parametrize("change", [replaced_by_managed, made_transactional, swapped_for_managed])
+def test_entry_of_an_external_table_answers_no_list_of_a_managed_one(
+    near: Process, writer: Writer, change: Callable[[Writer], None], form: str
+) -> None:
+    """The follower has applied none of the events."""
+    table = writer.catalog.get_table(*E)
+    writer.catalog.add_partitions(*E, [writer.catalog.new_partition(table, ["x"])])
+    seen(near, E, None)
+    assert near.hits(lambda: near.catalog.list_partition_names(*E, None, None))
+    change(writer)
+    ids = writer.list_of(E)
+    plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
+    assert seen(near, E, ids if form == "value" else str(ids)) == seen(plain, E, ids)
+
+
+@pytest.mark.parametrize("change", [created_again, swapped_for_managed])
+def test_exact_list_is_never_answered_by_another_table_of_the_name(
+    near: Process, writer: Writer, change: Callable[[Writer], None]
+) -> None:
+    table = writer.catalog.get_table(*E)
+    writer.catalog.add_partitions(*E, [writer.catalog.new_partition(table, ["x"])])
+    seen(near, E, writer.list_of(E))
+    change(writer)
+    ids = writer.list_of(E)
+    plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
+    assert seen(near, E, ids) == seen(plain, E, ids)
+
+
+def test_managed_table_that_becomes_external_leaves_nothing(near: Process, writer: Writer) -> None:
+    writer.insert(P, "d=x")
+    seen(near, P, writer.list_of(P))
+    near.catalog.contents(near.catalog.snapshot([P]), near.catalog.get_table(*P), None, [])
+    table = writer.catalog.get_table(*P)
+    writer.catalog.alter_table(*P, replace(table.definition, type=TableType.EXTERNAL_TABLE, parameters={}))
+    ids = writer.list_of(P)
+    for given in (ids, str(ids), None):
+        plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
+        assert seen(near, P, given) == seen(plain, P, given)
+
+
+def test_table_that_becomes_managed_takes_no_write_id_of_an_earlier_one(near: Process, writer: Writer) -> None:
+    """A reader has only the text of the list, in which another table of the name would look the same."""
+    writer.insert(T)
+    writer.altered(T, k="old")
+    text = writer.text_of(T)
+    near.catalog.get_table(*T, text)
+    writer.catalog.alter_table(
+        *T, replace(writer.catalog.get_table(*T).definition, type=TableType.EXTERNAL_TABLE, parameters={})
+    )
+    writer.catalog.drop_table(*T)
+    writer.catalog.create_table(Table(*T, STORAGE, type=TableType.EXTERNAL_TABLE))
+    writer.catalog.alter_table(*T, managed(T, k="new"))
+    assert near.catalog.get_table(*T, writer.text_of(T)).parameters["k"] == "new"
+    assert writer.list_of(T).high_watermark > int(text.split(":")[1])

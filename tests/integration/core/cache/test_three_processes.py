@@ -225,8 +225,8 @@ def test_external_table_is_eventually_consistent(three: Sequence[ToldProcess], w
     assert two.ask(properties, E, None) == ({}, False)
     one.ask(alter, E, None, "k")
     one.ask(add, E, None, "x")
-    # Whatever list is given: it is not looked at.
-    assert two.ask(properties, E, None) == two.ask(properties, E, text(E, 3)) == ({}, True)
+    # A list without a write id is that of an external table.
+    assert two.ask(properties, E, None) == two.ask(properties, E, text(E, 0)) == ({}, True)
     two.ask(catch_up)
     assert two.ask(properties, E, None) == ({"k": "v"}, True)
     assert two.ask(names, E, None)[0] == ["d=x"]
