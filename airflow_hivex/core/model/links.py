@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.column_types import Family, Primitive
+from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
@@ -79,6 +80,9 @@ class Link:
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     created_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "shown", "properties")
 
     @property
     def is_static(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Self
 
 from airflow_hivex.core.model.column_types import ColumnType, parse_type
 from airflow_hivex.core.model.file_properties import file_options
+from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.text_files import CHARSETS, TEXTFILE, text_format, text_properties
 
 TRANSACTIONAL = "transactional"
@@ -149,6 +150,9 @@ class Skew:
     values: tuple[tuple[str, ...], ...] = ()
     locations: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        freeze(self, "columns", "values", "locations")
+
 
 @dataclass(frozen=True, slots=True)
 class StorageDescriptor:
@@ -175,6 +179,9 @@ class StorageDescriptor:
     skew: Skew | None = None
     stored_as_sub_directories: bool = False
 
+    def __post_init__(self) -> None:
+        freeze(self, "columns", "secondaries", "serde_parameters", "bucket_columns", "sort_columns", "parameters")
+
     def on(self, cluster: str) -> ClusterStorageDescriptor | None:
         """Return the copy on ``cluster``, or None."""
         if self.primary.cluster == cluster:
@@ -193,6 +200,9 @@ class Database:
     parameters: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     id: int | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "parameters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +232,9 @@ class Table:
     owner_type: OwnerType = OwnerType.USER
     last_accessed_at: datetime | None = None
     retention: int = 0
+
+    def __post_init__(self) -> None:
+        freeze(self, "partition_keys", "parameters")
 
     @property
     def full_name(self) -> str:
@@ -391,6 +404,9 @@ class Partition:
     id: int | None = None
     storage: StorageDescriptor | None = None
     last_accessed_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "values", "secondaries", "parameters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_hivex.core.errors import InvalidObjectError
+from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import OwnerType
 from airflow_hivex.core.model.texts import check_length, check_text
@@ -45,6 +46,9 @@ class PermanentFunction:
     owner: str | None = None
     owner_type: OwnerType = OwnerType.USER
     created_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "resources")
 
     @property
     def full_name(self) -> str:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
+from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
@@ -81,6 +82,9 @@ class Statistics:
     valid_write_ids: str | None = None
     computed_ms: int = 0
     columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        freeze(self, "columns")
 
     def after(self, earlier: Statistics) -> Statistics:
         """These, with what they do not say themselves from ``earlier`` ones."""

@@ -276,9 +276,8 @@ def with_keys(table: Table) -> Table:
     return replace(table, partition_keys=(Column("d", "string"),))
 
 
-def seen(process: Process, name: tuple[str, str], ids: GivenList) -> list[object]:
-    """The answers of a catalog for a list; partitions without their ids in the database of a table without keys."""
-    catalog = process.catalog
+def seen(catalog: ObjectStore, name: tuple[str, str], ids: GivenList) -> list[object]:
+    """The answers of a catalog for a list."""
     found: list[object] = []
     reads: list[Callable[[], object]] = [
         lambda: catalog.get_table(*name, ids),
@@ -327,12 +326,11 @@ def test_entry_of_an_external_table_answers_no_list_of_a_managed_one(
     """The follower has applied none of the events."""
     table = writer.catalog.get_table(*E)
     writer.catalog.add_partitions(*E, [writer.catalog.new_partition(table, ["x"])])
-    seen(near, E, None)
+    seen(near.catalog, E, None)
     assert near.hits(lambda: near.catalog.list_partition_names(*E, None, None))
     change(writer)
     ids = writer.list_of(E)
-    plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
-    assert seen(near, E, ids if form == "value" else str(ids)) == seen(plain, E, ids)
+    assert seen(near.catalog, E, ids if form == "value" else str(ids)) == seen(writer.catalog, E, ids)
 
 
 @pytest.mark.parametrize("change", [created_again, swapped_for_managed])
@@ -341,23 +339,21 @@ def test_exact_list_is_never_answered_by_another_table_of_the_name(
 ) -> None:
     table = writer.catalog.get_table(*E)
     writer.catalog.add_partitions(*E, [writer.catalog.new_partition(table, ["x"])])
-    seen(near, E, writer.list_of(E))
+    seen(near.catalog, E, writer.list_of(E))
     change(writer)
     ids = writer.list_of(E)
-    plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
-    assert seen(near, E, ids) == seen(plain, E, ids)
+    assert seen(near.catalog, E, ids) == seen(writer.catalog, E, ids)
 
 
 def test_managed_table_that_becomes_external_leaves_nothing(near: Process, writer: Writer) -> None:
     writer.insert(P, "d=x")
-    seen(near, P, writer.list_of(P))
+    seen(near.catalog, P, writer.list_of(P))
     near.catalog.contents(near.catalog.snapshot([P]), near.catalog.get_table(*P), None, [])
     table = writer.catalog.get_table(*P)
     writer.catalog.alter_table(*P, replace(table.definition, type=TableType.EXTERNAL_TABLE, parameters={}))
     ids = writer.list_of(P)
     for given in (ids, str(ids), None):
-        plain = Process(near.store, near.catalog._clusters, near.catalog._clock)  # type: ignore[arg-type]
-        assert seen(near, P, given) == seen(plain, P, given)
+        assert seen(near.catalog, P, given) == seen(writer.catalog, P, given)
 
 
 def test_table_that_becomes_managed_takes_no_write_id_of_an_earlier_one(near: Process, writer: Writer) -> None:
@@ -374,3 +370,25 @@ def test_table_that_becomes_managed_takes_no_write_id_of_an_earlier_one(near: Pr
     writer.catalog.alter_table(*T, managed(T, k="new"))
     assert near.catalog.get_table(*T, writer.text_of(T)).parameters["k"] == "new"
     assert writer.list_of(T).high_watermark > int(text.split(":")[1])
+
+
+def test_reader_cannot_change_the_answer_of_later_readers(near: Process, writer: Writer) -> None:
+    writer.insert(P, "d=x")
+    ids = writer.list_of(P)
+    for _ in range(2):
+        table = near.catalog.get_table(*P, ids)
+        (partition,) = near.catalog.get_partitions_by_expr(*P, None, ids)
+        for mapping in (
+            table.parameters,
+            table.storage.parameters,
+            table.storage.serde_parameters,
+            partition.parameters,
+            near.catalog.get_database("default").parameters,
+        ):
+            with pytest.raises(TypeError):
+                mapping["x"] = "1"  # type: ignore[index]
+        names = near.catalog.list_partition_names(*P, None, ids)
+        names.clear()
+        near.catalog.get_partitions_by_expr(*P, None, ids).clear()
+    assert near.catalog.list_partition_names(*P, None, ids) == ["d=x"]
+    assert near.catalog.get_table(*P, ids) == writer.catalog.get_table(*P)
