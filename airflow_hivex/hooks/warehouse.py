@@ -54,6 +54,8 @@ _metastores_lock = threading.Lock()
 # One for each configuration, held while its metastore is opened: a database that hangs must not hold up the others.
 _openings: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _joined: set[_Part] = set()
+# The embedded warehouses that the log of this process has named.
+_announced: set[str] = set()
 _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
@@ -85,6 +87,7 @@ def _leave_metastores_to_parent() -> None:
     _metastores = {}
     _metastores_lock = threading.Lock()
     _openings.clear()
+    _announced.clear()
 
 
 atexit.register(close_metastores)
@@ -141,9 +144,7 @@ class WarehouseHook(BaseHook):
                     self.hivex_conn_id, f"the text in {variable} is neither connection JSON nor a connection URI"
                 ) from None
             configuration = embedded_configuration()
-            self.log.info(
-                "There is no connection %s; the embedded warehouse is used: %s", self.hivex_conn_id, configuration.url
-            )
+            self._announce(configuration.url)
             return configuration
         configuration = from_connection(connection)
         _mask_secrets(configuration)
@@ -236,6 +237,14 @@ class WarehouseHook(BaseHook):
             )
         except (HivexError, AirflowNotFoundException) as error:
             return False, str(error)
+
+    def _announce(self, url: str) -> None:
+        """Name the embedded warehouse in the log, once in a process: a sensor asks for its connection at each poll."""
+        with _metastores_lock:
+            is_known = url in _announced
+            _announced.add(url)
+        if not is_known:
+            self.log.info("There is no connection %s; the embedded warehouse is used: %s", self.hivex_conn_id, url)
 
     @staticmethod
     def _open(configuration: Configuration) -> Metastore:

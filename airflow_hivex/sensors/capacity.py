@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.sensors.transactions import HivexObjectSensor
 from airflow_hivex.triggers.capacity import HivexQuotaTrigger, look_at_quotas
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 
-class HivexQuotaSensor(HivexSensor):
+class HivexQuotaSensor(HivexObjectSensor):
     """Wait until a quota is used up to its warning level, so that later tasks notify people or free space.
 
     It returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
@@ -27,6 +27,8 @@ class HivexQuotaSensor(HivexSensor):
     :param percent: the share of the quota, above 0; None for the warning level of each quota (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param check_existence: fail at once, without a retry, where the namespace does not exist; by default
+        the sensor waits until it is created
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")
@@ -54,6 +56,7 @@ class HivexQuotaSensor(HivexSensor):
             percent=self._percent(),
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:

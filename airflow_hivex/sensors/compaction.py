@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.hooks.compactions import as_whole_number
-from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.sensors.transactions import HivexObjectSensor, HivexSensor
 from airflow_hivex.triggers.compaction import (
     HivexCompactionThresholdTrigger,
     HivexCompactionTrigger,
@@ -58,6 +58,7 @@ class HivexCompactionSensor(HivexSensor):
             until_cleaned=self.until_cleaned,
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     @property
@@ -76,7 +77,7 @@ class HivexCompactionSensor(HivexSensor):
         return given.get("compaction_id") if isinstance(given, dict) else given
 
 
-class HivexCompactionThresholdSensor(HivexSensor):
+class HivexCompactionThresholdSensor(HivexObjectSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
     Other reasons of the initiator do not count: a table with ``NO_AUTO_COMPACTION`` can be waited for, and then
@@ -91,6 +92,8 @@ class HivexCompactionThresholdSensor(HivexSensor):
     :param partition: ``key=value/...``; None for the table, or any of its partitions (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param check_existence: fail at once, without a retry, where the table or partition does not exist; by default
+        the sensor waits until it is created
     """
 
     template_fields: Sequence[str] = ("table", "partition", "hivex_conn_id")
@@ -109,6 +112,7 @@ class HivexCompactionThresholdSensor(HivexSensor):
             partition=self.partition,
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.sensors.transactions import HivexObjectSensor
 from airflow_hivex.triggers.links import HivexLinkedPartitionTrigger, look_at_link
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 
-class HivexLinkedPartitionSensor(HivexSensor):
+class HivexLinkedPartitionSensor(HivexObjectSensor):
     """Wait until partitions are available through a link.
 
     A dynamic link shows a partition as soon as the transaction that adds it to the source has committed.
@@ -25,6 +25,8 @@ class HivexLinkedPartitionSensor(HivexSensor):
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param check_existence: fail at once, without a retry, where the link does not exist; by default
+        the sensor waits until it is created
     """
 
     template_fields: Sequence[str] = ("link", "partitions", "namespace", "hivex_conn_id")
@@ -48,6 +50,7 @@ class HivexLinkedPartitionSensor(HivexSensor):
             namespace=self.namespace,
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:

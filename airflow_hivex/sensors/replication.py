@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_hivex.hooks.compactions import as_whole_number
-from airflow_hivex.sensors.transactions import HivexSensor
+from airflow_hivex.sensors.transactions import HivexObjectSensor
 from airflow_hivex.triggers.replication import HivexReplicaFreshnessTrigger, look_at_copy
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 
-class HivexReplicaFreshnessSensor(HivexSensor):
+class HivexReplicaFreshnessSensor(HivexObjectSensor):
     """Wait until the copy of a table on a cluster lags at most as much as given; by default, until it is current.
 
     Each partition must have a copy there. The primary cluster of a table is always fresh. The sensor copies nothing.
@@ -32,6 +32,8 @@ class HivexReplicaFreshnessSensor(HivexSensor):
     :param max_lag_commits: the number of commits that the copy of a partition may lack (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param check_existence: fail at once, without a retry, where the table does not exist; by default
+        the sensor waits until it is created
     """
 
     template_fields: Sequence[str] = (
@@ -75,6 +77,7 @@ class HivexReplicaFreshnessSensor(HivexSensor):
             max_lag_commits=self._max_commits(),
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:

@@ -16,6 +16,7 @@ from airflow_hivex.triggers.transactions import (
     HivexTransactionTrigger,
     look_at_transaction,
     look_for_commit,
+    look_once,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         super().__init__(**kwargs)
         self.hivex_conn_id = hivex_conn_id
         self.deferrable = deferrable
+        self.check_existence = True
+        self.is_missing = False
         self._is_prepared = False
 
     @property
@@ -62,7 +65,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
             self._prepare(context)
             self._is_prepared = True
         with failing_for_good():
-            answer = self._look()
+            answer = look_once(self, self._look)
         return PokeReturnValue(answer is not None, answer)
 
     def execute(self, context: Context) -> Any:
@@ -135,6 +138,20 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         """Return a short name of the awaited event."""
 
 
+class HivexObjectSensor(HivexSensor):
+    """A sensor that waits for an object of the catalog, also where the object does not exist yet.
+
+    :param check_existence: fail at once, without a retry, where a namespace, table, partition or link does not exist;
+        by default the sensor waits until it is created, also if it is dropped meanwhile
+    :param hivex_conn_id: the connection of type ``hivex`` (templated)
+    :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    """
+
+    def __init__(self, *, check_existence: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.check_existence = check_existence
+
+
 class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
@@ -160,13 +177,14 @@ class HivexTransactionSensor(HivexSensor):
             txn_id=_number("txn_id", self.txn_id),
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:
         return f"commit of transaction {self.txn_id}"
 
 
-class HivexTableCommitSensor(HivexSensor):
+class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
     By default it waits for a commit that the DAG's last successful run has not seen: each commit after the end of that
@@ -179,6 +197,8 @@ class HivexTableCommitSensor(HivexSensor):
     :param after_write_id: wait for a commit with a higher write id instead (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
+    :param check_existence: fail at once, without a retry, where the table does not exist; by default
+        the sensor waits until it is created
     """
 
     template_fields: Sequence[str] = ("table", "partition", "after_write_id", "hivex_conn_id")
@@ -213,6 +233,7 @@ class HivexTableCommitSensor(HivexSensor):
             since=self._since,
             hivex_conn_id=self.hivex_conn_id,
             poll_interval=self.poke_interval,
+            check_existence=self.check_existence,
         )
 
     def _awaited(self) -> str:

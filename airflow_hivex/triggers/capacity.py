@@ -68,13 +68,12 @@ class HivexQuotaTrigger(HivexTrigger):
     def __init__(
         self,
         *,
-        hivex_conn_id: str,
-        poll_interval: float,
         namespace: str | None = None,
         cluster: str | None = None,
         percent: float | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        super().__init__(**kwargs)
         self.namespace = namespace
         self.cluster = cluster
         self.percent = percent

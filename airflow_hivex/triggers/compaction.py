@@ -77,8 +77,8 @@ class HivexCompactionTrigger(HivexTrigger):
     :param until_cleaned: it has ended when what it has replaced is deleted, too
     """
 
-    def __init__(self, *, compaction_id: int, hivex_conn_id: str, poll_interval: float, until_cleaned: bool) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+    def __init__(self, *, compaction_id: int, until_cleaned: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.compaction_id = compaction_id
         self.until_cleaned = until_cleaned
 
@@ -99,8 +99,8 @@ class HivexCompactionThresholdTrigger(HivexTrigger):
     :param partition: ``key=value/...``, or None for the table or any of its partitions
     """
 
-    def __init__(self, *, table: str, hivex_conn_id: str, poll_interval: float, partition: str | None = None) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+    def __init__(self, *, table: str, partition: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.table = table
         self.partition = partition
 

@@ -50,11 +50,10 @@ class HivexLinkedPartitionTrigger(HivexTrigger):
         *,
         link: str,
         partitions: Sequence[str],
-        hivex_conn_id: str,
-        poll_interval: float,
         namespace: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        super().__init__(**kwargs)
         self.link = link
         self.partitions = partitions
         self.namespace = namespace

@@ -81,13 +81,12 @@ class HivexReplicaFreshnessTrigger(HivexTrigger):
         *,
         table: str,
         cluster: str,
-        hivex_conn_id: str,
-        poll_interval: float,
         partitions: Sequence[str] | None = None,
         max_lag_s: float = 0,
         max_lag_commits: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        super().__init__(**kwargs)
         self.table = table
         self.cluster = cluster
         self.partitions = partitions

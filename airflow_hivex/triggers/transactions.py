@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.hooks.tasks import failure_of
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 Answer: TypeAlias = "dict[str, Any]"
 
@@ -66,32 +66,72 @@ def look_for_commit(
     }
 
 
+class Waiter(Protocol):
+    """A sensor or a trigger that looks again and again."""
+
+    check_existence: bool
+    is_missing: bool
+
+    @property
+    def log(self) -> Any:
+        """Return the logger."""
+
+
+def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | None:
+    """Return the answer of a sensor or trigger, or None if it must look again.
+
+    An object that does not exist, or was dropped meanwhile, may be created later: it is waited for unless
+    ``check_existence`` is set. The log names it once for each time that it is missing.
+
+    :raises HivexError: waiting is of no use, or the look has failed
+    """
+    try:
+        answer = look()
+    except NoSuchObjectError as error:
+        if waiter.check_existence:
+            raise
+        if not waiter.is_missing:
+            waiter.log.info("Waiting until it is created: %s", error)
+        waiter.is_missing = True
+        return None
+    waiter.is_missing = False
+    return answer
+
+
 class HivexTrigger(BaseTrigger):
     """Looks every ``poll_interval`` seconds, in a thread, until there is an answer.
 
-    Its one event is ``{"answer": ...}``, or ``{"error": sentence}`` when waiting is of no use. A metastore
-    that cannot be reached is waited for. A trigger changes nothing, so that being killed or moved to
-    another triggerer only ends or repeats the waiting.
+    Its one event is ``{"answer": ...}``, or ``{"error": sentence}`` when waiting is of no use. A metastore that cannot
+    be reached is waited for, and so is an object that does not exist. A trigger changes nothing, so that being killed
+    or moved to another triggerer only ends or repeats the waiting.
 
     :param hivex_conn_id: the connection
     :param poll_interval: seconds between two looks
+    :param check_existence: an object that does not exist is an error
     """
 
-    def __init__(self, *, hivex_conn_id: str, poll_interval: float) -> None:
+    def __init__(self, *, hivex_conn_id: str, poll_interval: float, check_existence: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.hivex_conn_id = hivex_conn_id
         self.poll_interval = poll_interval
+        self.check_existence = check_existence
+        self.is_missing = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class's path and what to make it again with."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {"hivex_conn_id": self.hivex_conn_id, "poll_interval": self.poll_interval} | self._arguments()
+        own = {
+            "hivex_conn_id": self.hivex_conn_id,
+            "poll_interval": self.poll_interval,
+            "check_existence": self.check_existence,
+        }
+        return path, own | self._arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the one event."""
         while True:
             try:
-                answer = await asyncio.to_thread(self._look)
+                answer = await asyncio.to_thread(look_once, self, self._look)
             except HivexError as error:
                 failure = failure_of(error)
                 if failure is not None:
@@ -130,8 +170,8 @@ class HivexTransactionTrigger(HivexTrigger):
     :param txn_id: the transaction
     """
 
-    def __init__(self, *, txn_id: int, hivex_conn_id: str, poll_interval: float) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+    def __init__(self, *, txn_id: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.txn_id = txn_id
 
     def _arguments(self) -> dict[str, Any]:
@@ -156,12 +196,11 @@ class HivexTableCommitTrigger(HivexTrigger):
         self,
         *,
         table: str,
-        hivex_conn_id: str,
-        poll_interval: float,
         partition: str | None = None,
         since: int | dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(hivex_conn_id=hivex_conn_id, poll_interval=poll_interval)
+        super().__init__(**kwargs)
         self.table = table
         self.partition = partition
         self.since = since

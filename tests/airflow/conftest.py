@@ -122,6 +122,16 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
 @pytest.fixture
 def when_waiting() -> Iterator[Callable[[str, Callable[[], None]], None]]:
     """A function that does something once the task of a DAG waits outside of the worker."""
+    yield from _when(lambda state, method: state == "up_for_reschedule" or method is not None)
+
+
+@pytest.fixture
+def when_running() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """A function that does something once the task of a DAG has begun."""
+    yield from _when(lambda state, method: state in ("running", "up_for_reschedule", "deferred") or method is not None)
+
+
+def _when(is_time: Callable[[Any, Any], bool]) -> Iterator[Callable[[str, Callable[[], None]], None]]:
     threads: list[threading.Thread] = []
     failures: list[BaseException] = []
 
@@ -137,7 +147,7 @@ def when_waiting() -> Iterator[Callable[[str, Callable[[], None]], None]]:
                 found = session.execute(
                     select(TaskInstance.state, TaskInstance.next_method).where(TaskInstance.dag_id == dag_id)
                 ).all()
-            return any(state == "up_for_reschedule" or method is not None for state, method in found)
+            return any(is_time(state, method) for state, method in found)
 
         def run() -> None:
             try:

@@ -10,6 +10,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_hivex.core.errors import InvalidConnectionError, StoreUnavailableError
+from airflow_hivex.hooks import warehouse as hook_module
 from airflow_hivex.hooks.configuration import from_connection
 from airflow_hivex.hooks.hivex import HivexHook, close_metastores
 
@@ -127,14 +128,15 @@ def test_broken_connection_says_what_is_wrong(broken: Connection, reason: str) -
 
 
 def test_without_any_connection_the_warehouse_is_embedded_and_the_log_says_so(
-    airflow_home: Path, capsys: pytest.CaptureFixture[str]
+    airflow_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = HivexHook().get_configuration()
+    monkeypatch.setattr(hook_module, "_announced", set())
+    found, *_ = [HivexHook().get_configuration() for _ in range(3)]
     assert found.url == f"sqlite:///{airflow_home / 'hivex' / 'metastore.db'}"
     assert found.clusters is None
-    assert (
-        f"There is no connection hivex_default; the embedded warehouse is used: {found.url}" in capsys.readouterr().out
-    )
+    sentence = f"There is no connection hivex_default; the embedded warehouse is used: {found.url}"
+    # A sensor asks for the connection at each poll.
+    assert capsys.readouterr().out.count(sentence) == 1
 
 
 def test_missing_connection_of_another_name_is_an_error() -> None:

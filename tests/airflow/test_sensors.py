@@ -13,9 +13,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 
 from airflow_hivex.core.errors import StoreUnavailableError
 from airflow_hivex.hooks.hivex import HivexHook
+from airflow_hivex.sensors.capacity import HivexQuotaSensor
+from airflow_hivex.sensors.compaction import HivexCompactionThresholdSensor
+from airflow_hivex.sensors.links import HivexLinkedPartitionSensor
+from airflow_hivex.sensors.replication import HivexReplicaFreshnessSensor
 from airflow_hivex.sensors.transactions import HivexTableCommitSensor, HivexTransactionSensor
 from airflow_hivex.triggers.transactions import HivexTableCommitTrigger, HivexTransactionTrigger
-from tests.airflow.runs import create_run_without_date, go_on
+from tests.airflow.runs import create_run_without_date, go_on, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
 
     from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.sensors.transactions import HivexSensor
 
 pytestmark = pytest.mark.airflow
 
@@ -193,8 +198,8 @@ def test_killed_sensor_and_trigger_leave_the_transaction_alone(metastore: Metast
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"table": "nowhere"}, "nowhere"),
-        ({"table": "nowhere.sales"}, "nowhere"),
+        ({"table": "nowhere", "check_existence": True}, "nowhere"),
+        ({"table": "nowhere.sales", "check_existence": True}, "nowhere"),
         ({"table": "sales", "partition": "day=1"}, "no partition keys"),
         ({"table": "events", "partition": "hour=1"}, "partition keys of default.events are day"),
         ({"table": "sales", "after_write_id": "x"}, "after_write_id"),
@@ -207,6 +212,74 @@ def test_commit_that_cannot_come_is_not_waited_for(
     sensor = HivexTableCommitSensor(task_id="t", deferrable=deferrable, **({"after_write_id": 0} | arguments))
     with pytest.raises(AirflowFailException, match=reason):
         sensor.execute(context())
+
+
+OBJECT_SENSORS: list[tuple[type[HivexSensor], dict[str, Any]]] = [
+    (HivexTableCommitSensor, {"table": "later", "after_write_id": 0}),
+    (HivexTableCommitSensor, {"table": "nowhere.later", "after_write_id": 0}),
+    (HivexLinkedPartitionSensor, {"link": "later@nowhere", "partitions": "day=1"}),
+    (HivexLinkedPartitionSensor, {"link": "later@default", "partitions": "day=1", "namespace": "nowhere"}),
+    (HivexReplicaFreshnessSensor, {"table": "later", "cluster": "local"}),
+    (HivexCompactionThresholdSensor, {"table": "later"}),
+    (HivexCompactionThresholdSensor, {"table": "events", "partition": "day=1"}),
+    (HivexQuotaSensor, {"namespace": "nowhere"}),
+]
+
+
+@pytest.mark.parametrize(("sensor", "arguments"), OBJECT_SENSORS)
+def test_missing_object_is_waited_for_unless_it_must_exist(
+    metastore: Metastore, sensor: type[HivexSensor], arguments: dict[str, Any]
+) -> None:
+    if "cluster" in arguments:
+        arguments = arguments | {"cluster": next(iter(metastore.clusters))}
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(task_id="t", deferrable=True, **arguments).execute(context())
+    _, trigger = deferred.value.trigger.serialize()
+    assert trigger["check_existence"] is False
+    with pytest.raises(AirflowSensorTimeout):
+        sensor(task_id="t", timeout=0, poke_interval=0, **arguments).execute(context())
+    for deferrable in (True, False):
+        with pytest.raises(AirflowFailException, match=r"nowhere|later|day=1"):
+            sensor(task_id="t", deferrable=deferrable, check_existence=True, **arguments).execute(context())
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [{"deferrable": True}, {"mode": "reschedule"}, {"mode": "poke"}],
+    ids=["deferrable", "reschedule", "poke"],
+)
+def test_table_that_is_made_later_is_waited_for(
+    metastore: Metastore, run_dag: Callable[..., DagRun], when_running: Any, waiting: dict[str, Any]
+) -> None:
+    dag_id = f"hivex_waits_for_a_table_{'_'.join(map(str, waiting.values()))}"
+    with DAG(dag_id, schedule=None) as dag:
+        HivexTableCommitSensor(task_id="wait", table="later", poke_interval=0.05, timeout=60, **waiting)
+
+    def create() -> None:
+        with metastore.session() as session:
+            session.sql("CREATE TABLE later (id INT) TBLPROPERTIES ('transactional' = 'true')")
+        insert(metastore, "later")
+
+    when_running(dag_id, create)
+    run = run_dag(dag)
+    assert states(run) == {"wait": "success"}
+    assert returned(run, "wait")["table"] == "default.later"
+
+
+def test_table_that_is_dropped_and_made_again_is_waited_for(metastore: Metastore) -> None:
+    mark = metastore.commits.mark("default", "sales").to_json()
+    trigger = HivexTableCommitTrigger(table="sales", since=mark, hivex_conn_id="hivex_default", poll_interval=0.02)
+
+    def make_again() -> None:
+        with metastore.session() as session:
+            session.sql("DROP TABLE sales")
+            wait_until(lambda: trigger.is_missing)
+            session.sql("CREATE TABLE sales (id INT) TBLPROPERTIES ('transactional' = 'true')")
+            wait_until(lambda: not trigger.is_missing)
+        insert(metastore)
+
+    answer = run_trigger(trigger, make_again)["answer"]
+    assert answer["write_id"] == metastore.commits.mark("default", "sales").write_id
 
 
 def test_runs_without_logical_dates_wait_for_what_the_last_success_has_not_seen(
