@@ -69,11 +69,11 @@ def _server(jvm: Any, warehouse: Path, properties: Mapping[str, str]) -> Iterato
         # Its default is not among Spark's jars.
         "datanucleus.connectionPoolingType": "HikariCP",
         "hive.stats.autogather": "false",
-        # Makes the tables of transactions.
-        "hive.in.test": "true",
         **properties,
     }.items():
         conf.set(name, value)
+    # With hive.in.test the server would make these itself, and then refuse locks without an operation.
+    getattr(jvm, f"{_METASTORE}.txn.TxnDbUtil").prepDb(conf)
     handler = getattr(jvm, f"{_METASTORE}.HiveMetaStore").newRetryingHMSHandler("tests", conf, True)
     processor = getattr(jvm, f"{_METASTORE}.TSetIpAddressProcessor")(handler)
     with _listening(jvm, processor) as port:
@@ -110,14 +110,16 @@ def _listening(jvm: Any, processor: Any, *, framed: bool = False, keystore: Path
 
 
 @contextmanager
-def hive_client(server: HiveServer) -> Iterator[Any]:
-    """A Thrift client of the server, with all that Hive can."""
+def hive_client(server: HiveServer, timeout_ms: int | None = None) -> Iterator[Any]:
+    """A Thrift client of the server, with all that Hive can. A call may wait ``timeout_ms`` for its answer."""
     from hive_metastore import ThriftHiveMetastore
     from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
     from thrift.transport.TSocket import TSocket
     from thrift.transport.TTransport import TBufferedTransport
 
-    transport = TBufferedTransport(TSocket("127.0.0.1", server.port))
+    socket = TSocket("127.0.0.1", server.port)
+    socket.setTimeout(timeout_ms)
+    transport = TBufferedTransport(socket)
     transport.open()
     try:
         yield ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))

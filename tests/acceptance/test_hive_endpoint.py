@@ -15,8 +15,9 @@ import pytest
 
 from airflow_hivex.core.metastore import Metastore
 from tests import evidence, spark_options
-from tests.acceptance import hive_calls
+from tests.acceptance import hive_calls, hive_object_calls
 from tests.hive_endpoint import hive_client, serving
+from tests.hive_metastore import hive_client as patient_client
 from tests.hive_metastore import hive_metastore
 
 ALL = evidence.does_all("HIVEX_EVERY_SPARK_STATEMENT")
@@ -87,8 +88,11 @@ RECORDED = Path(__file__).with_name("hive_calls_answers.json")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "hive-metastore-calls.md"
 
 
-def recorded() -> list[tuple[str, str]]:
-    return [(call, answer) for call, answer in json.loads(RECORDED.read_text())]
+RECORDED_OBJECTS = Path(__file__).with_name("hive_object_calls_answers.json")
+
+
+def recorded(path: Path = RECORDED) -> list[tuple[str, str]]:
+    return [(call, answer) for call, answer in json.loads(path.read_text())]
 
 
 def test_calls_of_transactions_are_answered_as_by_hive_or_listed(
@@ -116,8 +120,35 @@ def test_calls_of_transactions_are_answered_as_by_hive_or_listed(
     counts["calls compared with those of a Hive Metastore 2.3"] = {"calls": len(answers)}
 
 
+def test_calls_of_objects_have_the_answers_and_exceptions_of_hive_or_are_listed(
+    postgresql_url: str, tmp_path: Path, counts: Any
+) -> None:
+    cluster = {"c1": {"filesystem": (tmp_path / "ours").as_uri(), "jobtracker": "local[1]"}}
+    with (
+        Metastore.open(postgresql_url, clusters=cluster) as metastore,
+        serving(metastore) as running,
+        hive_client(running.port) as client,
+    ):
+        answers = hive_object_calls.run(client)
+    theirs = recorded(RECORDED_OBJECTS)
+    assert [call for call, _ in answers] == [call for call, _ in theirs]
+    differing = {}
+    for (call, answer), (_, hive) in zip(answers, theirs, strict=True):
+        is_refused = answer.endswith("Exception") and answer != "TApplicationException"
+        if answer != hive and not (hive_object_calls.is_internal_error(hive) and is_refused):
+            differing[call] = (answer, hive)
+    is_listed = [re.compile(each) for each in hive_object_calls.DELIBERATE]
+    assert {call: each for call, each in differing.items() if not any(one.fullmatch(call) for one in is_listed)} == {}
+    assert [one.pattern for one in is_listed if not any(map(one.fullmatch, differing))] == []
+    counts["calls of objects compared with those of a Hive Metastore 2.3"] = {"calls": len(answers)}
+
+
 @pytest.mark.skipif(not evidence.IS_WHOLE, reason="the answers of a real Hive Metastore are recorded")
 def test_answers_of_a_real_hive_metastore_are_those_that_were_recorded(tmp_path: Path) -> None:
     with hive_metastore(tmp_path / "warehouse") as hive, hive_client(hive.port) as client:
         hive_calls.make_tables(client)
         assert hive_calls.run(client) == recorded()
+    # Without the time that it waits before it repeats a call in vain.
+    hasty = {"hive.hmshandler.retry.interval": "1ms", "hive.hmshandler.retry.attempts": "1"}
+    with hive_metastore(tmp_path / "objects" / "warehouse", hasty) as hive, patient_client(hive, 4000) as client:
+        assert hive_object_calls.run(client) == recorded(RECORDED_OBJECTS)

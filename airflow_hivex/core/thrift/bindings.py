@@ -19,6 +19,11 @@ __all__ = ["Method", "all_methods", "method", "ttypes"]
 
 _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
 """Structures that a client may leave out."""
+_NAMES = frozenset(
+    {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
+)
+"""Names of databases, tables and functions, which a client may not leave out."""
+_WITHOUT_NAMES = frozenset({"get_config_value"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Method:
     exceptions: dict[type[Any], str]
     has_success: bool
     needed: tuple[str, ...] = ()
-    """The structures among its arguments without which it cannot be served."""
+    """The structures and names among its arguments without which it cannot be served."""
 
     def declared(self, error: Any) -> str | None:
         """Return the field of the result for an exception, None where the method does not declare it."""
@@ -48,8 +53,10 @@ def method(name: str) -> Method | None:
         result = getattr(service, f"{name}_result", None)
         fields = [field for field in (result.thrift_spec if result is not None else ()) if field]
         exceptions = {field[3][0]: field[2] for field in fields if field[0] != 0}
-        structures = [field[2] for field in arguments.thrift_spec or () if field and field[1] == TType.STRUCT]
-        needed = tuple(each for each in structures if each not in _OPTIONAL)
+        given = [field for field in arguments.thrift_spec or () if field]
+        structures = [field[2] for field in given if field[1] == TType.STRUCT and field[2] not in _OPTIONAL]
+        names = [field[2] for field in given if field[1] == TType.STRING and field[2] in _NAMES]
+        needed = (*structures, *(() if name in _WITHOUT_NAMES else names))
         return Method(name, arguments, result, exceptions, any(field[0] == 0 for field in fields), needed)
     return None
 

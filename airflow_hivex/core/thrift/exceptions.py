@@ -28,6 +28,7 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.NoSuchObjectException: (
         ttypes.UnknownTableException,
         ttypes.UnknownDBException,
+        ttypes.InvalidObjectException,
         ttypes.InvalidOperationException,
     ),
     ttypes.InvalidObjectException: (ttypes.InvalidOperationException,),
@@ -47,8 +48,7 @@ def exception_of(error: HivexError, method: Method) -> Any | None:
         return None
     wanted = next((answer for ours, answer in _EXCEPTIONS if isinstance(error, ours)), ttypes.MetaException)
     sentence = sentence_of(error)
-    of_database = (ttypes.UnknownDBException,) if isinstance(error, errors.NoSuchDatabaseError) else ()
-    for each in (wanted, *of_database, *_OTHER_NAMES.get(wanted, ()), ttypes.MetaException):
+    for each in (wanted, *_OTHER_NAMES.get(wanted, ()), ttypes.MetaException):
         if each in method.exceptions:
             return each(sentence)
     return None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import Database, TableType
 from airflow_hivex.core.model.statements import DropDatabase
 from airflow_hivex.core.settings import NAMESPACE_MODE
@@ -110,6 +111,8 @@ def drop_database_req(endpoint: Endpoint, client: Client, args: Any) -> None:
 
 
 def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, *, if_exists: bool, cascade: bool) -> None:
+    if name.name == DEFAULT_DATABASE:
+        raise ttypes.MetaException(f"Can not drop {DEFAULT_DATABASE} database")
     context = endpoint.context(client)
     owning = []
     if cascade:

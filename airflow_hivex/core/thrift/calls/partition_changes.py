@@ -8,10 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.errors import (
-    InvalidObjectError,
     InvalidOperationError,
     MissingWriteIdListError,
     NoSuchPartitionError,
@@ -21,13 +20,14 @@ from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Partition, StoredPartition, StoredTable
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values, partition_values
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values
 from airflow_hivex.core.model.predicates import And, Comparison, IsNull
 from airflow_hivex.core.model.statements import DropPartitions, Literal, RenamePartition, TableName
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements import partition_definitions
 from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.partitions import Wanted, possible_names, values_of_name
 from airflow_hivex.core.thrift.calls.registry import Raw, call
 from airflow_hivex.core.thrift.calls.table_changes import (
     kept_statistics,
@@ -69,8 +69,7 @@ class _Changed:
         if self.table.is_transactional and list_of(ids) is None:
             raise MissingWriteIdListError(self.table.full_name)
         if not self.table.is_partitioned:
-            reason = "the table has no partition keys"
-            raise InvalidObjectError("partition", f"of {self.table.full_name}", reason)
+            raise ttypes.MetaException(f"Table {self.table.full_name} has no partition keys")
         clusters = endpoint.services.clusters
         self.primary = clusters.get(self.table.storage.primary.cluster)
         at_home = self.table.with_location(self.primary.uri(self.table.storage.primary.location))
@@ -79,9 +78,23 @@ class _Changed:
         without_ours(self.like)
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
+    def values(self, given: Sequence[str] | None) -> list[str | None]:
+        """Return the values of a partition that a client gives, None for Hive's name of NULL.
+
+        Raises:
+            MetaException: there is not one for each key.
+        """
+        if len(given or ()) != len(self.table.partition_keys):
+            keys = ", ".join(key.name for key in self.table.partition_keys)
+            count = f"{len(given or ())} values were given"
+            raise ttypes.MetaException(
+                f"A partition of {self.table.full_name} has one value for each of {keys}; {count}"
+            )
+        return list(nullable(given or ()))
+
     def name_of(self, hive: Any) -> str:
         """Return the name of a partition that a client describes."""
-        return self.endpoint.services.catalog.new_partition(self.table, list(nullable(hive.values or ()))).name
+        return self.endpoint.services.catalog.new_partition(self.table, self.values(hive.values)).name
 
     def absolute(self, location: str) -> str:
         """Return the location of a partition, which may be relative to the table, as in Hive."""
@@ -91,7 +104,7 @@ class _Changed:
     def converted(self, hive: Any) -> Partition:
         """Return a partition that a client describes."""
         catalog = self.endpoint.services.catalog
-        new = catalog.new_partition(self.table, list(nullable(hive.values or ())))
+        new = catalog.new_partition(self.table, self.values(hive.values))
         if hive.sd is None:
             hive.sd = ttypes.StorageDescriptor(**vars(self.like.sd))
             hive.sd.location = None
@@ -137,6 +150,8 @@ def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str
     """Add partitions, all or none, with their directories; return the names of the new ones."""
     table, catalog = of.table, of.endpoint.services.catalog
     new = [of.converted(each) for each in parts]
+    if len({each.name for each in new}) < len(new):
+        raise ttypes.MetaException(f"A partition of {table.full_name} is given twice")
     for each in new:
         if each.location:
             check_location(
@@ -250,17 +265,18 @@ def append_partition_with_environment_context(endpoint: Endpoint, client: Client
 @call("append_partition_by_name")
 def append_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
     """Add a partition that is stored as its table."""
-    return _append(endpoint, client, args.db_name, args.tbl_name, partition_values(args.part_name or ""))
+    return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
 @call("append_partition_by_name_with_environment_context")
 def append_partition_by_name_with_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
     """Add a partition that is stored as its table."""
-    return _append(endpoint, client, args.db_name, args.tbl_name, partition_values(args.part_name or ""))
+    return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
-def _append(endpoint: Endpoint, client: Client, database: str, table: str, values: Sequence[str]) -> Raw:
+def _append(endpoint: Endpoint, client: Client, database: str, table: str, given: Sequence[str] | str) -> Raw:
     of = _Changed(endpoint, client, read_database(database), table or "")
+    values = values_of_name(of.table, given) if isinstance(given, str) else given
     added = _add(of, [ttypes.Partition(values=list(values), parameters={})], if_not_exists=False)
     return Raw(STRUCT_RESULT + of.bytes_of(of.read(added))[0])
 
@@ -384,19 +400,17 @@ def rename_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 def _rename(of: _Changed, values: Sequence[str], new: Any) -> None:
     named = TableName(of.table.name, of.table.database)
-    old_clause, new_clause = (_clause(of.table, each) for each in (values, new.values or ()))
+    old_clause, new_clause = (_clause(of, each) for each in (values, new.values))
     if old_clause == new_clause:
         _alter(of, [new])
         return
     partition_definitions.rename_partition(of.context, RenamePartition(named, old_clause, new_clause))
 
 
-def _clause(table: StoredTable, values: Sequence[str]) -> dict[str, Literal]:
-    if len(values) != len(table.partition_keys):
-        raise InvalidObjectError("partition", f"of {table.full_name}", f"{len(values)} values are not one for each key")
+def _clause(of: _Changed, values: Sequence[str] | None) -> dict[str, Literal]:
     return {
         key.name: Literal(value, "void" if value is None else "string")
-        for key, value in zip(table.partition_keys, nullable(values), strict=True)
+        for key, value in zip(of.table.partition_keys, of.values(values), strict=True)
     }
 
 
@@ -415,12 +429,13 @@ def drop_partition_with_environment_context(endpoint: Endpoint, client: Client, 
 @call("drop_partition_by_name", "drop_partition_by_name_with_environment_context")
 def drop_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> bool:
     """Drop the partition of a name."""
-    return _drop_one(endpoint, client, args, partition_values(args.part_name or ""))
+    return _drop_one(endpoint, client, args, args.part_name or "")
 
 
-def _drop_one(endpoint: Endpoint, client: Client, args: Any, values: Sequence[str]) -> bool:
+def _drop_one(endpoint: Endpoint, client: Client, args: Any, given: Sequence[str] | str) -> bool:
     name = read_database(args.db_name)
-    found = endpoint.services.catalog.get_partition(name.name, args.tbl_name or "", values)
+    of = Wanted(endpoint, name, args.tbl_name or "", StateOf.NOW, None)
+    found = of.by_name(given) if isinstance(given, str) else of.by_values(given)
     _drop(endpoint, client, name, args.tbl_name or "", [found], delete_data=bool(args.deleteData))
     return True
 
@@ -434,13 +449,17 @@ def drop_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
     if request.parts is None or request.parts.names is None:
         reason = "the partitions are given by expressions of Java, which are not read here; give their names"
         raise ttypes.MetaException(f"drop_partitions_req on {table.full_name} is refused: {reason}")
-    names = [spelled_name(table, each) for each in request.parts.names]
-    found = endpoint.services.catalog.get_partitions_by_names(name.name, table.name, names)
+    names = possible_names(table, request.parts.names)
+    if request.ifExists is False and len(names) < len(request.parts.names):
+        raise NoSuchPartitionError(table.database, table.name, ", ".join(request.parts.names))
+    of = Wanted(endpoint, name, table.name, StateOf.NOW, None)
+    found = of.by_names(names) if names else []
     missing = set(names) - {each.name for each in found}
     if missing and request.ifExists is False:
         raise NoSuchPartitionError(table.database, table.name, min(missing))
+    dropped = of.hive(found) if request.needResult is not False else None
     _drop(endpoint, client, name, table.name, found, delete_data=bool(request.deleteData))
-    return ttypes.DropPartitionsResult()
+    return ttypes.DropPartitionsResult(partitions=dropped)
 
 
 def _drop(

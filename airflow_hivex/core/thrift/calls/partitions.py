@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.partitions import spelled_name
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
-from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable
-from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.predicates import And
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Raw, call, from_memory
@@ -50,9 +50,14 @@ class Wanted:
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
-        """Return all partitions."""
-        batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
-        return self.shown(each for batch in batches for each in batch)
+        """Return all partitions; a table without keys has none, as in Hive."""
+        try:
+            batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
+            return self.shown(each for batch in batches for each in batch)
+        except InvalidOperationError:
+            if self.stored().is_partitioned:
+                raise
+            return []
 
     def by_filters(self, *texts: str | None) -> list[StoredPartition]:
         """Return the partitions that all of these filters leave, exactly.
@@ -70,20 +75,51 @@ class Wanted:
         return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
 
     def by_values(self, values: Sequence[str]) -> StoredPartition:
-        """Return the partition of these values."""
-        found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
+        """Return the partition of these values.
+
+        Raises:
+            NoSuchPartitionError: the table has no such partition. A value that is not one of its key's type has none.
+            InvalidObjectError: there is not one value for each key.
+        """
+        try:
+            found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
+        except InvalidObjectError as error:
+            if len(values) != len(self.stored().partition_keys):
+                raise
+            raise NoSuchPartitionError(self.name.given, self.table, "/".join(values)) from error
         if not self.shown([found]):
             raise NoSuchPartitionError(self.name.given, self.table, found.name)
         return found
 
+    def by_name(self, name: str) -> StoredPartition:
+        """Return the partition of a name.
+
+        Raises:
+            NoSuchPartitionError: the table has no such partition.
+        """
+        try:
+            values = values_of_name(self.stored(), name)
+        except InvalidObjectError as error:
+            raise NoSuchPartitionError(self.name.given, self.table, name) from error
+        return self.by_values(values)
+
     def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return those of the named partitions that exist."""
-        found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
+        """Return those of the named partitions that exist; a name that no partition can have is skipped, as in Hive."""
+        try:
+            found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
+        except (InvalidObjectError, InvalidOperationError):
+            stored = self.stored()
+            possible = possible_names(stored, names)
+            if len(possible) == len(names) and stored.is_partitioned:
+                raise
+            return self.by_names(possible) if possible else []
         return self.shown(found)
 
     def matching(self, values: Sequence[str]) -> list[StoredPartition]:
         """Return the partitions with the values that are given; an empty one stands for any."""
         stored = self.stored()
+        if not values:
+            raise ttypes.MetaException("No value of a partition key is given")
         if len(values) > len(stored.partition_keys):
             raise ttypes.MetaException("Incorrect number of partition values")
         known = [(place, value) for place, value in enumerate(values) if value]
@@ -126,6 +162,35 @@ class Wanted:
     def several(self, found: Sequence[StoredPartition], most: int | None = -1) -> Raw:
         """Return the reply that is a list of partitions."""
         return Raw(list_result(self.encoded(found, most)))
+
+
+def _parts_of_name(name: str | None) -> list[tuple[str, str]]:
+    """Return the keys and values of a partition's name; a part without ``=`` is skipped, as in Hive."""
+    parts = (part.partition("=") for part in (name or "").split("/"))
+    return [(unescape(key).lower(), unescape(value)) for key, equals, value in parts if key and equals]
+
+
+def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
+    """Return the values of a partition's name in the order of the table's keys.
+
+    Raises:
+        InvalidObjectError: the name has no value for one of the keys.
+    """
+    given = dict(_parts_of_name(name))
+    keys = [key.name.lower() for key in table.partition_keys]
+    if not keys or not given.keys() >= set(keys):
+        reason = f"the partition keys of {table.full_name} are {', '.join(keys) or 'none'}"
+        raise InvalidObjectError("partition", name, reason)
+    return tuple(given[key] for key in keys)
+
+
+def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
+    """Return those of the names that a partition of the table can have, as the table spells them."""
+    found = []
+    for each in names:
+        with suppress(InvalidObjectError):
+            found.append(spelled_name(table, each))
+    return found
 
 
 def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
@@ -203,7 +268,7 @@ from_memory("get_partition_with_auth")(recall_partition)
 def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
     """Return the partition of this name."""
     of = _of(endpoint, client, args)
-    return of.one(of.by_values(partition_values(args.part_name or "")))
+    return of.one(of.by_name(args.part_name or ""))
 
 
 @call("get_partition_req")
@@ -367,7 +432,8 @@ def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[s
     """Return the names of all partitions; those of a transactional table cannot mislead, too."""
     of = _of(endpoint, client, args)
     try:
-        return list(limited(of.names(), args.max_parts))
+        # Hive takes 0 for all here, and for none in calls that return partitions.
+        return list(limited(of.names(), args.max_parts or -1))
     except InvalidOperationError:
         # A table without partition keys has none, in Hive.
         return []
@@ -399,13 +465,10 @@ def get_partition_names_ps_req(endpoint: Endpoint, client: Client, args: Any) ->
 @call("partition_name_to_vals")
 def partition_name_to_vals(_endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
     """Return the values in a partition's name."""
-    return list(partition_values(args.part_name)) if args.part_name else []
+    return [value for _, value in _parts_of_name(args.part_name)]
 
 
 @call("partition_name_to_spec")
 def partition_name_to_spec(_endpoint: Endpoint, _client: Client, args: Any) -> dict[str, str]:
     """Return the keys and values in a partition's name."""
-    if not args.part_name:
-        return {}
-    keys = [normalise(part.partition("=")[0]) for part in args.part_name.split("/")]
-    return dict(zip(keys, partition_values(args.part_name), strict=True))
+    return dict(_parts_of_name(args.part_name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -89,35 +90,73 @@ def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
     return [given, *client.groups]
 
 
+_KEPT = {
+    "metastore.try.direct.sql": "true",
+    "metastore.try.direct.sql.ddl": "true",
+    "metastore.client.capability.check": "true",
+    "metastore.client.socket.timeout": "600s",
+    "metastore.disallow.incompatible.col.type.changes": "true",
+    "metastore.partition.name.whitelist.pattern": "",
+}
+"""The keys of Hive that a client may set for its connection, with Hive's defaults. None of them has an effect here."""
+_DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
+
+
 @call("setMetaConf")
 def set_meta_conf(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Set ``hivex.cluster`` for the connection; other keys are refused, as unknown ones are by Hive."""
-    if args.key != CLUSTER_KEY:
-        raise ttypes.MetaException(f"Invalid configuration key {args.key}; {CLUSTER_KEY} can be set")
-    if args.value:
-        endpoint.services.clusters.get(args.value)
-    client.configuration[args.key] = args.value or ""
+    """Set ``hivex.cluster`` or a key of Hive for the connection; unknown keys are refused, as by Hive."""
+    if args.key == CLUSTER_KEY:
+        if args.value:
+            endpoint.services.clusters.get(args.value)
+        client.configuration[CLUSTER_KEY] = args.value or ""
+        return
+    key, value = _kept_key(args.key), args.value or ""
+    if key.endswith(".timeout") and not _DURATION.fullmatch(value):
+        raise ttypes.MetaException(f"{value!r} is not a valid duration of {args.key}; give one such as 600s")
+    if key.endswith(".pattern") and value:
+        raise ttypes.MetaException(f"{args.key} cannot be set: values of partitions are not restricted here")
+    client.configuration[key] = value
 
 
 @call("getMetaConf")
 def get_meta_conf(_endpoint: Endpoint, client: Client, args: Any) -> str:
-    """Return the cluster of the connection."""
-    if args.key != CLUSTER_KEY:
-        raise ttypes.MetaException(f"Invalid configuration key {args.key}; {CLUSTER_KEY} can be asked for")
-    return client.cluster() or ""
+    """Return the cluster of the connection, or the value of a key of Hive."""
+    if args.key == CLUSTER_KEY:
+        return client.cluster() or ""
+    key = _kept_key(args.key)
+    return client.configuration.get(key, _KEPT[key])
 
 
+def _kept_key(key: str | None) -> str:
+    """Return a key of Hive without the prefix that Hive 2 gives it.
+
+    Raises:
+        MetaException: clients cannot set it.
+    """
+    found = (key or "").removeprefix("hive.")
+    if found not in _KEPT:
+        known = ", ".join([CLUSTER_KEY, *(f"hive.{each}" for each in _KEPT)])
+        raise ttypes.MetaException(f"Invalid configuration key {key}; these can be set: {known}")
+    return found
+
+
+_WAREHOUSE = ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
 _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 
 @call("get_config_value")
-def get_config_value(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the value of a parameter of ours, else the default of the client."""
+def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
+    """Return the value of a parameter of ours, the folder of the warehouse, else the default of the client."""
     name = args.name
-    if not name:
+    if name is None:
         return args.defaultValue
     if not name.startswith(_CONFIGURATION):
         raise ttypes.ConfigValSecurityException(f"For security reasons, the config key {name} cannot be accessed")
+    if name.removeprefix("hive.") in _WAREHOUSE:
+        clusters = endpoint.services.clusters
+        cluster = clusters.get(client.cluster() or clusters.default)
+        # Folders of databases are below that of the warehouse, in Hive all but that of the default one.
+        return cluster.uri(endpoint.catalog.get_database("default").location.rpartition("/")[0])
     try:
         value = endpoint.services.settings[name]
     except UnknownSettingError:

@@ -23,15 +23,15 @@ _EPOCH = date(1970, 1, 1)
 
 
 def _read(
-    endpoint: Endpoint, database: str, table: str, ids: str | None, partitions: Sequence[str] = ()
+    endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
     """Return a table with its statistics (None) and those of its named partitions."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
-    stored = catalog.get_table(name, table, list_of(ids))
+    stored = catalog.get_table(name, table or "", list_of(ids))
     names: dict[int | None, str | None] = {None: None}
     if partitions:
-        found = catalog.get_partitions_by_names(name, table, list(partitions))
+        found = catalog.get_partitions_by_names(name, stored.name, list(partitions))
         names |= {each.id: each.name for each in found}
     wanted = [each for each in names if each is not None]
     with endpoint.services.store.read() as connection:
@@ -166,6 +166,10 @@ def _update(endpoint: Endpoint, hive: Any, ids: str | None) -> None:
     earlier = next((each for name, each in found.items() if (name is None) == (partition is None)), None)
     size = "0" if earlier is None else str(earlier.total_size)
     now = endpoint.services.clock()
+    known = {each.name for each in table.columns}
+    unknown = next((each.colName for each in hive.statsObj or () if (each.colName or "").lower() not in known), None)
+    if unknown is not None:
+        raise ttypes.MetaException(f"Table {table.full_name} has no column {unknown}")
     new = convert_statistics({"totalSize": size}, table.columns, hive.statsObj or (), now)
     if new is None:
         return

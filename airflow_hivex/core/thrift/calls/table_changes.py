@@ -9,6 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.tables import select_tables
 from airflow_hivex.core.compaction.spark_options import check_spark_options
@@ -16,6 +18,7 @@ from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
     MissingWriteIdListError,
+    NoSuchDatabaseError,
     TableChangedError,
 )
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
@@ -29,6 +32,7 @@ from airflow_hivex.core.model.objects import (
     Table,
     TableType,
 )
+from airflow_hivex.core.model.partitions import nullable_values, partition_name
 from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements import definitions, views
@@ -125,7 +129,12 @@ def _create(
     context = endpoint.context(client, name, properties, hive.owner or None)
     clusters = endpoint.services.clusters
     chosen = (hive.parameters or {}).get(CLUSTER)
-    database = endpoint.catalog.get_database(name.name)
+    if hive.tableName is None:
+        raise ttypes.MetaException(f"A table of {name.name} has no name")
+    try:
+        database = endpoint.catalog.get_database(name.name)
+    except NoSuchDatabaseError as error:
+        raise InvalidObjectError("table", f"{name.name}.{hive.tableName}", "its database does not exist") from error
     home = database.parameters.get(CLUSTER) or clusters.default
     cluster = clusters.get(client.cluster(name, properties) or chosen or home)
     table = _converted(name, hive, cluster, default=f"{database.location}/{(hive.tableName or '').lower()}")
@@ -245,6 +254,9 @@ def _alter(
     stored = catalog.get_table(name.name, old_name)
     if stored.is_transactional and list_of(ids) is None:
         raise MissingWriteIdListError(stored.full_name)
+    if hive.tableName is None or (hive.sd is None and not stored.is_view):
+        lacking = "name" if hive.tableName is None else "storage descriptor"
+        raise ttypes.MetaException(f"The new description of table {stored.full_name} has no {lacking}")
     cluster = endpoint.services.clusters.get(stored.storage.primary.cluster)
     seen = catalog.get_table(name.name, old_name, cluster=client.cluster(name, properties))
     new_name = read_database(hive.dbName, hive.catName)
@@ -262,8 +274,10 @@ def _alter(
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     if stored.is_view:
         endpoint.services.namespaces.check_view(table)
-    elif stored.is_transactional or table.is_transactional:
-        _check_transactional(stored, table)
+    else:
+        _check_keys(catalog, stored, table)
+        if stored.is_transactional or table.is_transactional:
+            _check_transactional(stored, table)
     table = without_note(_with_stored_names(stored, table))
     folder = following_folder(context, stored, table.database, table.name) if is_renamed else None
 
@@ -281,6 +295,30 @@ def _alter(
     if table.database != stored.database:
         wanted = [*locks.create_table(table.database), *wanted]
     rename_with_folder(context, stored, wanted, change, folder)
+
+
+def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
+    """Refuse partition keys by other names, and types of keys that values of partitions do not have, as Hive does.
+
+    Raises:
+        InvalidOperationError: the partitions would not be those of the table any more.
+    """
+    before, after = stored.partition_keys, table.partition_keys
+    if [key.name for key in before] != [key.name for key in after]:
+        reason = "partition keys can not be changed; create another table"
+        raise InvalidOperationError("ALTER TABLE", stored.full_name, reason)
+    if [key.parsed_type for key in before] == [key.parsed_type for key in after]:
+        return
+    for batch in catalog.get_partitions(stored.database, stored.name):
+        for each in batch:
+            try:
+                values = stored_values(stored.full_name, after, list(nullable_values(each.name)))
+            except InvalidObjectError as error:
+                reason = f"partition {each.name} does not allow the new type of its key: {error.reason}"
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, reason) from error
+            if partition_name([key.name for key in after], values) != each.name:
+                reason = f"partition {each.name} would have another name with the new type of its key"
+                raise InvalidOperationError("ALTER TABLE", stored.full_name, reason)
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Return a table as of the write id list of the request."""
     request = args.req
     name = read_database(request.dbName, request.catName)
-    table = read_table(endpoint, client, name, request.tblName, list_of(request.validWriteIdList))
+    table = read_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
     return ttypes.GetTableResult(table=table)
 
 
@@ -114,6 +114,8 @@ def _tables(
         stored = endpoint.catalog.get_tables(name.name, list(lists), lists, cluster)
     except MissingWriteIdListError:
         stored = endpoint.catalog.get_tables(name.name, list(lists), None, cluster)
+    if names and not stored:
+        endpoint.catalog.get_database(name.name)
     found = {}
     for table in stored:
         hive = endpoint.hive_table(table, name.given, cluster)
@@ -141,6 +143,8 @@ def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any)
     request = args.req
     name = read_database(request.dbName, request.catName)
     pattern = request.tablesPattern if not request.tblNames else None
+    if pattern is None and request.tblNames is None:
+        raise ttypes.InvalidOperationException(f"The names of the tables of {name.given} are missing")
     declared = () if request.capabilities is None else request.capabilities.values or ()
     reads = ttypes.ClientCapability.INSERT_ONLY_TABLES in declared or not _READS_TRANSACTIONAL.isdisjoint(
         map(str.upper, request.processorCapabilities or ())
@@ -150,6 +154,9 @@ def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any)
 
 
 # -- names: a list of names cannot mislead a client without a write id list
+
+
+_TYPES_WITHOUT_TABLES = ("INDEX_TABLE", "MATERIALIZED_VIEW")
 
 
 def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:
@@ -169,6 +176,8 @@ def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, typ
             return [each.name.in_database for each in found if each.type.value == type]
     except NoSuchDatabaseError:
         return []
+    if type not in _TYPES_WITHOUT_TABLES:
+        raise ttypes.MetaException(f"{type} is not a valid type of a table")
     return []
 
 

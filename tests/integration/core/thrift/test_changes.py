@@ -96,7 +96,7 @@ def test_transactional_table_is_one_of_ours(hive: Any, metastore: Metastore) -> 
     [
         ({"tableName": "a b"}, ttypes.InvalidObjectException, "letters, digits"),
         ({"tableName": ""}, ttypes.InvalidObjectException, "letters, digits"),
-        ({"dbName": "missing"}, ttypes.NoSuchObjectException, "missing"),
+        ({"dbName": "missing"}, ttypes.InvalidObjectException, "missing"),
         ({"tableType": "MATERIALIZED_VIEW"}, ttypes.InvalidObjectException, "MATERIALIZED_VIEW"),
         ({"sd": None}, ttypes.InvalidObjectException, "no storage descriptor"),
         ({"keys": {"id": "int"}}, ttypes.InvalidObjectException, "column id twice"),

@@ -275,3 +275,63 @@ def test_partitions_are_read_in_groups_and_by_values_of_keys(hive: Any) -> None:
     hive.create_table(table("default", "acid", parameters={"transactional": "true"}, keys={"k": "int"}))
     with pytest.raises(ttypes.MetaException, match="no write id list"):
         hive.get_partitions_pspec("default", "acid", -1)
+
+
+def test_partition_keys_keep_their_names_and_the_values_of_their_partitions(hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string", "hr": "string"}))
+    hive.add_partition(partition("default", "p", "2026-01-01", "7"))
+
+    def keys(**types: str) -> Any:
+        found = hive.get_table("default", "p")
+        found.partitionKeys = [ttypes.FieldSchema(name, kind, None) for name, kind in types.items()]
+        return found
+
+    for changed in (keys(), keys(ds="string"), keys(day="string", hr="string"), keys(hr="string", ds="string")):
+        with pytest.raises(ttypes.InvalidOperationException, match="partition keys can not be changed"):
+            hive.alter_table("default", "p", changed)
+    with pytest.raises(ttypes.InvalidOperationException, match="2026-01-01"):
+        hive.alter_table("default", "p", keys(ds="int", hr="string"))
+    hive.alter_table("default", "p", keys(ds="date", hr="int"))
+    assert hive.get_partition_names("default", "p", -1) == ["ds=2026-01-01/hr=7"]
+    assert [each.values for each in hive.get_partitions_by_filter("default", "p", "hr > 6", -1)] == [
+        ["2026-01-01", "7"]
+    ]
+
+
+def test_name_of_a_partition_with_other_keys_names_no_partition(hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string", "hr": "int"}))
+    hive.add_partition(partition("default", "p", "a", "1"))
+    for name in ("x=a/y=1", "ds=a", "a/1", "ds=a/hr=one", ""):
+        with pytest.raises(ttypes.NoSuchObjectException):
+            hive.get_partition_by_name("default", "p", name)
+        with pytest.raises(ttypes.NoSuchObjectException):
+            hive.drop_partition_by_name("default", "p", name, True)
+    assert hive.get_partition_by_name("default", "p", "HR=1/ds=a").values == ["a", "1"]
+    assert [each.values for each in hive.get_partitions_by_names("default", "p", ["x=a/y=1", "ds=a/hr=1"])] == [
+        ["a", "1"]
+    ]
+
+
+def test_dropped_partitions_come_back_where_they_are_asked_for(hive: Any) -> None:
+    hive.create_table(table("default", "p", keys={"ds": "string"}))
+    for answers in (True, None, False):
+        hive.add_partition(partition("default", "p", "a", parameters={"k": "v"}))
+        spec = ttypes.RequestPartsSpec(names=["ds=a", "ds=missing"])
+        request = ttypes.DropPartitionsRequest("default", "p", spec, True)
+        if answers is not None:
+            request = ttypes.DropPartitionsRequest("default", "p", spec, True, needResult=answers)
+        found = hive.drop_partitions_req(request).partitions
+        assert hive.get_partition_names("default", "p", -1) == []
+        shown = None if found is None else [(each.values, each.parameters["k"]) for each in found]
+        assert shown == (None if answers is False else [(["a"], "v")])
+
+
+def test_keys_of_hive_are_kept_for_the_connection(hive: Any) -> None:
+    key = "hive.metastore.disallow.incompatible.col.type.changes"
+    assert hive.getMetaConf(key) == "true"
+    hive.setMetaConf(key, "false")
+    assert hive.getMetaConf(key) == hive.getMetaConf(key.removeprefix("hive.")) == "false"
+    with pytest.raises(ttypes.MetaException, match="Invalid configuration key"):
+        hive.setMetaConf("hive.nothing", "1")
+    warehouse = hive.get_config_value("hive.metastore.warehouse.dir", "mine")
+    assert hive.get_database("default").locationUri.rpartition("/")[0] == warehouse.rstrip("/")
