@@ -7,22 +7,28 @@ from collections.abc import Iterable
 
 from airflow_hivex.core.errors import ForeignNameError
 from airflow_hivex.core.model.statements import (
-    AlterDatabase,
-    AnalyzeTables,
-    CommentOn,
+    CreateDatabase,
     CreateLink,
-    DropDatabase,
+    DescribeDatabase,
     ObjectKind,
     Role,
-    ShowTableExtended,
+    ShowCapacity,
+    ShowCompactions,
+    ShowLinks,
+    ShowLocks,
+    ShowTables,
     Statement,
     TableName,
+    UseDatabase,
     UsedObject,
 )
 from airflow_hivex.core.sql.tokens import location
 
-_OF_OWN_DATABASE = (AlterDatabase, AnalyzeTables, CommentOn, DropDatabase, ShowTableExtended)
-"""They change a database that is there, or read, describe or change the tables in it."""
+_OF_ANY_DATABASE = (
+    *(CreateDatabase, DescribeDatabase, UseDatabase),
+    *(ShowCapacity, ShowCompactions, ShowLinks, ShowLocks, ShowTables),
+)
+"""They make a database, change to one, or list what is in it. All others take the current database only."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -31,7 +37,7 @@ def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
     """Return the names of other namespaces in a statement that runs in ``namespace``, by place, outputs first.
 
     A name with the database of the namespace itself is not foreign. The table that CREATE LINK names, and databases
-    that a statement makes, lists, moves or changes to, are not either.
+    that a statement makes, lists or changes to, are not either.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -39,7 +45,7 @@ def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
 
 def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
     if use.kind is ObjectKind.DATABASE:
-        return isinstance(statement, _OF_OWN_DATABASE) and use.name not in (None, namespace)
+        return not isinstance(statement, _OF_ANY_DATABASE) and use.name not in (None, namespace)
     if use.kind not in (ObjectKind.TABLE, ObjectKind.FUNCTION) or use.database in (None, namespace):
         return False
     return not (isinstance(statement, CreateLink) and use.namespace is None)
@@ -75,6 +81,15 @@ def foreign_view_error(view: str, name: TableName, namespace: str, kind: str = "
     again = f"then create the {kind} again, with {link} in its place"
     advice = f"{kind.capitalize()} {view} reads it. {create_link(link)}; {again}."
     return ForeignNameError(str(name), namespace, None, None, advice, create_link(link))
+
+
+def foreign_call_error(
+    function: tuple[str, str], namespace: str, text: str | None = None, start: int | None = None, reader: str = ""
+) -> ForeignNameError:
+    """Return the error for a call of a function of another namespace; ``reader`` is a sentence about the caller."""
+    line, column = (None, None) if text is None or start is None else location(text, start)
+    advice = f"{reader}Create the function in namespace {namespace}, too; functions have no links."
+    return ForeignNameError(".".join(function), namespace, line, column, advice, None)
 
 
 def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:

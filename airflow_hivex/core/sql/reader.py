@@ -45,6 +45,7 @@ from airflow_hivex.core.model.statements import (
     UseDatabase,
     statements_of,
 )
+from airflow_hivex.core.model.statements.uses import described_outputs
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.sql import grammar
 from airflow_hivex.core.sql.advice import STATEMENT_WORDS, instead_of_change, meant
@@ -419,7 +420,7 @@ def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChange
         and len(statement.queries) == 1
         and not _has_defaults(statement)
     ):
-        return ExplainQuery(statement.queries[0], mode)
+        return ExplainQuery(statement.queries[0], mode, described_outputs(statement.uses))
     advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
     raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)
 

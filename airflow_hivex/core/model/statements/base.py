@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
-from airflow_hivex.core.model.statements.uses import Named, Role, Uses, table_uses
+from airflow_hivex.core.model.statements.uses import Folder, Named, Role, Uses, table_uses
+
+T = TypeVar("T")
 
 
 class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the place of it
@@ -33,6 +35,7 @@ class Statement(ABC):
     - A statement that is not ``IN_TRANSACTIONS`` changes what everybody sees at once, so that it cannot be part of a
       transaction.
     - A field that names an object has its role in its type: ``table: Annotated[TableName, Named(Role.ALTER)]``.
+    - So has one with the location of a folder: ``location: Annotated[str | None, Folder()]``.
     """
 
     __slots__ = ()
@@ -57,17 +60,29 @@ class Statement(ABC):
         return self.KIND
 
     @property
+    def mentions(self) -> Uses:
+        """Return the objects that its fields name."""
+        found = _annotated(type(self), Named)
+        return tuple(use for field, named in found for use in named.uses(getattr(self, field)))
+
+    @property
     def uses(self) -> Uses:
         """Return every object that the statement names, by place and role."""
-        return tuple(use for field, named in _named(type(self)) for use in named.uses(getattr(self, field)))
+        return self.mentions
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders that the statement names by their locations; most statements name none."""
+        places = (getattr(self, field) for field, _ in _annotated(type(self), Folder))
+        return tuple(place for place in places if place is not None)
 
 
 @cache
-def _named(statement: type[Statement]) -> tuple[tuple[str, Named], ...]:
-    """Return the fields of a statement that name objects, each with their role."""
+def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T], ...]:
+    """Return the fields of a statement whose types have an annotation of a kind, each with it."""
     hints = get_type_hints(statement, include_extras=True).items()
     return tuple(
-        (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, Named)
+        (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)
     )
 
 
@@ -115,10 +130,10 @@ class RoutedStatement(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return every table that is written or read; a place that several of its queries share is told once."""
+        """Return every object that it names; a place that several of its queries share is told once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
-        return (*written, *read)
+        return (*written, *self.mentions, *read)
 
 
 class QueryStatement(RoutedStatement):

@@ -57,7 +57,7 @@ class ChangeColumn(Statement):
     type: str | None = None
     comment: str | None = None
     after: str | None = None
-    added: Constraints = field(default_factory=Constraints)
+    added: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeColumn:
@@ -115,7 +115,7 @@ class ChangeConstraints(Statement):
     IN_TRANSACTIONS = False
 
     table: Annotated[TableName, Named(Role.ALTER)]
-    added: Constraints = field(default_factory=Constraints)
+    added: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
     dropped_default: str | None = None
     dropped_not_null: str | None = None
     dropped_name: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from airflow_hivex.core.model.statements.base import Statement
-from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role
+from airflow_hivex.core.model.statements.uses import Folder, Named, ObjectKind, Role
 
 _WORDS = "DATABASE | SCHEMA | NAMESPACE"
 _DATABASE = f"{{{_WORDS}}}"
@@ -27,7 +27,7 @@ class CreateDatabase(Statement):
     name: Annotated[str, Named(Role.CREATE, ObjectKind.DATABASE)]
     if_not_exists: bool = False
     comment: str | None = None
-    location: str | None = None
+    location: Annotated[str | None, Folder()] = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ class AlterDatabase(Statement):
     name: Annotated[str, Named(Role.ALTER, ObjectKind.DATABASE)]
     properties: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
-    location: str | None = None
+    location: Annotated[str | None, Folder()] = None
     unset: tuple[str, ...] = ()
     if_exists: bool = False
 

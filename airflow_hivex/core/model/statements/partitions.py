@@ -25,6 +25,11 @@ class AddPartitions(Statement):
     partitions: tuple[tuple[Mapping[str, Literal], str | None], ...]
     if_not_exists: bool = False
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the locations of the partitions that have one."""
+        return tuple(location for _, location in self.partitions if location is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions(Statement):

@@ -12,7 +12,16 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements.base import QueryStatement, RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.statements.queries import Query, TableReference
-from airflow_hivex.core.model.statements.uses import Named, Role, Uses, database_uses, table_uses
+from airflow_hivex.core.model.statements.uses import (
+    NOTHING,
+    Folder,
+    Named,
+    Role,
+    Uses,
+    database_uses,
+    described_outputs,
+    table_uses,
+)
 from airflow_hivex.core.model.versions import VersionAsOf
 
 
@@ -57,12 +66,16 @@ class ExplainMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(QueryStatement):
-    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes its rows, its query alone."""
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes its rows, its query alone.
+
+    ``mentions`` are the objects that such a statement changes.
+    """
 
     KIND = "EXPLAIN"
 
     query: Query
     mode: ExplainMode = ExplainMode.SIMPLE
+    mentions: Uses = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,7 @@ class InsertDirectory(QueryStatement):
     KIND = "INSERT OVERWRITE DIRECTORY"
     IN_TRANSACTIONS = False
 
-    path: str
+    path: Annotated[str, Folder()]
     query: Query
     format: str
     is_local: bool = False
@@ -312,6 +325,11 @@ class ExplainChanges(RoutedStatement):
         """Return all places where tables are read, the target first."""
         return self.statement.references
 
+    @property
+    def mentions(self) -> Uses:
+        """Return the table that the statement changes."""
+        return described_outputs(self.statement.uses)
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainMultiInsert(RoutedStatement):
@@ -331,6 +349,11 @@ class ExplainMultiInsert(RoutedStatement):
         """Return the statement with its queries changed."""
         return replace(self, statement=self.statement.with_queries(change))
 
+    @property
+    def mentions(self) -> Uses:
+        """Return the tables that the statement writes."""
+        return described_outputs(self.statement.uses)
+
 
 @dataclass(frozen=True, slots=True)
 class LoadData(Statement):
@@ -343,7 +366,7 @@ class LoadData(Statement):
     KIND = "LOAD DATA"
 
     target: TableName
-    path: str
+    path: Annotated[str, Folder()]
     is_local: bool = False
     overwrite: bool = False
     static: Mapping[str, Literal] = field(default_factory=dict)

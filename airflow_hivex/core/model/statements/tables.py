@@ -12,7 +12,7 @@ from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.model.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.model.statements.names import TableName
 from airflow_hivex.core.model.statements.queries import Query
-from airflow_hivex.core.model.statements.uses import Named, ObjectKind, Role, Uses, table_uses
+from airflow_hivex.core.model.statements.uses import Folder, Named, ObjectKind, Role, Uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CreateTable(RoutedStatement):
     if_not_exists: bool = False
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    location: str | None = None
+    location: Annotated[str | None, Folder()] = None
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class CreateTable(RoutedStatement):
     serde_library: str | None = None
     or_replace: bool = False
     must_exist: bool = False
-    constraints: Constraints = field(default_factory=Constraints)
+    constraints: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
     temporary: bool = False
 
     @property
@@ -87,6 +87,11 @@ class CreateTableLike(Statement):
 
     new: CreateTable
     source: TableName
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the location of the new table, if one is given."""
+        return self.new.folders
 
     @property
     def uses(self) -> Uses:
@@ -171,7 +176,7 @@ class SetLocation(Statement):
     IN_TRANSACTIONS = False
 
     table: Annotated[TableName, Named(Role.ALTER)]
-    location: str
+    location: Annotated[str, Folder()]
     partition: Mapping[str, Literal] | None = None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.statements.names import PlacedName, TableName
 
 
@@ -65,20 +66,34 @@ NOTHING: Uses = ()
 class Named:
     """The role of the object that a field of a statement names: a table, view or link, if ``kind`` says nothing else.
 
-    A field without a value names nothing, or the current database if ``or_current``.
+    A field without a value names nothing, or the current database if ``or_current``. Constraints name the tables that
+    their foreign keys reference.
     """
 
     role: Role
     kind: ObjectKind = ObjectKind.TABLE
     or_current: bool = False
 
-    def uses(self, value: TableName | str | None) -> Uses:
+    def uses(self, value: TableName | Constraints | str | None) -> Uses:
         """Return the object, if there is one."""
+        if isinstance(value, Constraints):
+            parents = dict.fromkeys(key.parent for key in value.keys.values() if key.parent is not None)
+            return tuple(UsedObject(self.kind, self.role, name, database or None) for database, name in parents)
         if isinstance(value, TableName):
             return function_uses(value, self.role) if self.kind is ObjectKind.FUNCTION else table_uses(value, self.role)
         if value is None and not self.or_current:
             return NOTHING
         return (_named(self.kind, value, self.role),)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A field of a statement that has the location of a folder, or None."""
+
+
+def described_outputs(uses: Uses) -> Uses:
+    """Return the objects that an explained statement would change, or name besides those that it reads."""
+    return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in uses if each.role is not Role.READ))
 
 
 def table_uses(table: TableName | None, *roles: Role) -> Uses:

@@ -22,9 +22,16 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
         "SELECT * FROM a JOIN d.b USING (id)": "read a, read d.b",
         "SELECT * FROM d.a CHANGES FROM VERSION 1 AS c JOIN d.b USING (id)": "read d.a, read d.b",
     },
-    kinds.ExplainQuery: {"EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a", "EXPLAIN TABLE a": "read a"},
-    kinds.ExplainMultiInsert: {"EXPLAIN FROM a INSERT INTO d.b SELECT x INSERT INTO c SELECT y": "read a"},
-    kinds.ExplainChanges: {"EXPLAIN DELETE FROM d.a WHERE x IN (SELECT y FROM b)": "read d.a, read b"},
+    kinds.ExplainQuery: {
+        "EXPLAIN FORMATTED SELECT * FROM d.a": "read d.a",
+        "EXPLAIN TABLE a": "read a",
+        "EXPLAIN INSERT INTO d.t SELECT * FROM a": "describe d.t, read a",
+        "EXPLAIN CREATE TABLE t AS SELECT * FROM a": "describe t, read a",
+    },
+    kinds.ExplainMultiInsert: {
+        "EXPLAIN FROM a INSERT INTO d.b SELECT x INSERT INTO c SELECT y": "read a, describe d.b, describe c"
+    },
+    kinds.ExplainChanges: {"EXPLAIN DELETE FROM d.a WHERE x IN (SELECT y FROM b)": "describe d.a, read d.a, read b"},
     kinds.DescribeQuery: {"DESCRIBE QUERY SELECT * FROM d.a": "read d.a"},
     kinds.Insert: {
         "INSERT INTO d.t SELECT * FROM a": "insert d.t, read a",
@@ -227,7 +234,7 @@ def test_a_routed_statement_binds_what_it_tells(kind: type[Statement]) -> None:
         roles = {(str(use.role), f"{use.database}.{use.name}" if use.database else use.name) for use in statement.uses}
         assert {name for role, name in roles if role == "read"} == read_names
         written = {str(name) for name in statement.targets}
-        assert {name for role, name in roles if role not in ("read", "create", "drop")} == written
+        assert {name for role, name in roles if role not in ("read", "describe", "create", "drop")} == written
 
 
 def test_a_merge_tells_database_and_namespace_of_its_target() -> None:
