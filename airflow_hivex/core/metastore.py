@@ -188,7 +188,7 @@ class Metastore:
             health=health,
             replicator=replicator,
             links=Links(store, clock),
-            namespaces=Namespaces(store, checked),
+            namespaces=Namespaces(store, configured),
             primaries=PrimaryClusters(replicating, replicator),
             capacity=Capacities(store, configured, clock),
             moves=NamespaceMoves(replicating, replicator),

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from airflow_hivex.core import Metastore, Session, inspect
-from airflow_hivex.core.errors import ForeignNameError, HivexError, InvalidObjectError, NoSuchLinkError
+from airflow_hivex.core.errors import (
+    ForeignNameError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchLinkError,
+)
+from airflow_hivex.core.model.findings import FindingKind
+from airflow_hivex.core.model.sql_functions import SqlFunction
 from airflow_hivex.core.model.statements import ObjectKind
 from airflow_hivex.core.namespaces.closure import NamedStatement
 from tests import evidence
@@ -66,6 +75,18 @@ REFUSED = [
     ("ALTER DATABASE b SET DBPROPERTIES ('hivex.namespace.mode' = 'false')", 1, 16, None),
     ("DROP DATABASE b CASCADE", 1, 15, None),
     ("DESCRIBE FUNCTION b.f", None, None, None),
+    ("ALTER DATABASE b SET PRIMARY CLUSTER c2", 1, 16, None),
+    ("ALTER DATABASE b SET QUOTA '1 GB'", 1, 16, None),
+    ("ALTER DATABASE b UNSET QUOTA", 1, 16, None),
+    ("ALTER DATABASE b CANCEL MOVE", 1, 16, None),
+    ("ALTER DATABASE b SET LOCATION 'elsewhere'", 1, 16, None),
+    ("EXPLAIN INSERT INTO b.t VALUES (1)", 1, 21, "CREATE LINK TO t@b"),
+    ("EXPLAIN INSERT OVERWRITE b.t SELECT * FROM own", 1, 26, "CREATE LINK TO t@b"),
+    ("EXPLAIN UPDATE b.t SET id = 1", 1, 16, "CREATE LINK TO t@b"),
+    ("EXPLAIN FROM own INSERT INTO own SELECT id INSERT INTO b.t SELECT id", 1, 56, "CREATE LINK TO t@b"),
+    ("EXPLAIN CREATE TABLE b.u AS SELECT * FROM own", 1, 22, "CREATE LINK TO u@b"),
+    ("EXPLAIN ROUTE INSERT INTO b.t SELECT * FROM own", 1, 27, "CREATE LINK TO t@b"),
+    ("EXECUTE IMMEDIATE 'SELECT * FROM b.t'", 1, 15, "CREATE LINK TO t@b"),
     ("ALTER LINK b.x@y ADD PARTITION (ds = 1)", 1, 12, None),
     ("CREATE LINK TO b.x@y", 1, 16, None),
 ]
@@ -139,6 +160,207 @@ def test_metastore_is_closed_and_a_database_opened(metastore: Metastore, metasto
         assert not opened.namespaces.is_closed("b")
     with pytest.raises(InvalidObjectError, match="not a valid mode"):
         a.sql("ALTER DATABASE a SET DBPROPERTIES ('hivex.namespace.mode' = 'on')")
+
+
+def create_function(metastore: Metastore, database: str, name: str, expression: str) -> None:
+    """A function of SQL, as CREATE FUNCTION stores it, without Spark's analysis."""
+    found = SqlFunction(database, "x INT", "INT", expression=expression)
+    metastore.catalog.create_function(found.as_function(database, name, None, 0))
+
+
+REFERENCES = (
+    "CREATE TABLE u (id int, CONSTRAINT k FOREIGN KEY (id) REFERENCES b.t (id) DISABLE NOVALIDATE)",
+    "ALTER TABLE own ADD CONSTRAINT k FOREIGN KEY (id) REFERENCES b.t (id) DISABLE NOVALIDATE",
+)
+
+
+@pytest.mark.every_backend
+def test_a_foreign_key_of_a_closed_namespace_references_its_own_tables(metastore: Metastore, a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    for text in REFERENCES:
+        with pytest.raises(ForeignNameError):
+            a.sql(text)
+    a.sql(REFERENCES[1].replace("b.t", "own"))
+    a.sql("USE b")
+    a.sql("CREATE TABLE c (id int, CONSTRAINT k FOREIGN KEY (id) REFERENCES t (id) DISABLE NOVALIDATE)")
+    # Whoever makes or moves the table: the namespace that has it counts.
+    with pytest.raises(ForeignNameError, match=r"A foreign key of table a\.u references it"):
+        a.sql(REFERENCES[0].replace("TABLE u", "TABLE a.u"))
+    with pytest.raises(ForeignNameError, match=r"A foreign key of table a\.c references it"):
+        a.sql("ALTER TABLE c RENAME TO a.c")
+    assert metastore.namespaces.check("a").is_closed
+
+
+@pytest.mark.every_backend
+def test_definitions_that_call_functions_of_another_namespace_are_refused(metastore: Metastore, a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    create_function(metastore, "b", "f", "x + 1")
+    create_function(metastore, "a", "g", "b.f(x)")
+    create_function(metastore, "a", "h", "g(x) + 1")
+    create_function(metastore, "a", "fine", "abs(x)")
+    create_view(metastore, "a", "v", "SELECT `id` AS `id` FROM (SELECT b.f(id) AS id FROM `a`.`own` AS `o`\n)")
+    create_view(metastore, "a", "w", "SELECT `id` AS `id` FROM (SELECT * FROM `a`.`v` AS `o`\n)")
+    for text in (
+        "SELECT g(id) FROM own",
+        "INSERT INTO own SELECT h(id) FROM own",
+        "SELECT id FROM own WHERE a.h(id) > 1",
+        "SELECT * FROM v",
+        "SELECT * FROM own JOIN w USING (id)",
+        "SELECT b.f(id) FROM own",
+    ):
+        with pytest.raises(ForeignNameError, match=r"b\.f"):
+            a.explain(text)
+        for prefix in ("", "EXPLAIN ", "EXPLAIN ROUTE "):
+            with pytest.raises(ForeignNameError, match=r"b\.f"):
+                a.sql(prefix + text)
+    assert a.explain("SELECT fine(id) FROM own").cluster == "c1"
+    a.sql("USE b")
+    # The namespace of the view or function counts, not that of its reader.
+    for text in ("SELECT * FROM a.w", "SELECT a.h(1)"):
+        with pytest.raises(ForeignNameError, match=r"b\.f"):
+            a.explain(text)
+    assert a.explain("SELECT f(1), a.fine(1)").cluster == "c1"
+    found = {(each.kind, each.object, each.name) for each in metastore.namespaces.check("a").dependencies}
+    assert found == {("view", "a.v", "b.f"), ("function", "a.g", "b.f")}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_temporary_objects_do_not_bring_rows_of_another_namespace(metastore: Metastore, a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    create_function(metastore, "b", "f", "x + 1")
+    a.sql("USE b")
+    a.sql("CREATE TEMPORARY VIEW v AS SELECT * FROM t")
+    a.sql("CREATE TEMPORARY VIEW w AS SELECT * FROM v")
+    a.sql("CREATE TEMPORARY VIEW called AS SELECT f(1) AS id")
+    a.sql("CREATE TEMPORARY TABLE copied AS SELECT * FROM t")
+    a.sql("CREATE TEMPORARY VIEW of_copied AS SELECT * FROM copied")
+    a.sql("CREATE TEMPORARY FUNCTION g(x INT) RETURNS INT RETURN f(x)")
+    a.sql("CREATE TEMPORARY VIEW of_own AS SELECT * FROM a.own")
+    assert a.sql("SELECT * FROM w").rows == [(1,)]
+    a.sql("USE a")
+    for name in ("v", "w", "called", "copied", "of_copied"):
+        for text in (
+            f"SELECT * FROM {name}",
+            f"DESCRIBE {name}",
+            f"INSERT INTO own SELECT * FROM {name}",
+            f"EXPLAIN SELECT * FROM own JOIN {name} USING (id)",
+            f"EXPLAIN ROUTE SELECT * FROM own WHERE id IN (SELECT id FROM {name})",
+            f"CREATE TABLE more AS SELECT * FROM {name}",
+            f"CREATE TEMPORARY VIEW more AS SELECT * FROM {name}",
+            f"DECLARE x INT DEFAULT (SELECT max(id) FROM {name})",
+            f"EXECUTE IMMEDIATE 'SELECT * FROM {name}'",
+        ):
+            with pytest.raises((ForeignNameError, InvalidOperationError), match=r"namespace a is closed|namespace b"):
+                a.sql(text)
+    with pytest.raises(ForeignNameError, match=r"b\.f"):
+        a.sql("SELECT g(id) FROM own")
+    with pytest.raises(InvalidOperationError, match="made in namespace b"):
+        a.sql("INSERT INTO copied SELECT * FROM own")
+    with pytest.raises(InvalidOperationError, match="made in namespace b"):
+        a.to_arrow("copied")
+    # Objects of the namespace that were made while it was closed stay usable, and do not leave it.
+    assert a.sql("SELECT * FROM of_own").rows == []
+    a.sql("CREATE TEMPORARY TABLE mine AS SELECT * FROM own")
+    a.sql("CREATE TEMPORARY VIEW of_mine AS SELECT * FROM mine")
+    assert a.sql("SELECT * FROM of_mine").rows == []
+    a.sql("USE b")
+    with pytest.raises(InvalidOperationError, match="made in namespace a"):
+        a.sql("INSERT INTO mine SELECT * FROM t")
+    # A namespace that is closed later does not take those from before.
+    a.sql("CREATE TEMPORARY TABLE earlier AS SELECT * FROM t")
+    a.sql("CREATE TEMPORARY VIEW of_other AS SELECT * FROM a.own")
+    a.sql("ALTER DATABASE b SET DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+    with pytest.raises(InvalidOperationError, match="before namespace b was closed"):
+        a.sql("SELECT * FROM earlier")
+    with pytest.raises(ForeignNameError):
+        a.sql("SELECT * FROM of_other")
+    assert a.sql("SELECT * FROM w").rows == [(1,)]
+
+
+@pytest.mark.every_backend
+def test_a_folder_belongs_to_one_namespace_where_either_is_closed(metastore: Metastore, a: Session) -> None:
+    root = metastore.clusters.get("c1").filesystem.removeprefix("file://")
+    for name in ("data/up/inner", "over", "parts/p=1", "free", "spare"):
+        (Path(root) / name).mkdir(parents=True)
+    (Path(root) / "over" / "file.orc").touch()
+    a.sql("USE b")
+    a.sql("CREATE EXTERNAL TABLE e (id int) STORED AS ORC LOCATION 'data/up'")
+    a.sql("CREATE EXTERNAL TABLE p (id int) PARTITIONED BY (p int) STORED AS ORC LOCATION 'parts'")
+    a.sql("ALTER TABLE p ADD PARTITION (p = 1) LOCATION 'over'")
+    a.sql("USE a")
+    a.sql("CREATE EXTERNAL TABLE own (id int) PARTITIONED BY (p int) STORED AS ORC LOCATION 'free'")
+    a.sql("CREATE TABLE managed (id int)")
+    for place in (
+        *("data", "data/up", "data/up/", "./data//up/.", "data/up/inner", "over", "over/deep", "parts/p=1", "b.db"),
+        *(f"file:{root}/data/up", f"file://{root}/data//up/", f"FILE:///{root}/over", f"file://localhost{root}/data"),
+    ):
+        for text in (
+            f"CREATE EXTERNAL TABLE more (id int) STORED AS ORC LOCATION '{place}'",
+            f"CREATE TABLE more (id int) USING orc OPTIONS (path '{place}')",
+            f"CREATE EXTERNAL TABLE more LIKE own LOCATION '{place}'",
+            f"CREATE TABLE more (id int) LOCATION '{place}'",
+            f"ALTER TABLE own ADD PARTITION (p = 1) LOCATION '{place}'",
+            f"ALTER TABLE own SET LOCATION '{place}'",
+            f"CREATE DATABASE more LOCATION '{place}' WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')",
+            f"ALTER DATABASE a SET LOCATION '{place}'",
+        ):
+            with pytest.raises(InvalidObjectError, match=r"not apart from|holds the tables of"):
+                a.sql(text)
+    with pytest.raises(InvalidOperationError, match=r"belongs to a partition of table b\.p"):
+        a.sql("LOAD DATA INPATH 'over' INTO TABLE managed")
+    # The namespace that is there first may be the closed one.
+    a.sql("USE b")
+    a.sql("CREATE EXTERNAL TABLE again (id int) STORED AS ORC LOCATION 'data'")
+    with pytest.raises(InvalidObjectError, match=r"not apart from that of table a\.own"):
+        a.sql("CREATE EXTERNAL TABLE more (id int) STORED AS ORC LOCATION 'free/p=1'")
+    with pytest.raises(InvalidObjectError, match=r"not apart from that of table b\.again"):
+        a.sql("ALTER TABLE e RENAME TO a.e")
+    assert metastore.namespaces.check("a").is_closed
+    # Folders from before a namespace was closed are listed.
+    a.sql("CREATE DATABASE c")
+    a.sql("CREATE EXTERNAL TABLE c.e (id int) STORED AS ORC LOCATION 'data/up/inner'")
+    told = [(each.kind, each.object, each.name) for each in metastore.namespaces.check("c").dependencies]
+    assert told == [("folder", "table c.e", "table b.e")]
+    shared = [(each.database, each.table) for each in metastore.doctor.examine() if each.kind is FindingKind.SHARED]
+    assert ("c", "e") in shared
+    found = metastore.namespaces.check(
+        "a", [NamedStatement("dag", "CREATE EXTERNAL TABLE x (id int) STORED AS ORC LOCATION 'over/deep'")]
+    )
+    assert [(each.object, each.reason) for each in found.dependencies] == [
+        ("dag", "the folder is shared with a partition of table b.p")
+    ]
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_symbolic_links_do_not_lead_into_another_namespace(metastore: Metastore, a: Session) -> None:
+    root = Path(metastore.clusters.get("c1").filesystem.removeprefix("file://"))
+    (root / "theirs" / "inner").mkdir(parents=True)
+    (root / "linked").symlink_to(root / "theirs")
+    (root / "real").mkdir()
+    (root / "seen").symlink_to(root / "real")
+    (root / "mine").mkdir()
+    a.sql("CREATE EXTERNAL TABLE own (id int) PARTITIONED BY (p int) STORED AS ORC LOCATION 'mine'")
+    a.sql("USE b")
+    a.sql("CREATE EXTERNAL TABLE e (id int) STORED AS ORC LOCATION 'theirs'")
+    a.sql("CREATE EXTERNAL TABLE f (id int) STORED AS ORC LOCATION 'seen'")
+    a.sql("USE a")
+    for place in ("linked", "linked/inner", "real", "real/inner"):
+        for text in (
+            f"CREATE EXTERNAL TABLE more (id int) STORED AS ORC LOCATION '{place}'",
+            f"CREATE DATABASE more LOCATION '{place}' WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')",
+            f"ALTER TABLE own ADD PARTITION (p = 1) LOCATION '{place}'",
+            f"ALTER TABLE own SET LOCATION '{place}'",
+        ):
+            with pytest.raises(InvalidObjectError, match=r"not apart from that of table b\.[ef]"):
+                a.sql(text)
+    (root / "mine" / "p=1").symlink_to(root / "theirs")
+    with pytest.raises(InvalidObjectError, match=r"not apart from that of table b\.e"):
+        a.sql("MSCK REPAIR TABLE own")
+    a.sql("USE b")
+    (root / "in").symlink_to(root / "mine")
+    with pytest.raises(InvalidObjectError, match=r"not apart from that of table a\.own"):
+        a.sql("CREATE EXTERNAL TABLE more (id int) STORED AS ORC LOCATION 'in'")
 
 
 @pytest.mark.every_backend

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, insert, select
 
 from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.catalog.closed_namespaces import check_folder
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, put_copies
 from airflow_hivex.core.catalog.partitions import partition_ids
 from airflow_hivex.core.errors import CopyOutdatedError, NoSuchPartitionError
@@ -118,6 +119,8 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
     root = new.locations.get(None, root)
     # The row without a partition says where the table's folder is.
     wanted: dict[int | None, str] = {None: root}
+    if before.get(None) != root:
+        check_folder(connection, table.database, cluster, root, "copy", table.full_name, table.id)
     for each, (name, location) in places.items():
         stays = new.location is None and each in before
         own = before[each] if stays else f"{root}/{place_in_copy(table, name, location)}"

@@ -8,13 +8,14 @@ from typing import Any
 from sqlalchemy import Connection, Row, String, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from airflow_hivex.core.catalog.closed_namespaces import check_folder
 from airflow_hivex.core.catalog.folders import beside, overlaps
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
 from airflow_hivex.core.model.wildcards import name_expression
 from airflow_hivex.core.store.exchange import Call, Prepared
-from airflow_hivex.core.store.schema import databases, functions, links, quotas, tables
+from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, functions, links, quotas, tables
 
 _OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=String))
 
@@ -41,9 +42,10 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
         InvalidObjectError: the name is not a name.
     """
     name = check_name("database", database.name)
+    location = database.location or f"{name}.db"
     values = {
         "name": name,
-        "location": database.location or f"{name}.db",
+        "location": location,
         "description": database.description,
         "owner": check_owner(database.owner),
         "parameters": dict(database.parameters),
@@ -54,7 +56,20 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
             connection.execute(insert(databases).values(**values))
     except IntegrityError as error:
         raise AlreadyExistsError("database", name) from error
+    if database.location:
+        check_database_folder(connection, name, location)
     return name
+
+
+def check_database_folder(connection: Connection, name: str, location: str) -> None:
+    """Refuse a folder of a database that belongs to another namespace, if either is closed, on any cluster.
+
+    Raises:
+        InvalidObjectError: it does.
+    """
+    clusters = select(tables.c.primary_cluster).union(select(cluster_storage_descriptors.c.cluster))
+    for cluster in sorted({*connection.execute(clusters).scalars(), ""}):
+        check_folder(connection, name, cluster, location, "database", name)
 
 
 def select_database(connection: Connection, name: str) -> Row[Any]:
@@ -78,6 +93,8 @@ def select_database_names(connection: Connection, pattern: str | None) -> list[s
 def update_database(connection: Connection, name: str, database: Database) -> None:
     """Store a database's description, owner, location and parameters."""
     row = select_database(connection, name)
+    if database.location and database.location != row.location:
+        check_database_folder(connection, row.name, database.location)
     connection.execute(
         update(databases)
         .where(databases.c.id == row.id)

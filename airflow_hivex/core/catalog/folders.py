@@ -11,9 +11,12 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     CompoundSelect,
+    Select,
     String,
     bindparam,
+    func,
     literal_column,
+    null,
     select,
     union_all,
 )
@@ -88,3 +91,54 @@ HOLDING_DATABASE = (
     .limit(1)
 )
 """The name of a database whose folder is ``location`` or has a :func:`beginning`; one row at most."""
+
+_OWN = databases.alias("own")
+_IN_OWN_FOLDER = (
+    select(_OWN.c.id)
+    .where(
+        _OWN.c.name == bindparam("own", type_=String),
+        func.substr(bindparam("location", type_=String), 1, func.length(_OWN.c.location) + 1) == _OWN.c.location + "/",
+    )
+    .exists()
+)
+"""Whether ``location`` lies in the folder of the database ``own``, which may itself lie in that of another one."""
+
+
+def _folders_of(namespace: ColumnElement[bool]) -> list[Select[Any]]:
+    """Return queries for the folders of tables, copies, partitions and databases of namespaces, with their kinds."""
+    t, p = tables.c, partitions.c
+    but_id = bindparam("but_id", type_=BigInteger)
+    columns = (databases.c.id.label("database_id"), databases.c.name.label("database"), t.name.label("table"))
+    of_table = select(*columns).where(namespace, t.database_id == databases.c.id, t.id != but_id, ~t.dropped)
+    queries = {
+        "table": of_table.add_columns(t.location.label("location")).where(
+            t.primary_cluster == _CLUSTER, overlaps(t.location)
+        ),
+        "the copy of table": of_table.add_columns(_COPIES.location.label("location")).where(
+            _COPIES.table_id == t.id, _COPIES.cluster == _CLUSTER, overlaps(_COPIES.location)
+        ),
+        "a partition of table": of_table.add_columns(p.location.label("location")).where(
+            t.type == TableType.EXTERNAL_TABLE.value,
+            t.primary_cluster == _CLUSTER,
+            p.table_id == t.id,
+            ~p.dropped,
+            overlaps(p.location),
+        ),
+        "database": select(
+            databases.c.id.label("database_id"),
+            databases.c.name.label("database"),
+            null().label("table"),
+            databases.c.location.label("location"),
+        ).where(namespace, ~_IN_OWN_FOLDER, overlaps(databases.c.location)),
+    }
+    return [query.add_columns(literal_column(f"'{kind}'").label("kind")) for kind, query in queries.items()]
+
+
+_OTHERS = union_all(*_folders_of(databases.c.name != bindparam("own", type_=String))).subquery()
+NAMESPACES_AT = select(_OTHERS.c.database).distinct()
+"""The namespaces other than ``own`` with a folder of ``cluster`` that is, holds or lies in one that is :func:`beside`
+``location``, besides the folders of table ``but_id``."""
+
+_OF_ONE = union_all(*_folders_of(databases.c.name == bindparam("namespace", type_=String))).subquery()
+OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
+"""The owner of such a folder in one ``namespace``: a database, or a table or view and the kind of the folder."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.databases import matching, select_database
@@ -30,6 +31,13 @@ def select_function(connection: Connection, database: str, name: str) -> Permane
     if row is None:
         raise NoSuchFunctionError(normalise(database), normalise(name))
     return _from_row(row)
+
+
+def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those of the functions that exist, by their normalised databases and names, sorted. One round trip."""
+    query = select(databases.c.name, functions.c.name).join(databases, functions.c.database_id == databases.c.id)
+    found = connection.execute(query.where(tuple_(databases.c.name, functions.c.name).in_(sorted({*names}))))
+    return sorted((database, name) for database, name in found)
 
 
 def select_functions(connection: Connection, database: str | None, pattern: str | None) -> list[PermanentFunction]:

@@ -24,6 +24,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
+from airflow_hivex.core.catalog.closed_namespaces import check_folder, check_parents
 from airflow_hivex.core.catalog.databases import matching, select_database
 from airflow_hivex.core.catalog.folders import HOLDING_DATABASE, LOCATIONS, OWNERS, beginning, beside, overlaps
 from airflow_hivex.core.catalog.rows import (
@@ -216,8 +217,11 @@ def insert_table(
         note_locks_of(connection, table_id, database.name, name)
     storage = replace(table.storage, primary=replace(primary, location=location))
     stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
+    check_parents(connection, database.name, stored)
     if not table.is_view:
         check_apart(connection, stored)
+        if primary.location:
+            check_folder(connection, database.name, primary.cluster, location, "table", stored.full_name, table_id)
     return stored
 
 
@@ -290,15 +294,19 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
 def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
     """Refuse a location of a partition of an external table that is, holds or lies in the folder of a managed table.
 
-    Its directories are read as that table's snapshots allow, and deleted with it.
+    Its directories are read as that table's snapshots allow, and deleted with it. A folder of another namespace is
+    refused, too, where either namespace is closed.
 
     Raises:
-        InvalidObjectError: a managed table is there.
+        InvalidObjectError: a managed table is there, or the folder belongs to another namespace.
     """
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=True)
     if other is not None:
         reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("partition", f"{table.full_name} {partition}", f"{reason}; give it another one")
+    if not location.startswith(f"{table.storage.primary.location}/"):
+        name = f"{table.full_name} {partition}"
+        check_folder(connection, table.database, table.storage.primary.cluster, location, "partition", name, table.id)
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
@@ -361,6 +369,9 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
             connection.execute(changed.values(**values, version=tables.c.version + 1))
     except IntegrityError as error:
         raise AlreadyExistsError("table", f"{database}.{table.name}", "choose another name") from error
+    check_parents(connection, database, table)
+    if database != stored.database:
+        _check_folders(connection, replace(stored, database=database, name=values["name"]))
     if (database, values["name"]) != (stored.database, stored.name):
         named = {"database": database, "table": values["name"]}
         for child in (compaction_queue, completed_compactions):
@@ -388,15 +399,32 @@ def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[s
     return [(row[0], row[1]) for row in connection.execute(query.order_by(tables.c.id))]
 
 
+def _check_folders(connection: Connection, table: StoredTable) -> None:
+    """Refuse an external table that gets into another namespace, if one of its folders belongs to a third one.
+
+    Raises:
+        InvalidObjectError: a folder does, and either namespace is closed.
+    """
+    if not table.is_external:
+        return
+    cluster, root = table.storage.primary.cluster, table.storage.primary.location
+    p = partitions.c
+    elsewhere = select(p.location).where(p.table_id == table.id, ~p.dropped, p.location != "").distinct()
+    places = [each for each in connection.execute(elsewhere).scalars() if not each.startswith(f"{root}/")]
+    for location in (root, *places):
+        check_folder(connection, table.database, cluster, location, "table", table.full_name, table.id)
+
+
 def update_location(connection: Connection, table: StoredTable, location: str) -> None:
     """Give a table, which the caller has locked for a change, another folder on its primary cluster.
 
     Raises:
-        InvalidObjectError: the folder is not apart from that of a managed table.
+        InvalidObjectError: the folder is not apart from that of a managed table, or belongs to another namespace.
     """
     connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
     primary = replace(table.storage.primary, location=location)
     check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
+    check_folder(connection, table.database, primary.cluster, location, "table", table.full_name, table.id)
 
 
 def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:

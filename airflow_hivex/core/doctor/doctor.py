@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, func, select
 
 from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog.shared_folders import shared_folders
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
@@ -117,9 +118,24 @@ class Doctor:
         if table is None:
             for name in disks.names:
                 found += self._beside(disks, name, None if database is None else normalise(database))
+            found += self._shared(disks, None if database is None else normalise(database))
         found += disks.unreachable.values()
         found = [each for each in found if each.database is None or each.cluster not in disks.unreachable]
         return sorted(found, key=_order)
+
+    def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
+        """Yield the folders that are, or lie in, folders of other namespaces; in closed ones new ones are refused."""
+        with self._store.read() as connection:
+            shared = shared_folders(connection)
+        for each in shared:
+            if each.cluster in disks.names and database in (None, each.inner.database, each.outer.database):
+                message = (
+                    f"this folder of {each.inner.owner} is not apart from {each.outer.location}, that of "
+                    f"{each.outer.owner}: who overwrites one of them changes the rows of both; move one by SET LOCATION"
+                )
+                path = disks.cluster(each.cluster).uri(each.inner.location)
+                inner = each.inner
+                yield Finding(FindingKind.SHARED, each.cluster, inner.database, inner.table, None, path, message)
 
     # -- tables ---------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ class FindingKind(enum.Enum):
     """It was dropped, and the files are still to go."""
     UNREGISTERED_COPY = "unregistered copy"
     """It is registered on another cluster, and not on this one."""
+    SHARED = "shared folder"
+    """It is, or lies in, a folder of another namespace."""
     UNKNOWN = "unknown"
     """Nobody has registered it, and nobody writes it."""
 
@@ -39,7 +41,7 @@ _ERRORS = frozenset({FindingKind.UNREACHABLE, FindingKind.MISSING, FindingKind.D
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference between the registered directories and the disk of a cluster.
+    """One difference between the registered directories and the disk of a cluster, or a folder of two namespaces.
 
     ``path`` is a full URI. ``table`` is None for a folder that belongs to no table, ``database`` also for a whole
     cluster.

@@ -24,6 +24,18 @@ class TemporaryView:
 
 
 @dataclass(frozen=True, slots=True)
+class TemporaryTable:
+    """A table of one session: its stored database and name, and the namespace that it was made in.
+
+    ``was_closed`` says that this namespace was closed then, so that the rows are of no other one.
+    """
+
+    stored: QualifiedName
+    namespace: str
+    was_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Variable:
     """A variable of one session: its type, its value and its default as Python values, and both as Spark SQL."""
 
@@ -41,12 +53,12 @@ class SessionObjects:
     ``functions`` has the parts of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
     permanent function that a temporary one calls. ``without_effect`` are parameters of Hive that
     a script has set and that change nothing here, and parameters that it has made up. ``texts`` has Hive's variables,
-    whose values are put into the texts of statements. ``tables`` has the stored name of each temporary table,
-    and ``used_ms`` is when the metastore was last told that the session uses them.
+    whose values are put into the texts of statements. ``used_ms`` is when the metastore was last told that the session
+    uses its tables.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
-    tables: dict[str, QualifiedName] = field(default_factory=dict)
+    tables: dict[str, TemporaryTable] = field(default_factory=dict)
     used_ms: int = 0
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
@@ -65,7 +77,7 @@ class SessionObjects:
         """Return all on which the meaning of a statement depends, in types of JSON."""
         return [
             sorted((name, view.text) for name, view in self.views.items()),
-            sorted((name, *stored) for name, stored in self.tables.items()),
+            sorted((name, *each.stored) for name, each in self.tables.items()),
             sorted((name, each.type, each.sql) for name, each in self.variables.items()),
             sorted(self.functions.items()),
             sorted(self.configuration.items()),
@@ -81,7 +93,19 @@ class SessionObjects:
         """Return the stored database and name of the temporary table of a name; one with a database is another's."""
         if name.database is not None or name.namespace is not None:
             return None
-        return self.tables.get(name.name)
+        found = self.tables.get(name.name)
+        return None if found is None else found.stored
+
+    def temporary_table(self, name: TableName) -> TemporaryTable | None:
+        """Return the temporary table of a name, which may be its stored one."""
+        if name.database is None and name.namespace is None:
+            return self.tables.get(name.name)
+        return next((each for each in self.tables.values() if each.stored == (name.database, name.name)), None)
+
+    @property
+    def stored_tables(self) -> list[QualifiedName]:
+        """Return the stored names of the temporary tables."""
+        return [each.stored for each in self.tables.values()]
 
     def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Return the statements that declare the functions and variables whose names occur in the texts of a job.

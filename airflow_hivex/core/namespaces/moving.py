@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 
 from airflow_hivex.core.catalog import capacity, links, quotas, tables
 from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.moves import MoveBlocker
@@ -46,9 +47,9 @@ class MoveSurvey:
 class MoveSurveyor:
     """Surveys namespaces. Reads the catalog, and no data."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
-        self._closure = ClosureCheck(store)
+        self._closure = ClosureCheck(store, clusters)
 
     def tables(self, namespace: str, cluster: str) -> list[StoredTable]:
         """Return the tables of a namespace, without views, whose primary cluster is another one; by name.
@@ -77,7 +78,7 @@ class MoveSurveyor:
             found = _tables(connection, name, cluster)
             linked = list(_linked(connection, name, cluster))
             blockers = [
-                MoveBlocker(f"view {each.object}", f"it reads {each.name} of another namespace", _use_link(each))
+                MoveBlocker(f"{each.kind} {each.object}", f"it reads {each.name} of another namespace", _use_link(each))
                 for each in closure.dependencies
                 if each.create_link is not None
             ]
@@ -85,7 +86,7 @@ class MoveSurveyor:
                 blockers += [_stays_behind(each, cluster) for each in linked]
             blockers += _copies_apart(connection, found, cluster)
             notices = [
-                f"view {each.object} cannot be read: {each.name}: {each.reason}"
+                f"{_owner(each)}: {each.name}: {each.reason}"
                 for each in closure.dependencies
                 if each.create_link is None
             ]
@@ -137,7 +138,12 @@ def _linked(connection: Connection, namespace: str, cluster: str) -> Iterator[Li
 
 
 def _use_link(dependency: Dependency) -> str:
-    return f"{dependency.create_link}, and define the view with the link"
+    return f"{dependency.create_link}, and define the {dependency.kind} with the link"
+
+
+def _owner(dependency: Dependency) -> str:
+    # A folder names the kind of its object itself.
+    return dependency.object if dependency.kind == "folder" else f"{dependency.kind} {dependency.object}"
 
 
 def _stays_behind(linked: LinkedTable, cluster: str) -> MoveBlocker:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog import closed_namespaces, functions
+from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.namespaces.closure import Closure, ClosureCheck, NamedStatement
-from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
-from airflow_hivex.core.namespaces.named_tables import tables_of_view
-from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
+from airflow_hivex.core.namespaces.definitions import Definition, function_definition, view_definition
+from airflow_hivex.core.namespaces.foreign_names import foreign_call_error, foreign_view_error
 from airflow_hivex.core.store.engine import Store
 
 
 class Namespaces:
     """The databases of a metastore as namespaces. See :class:`~airflow_hivex.core.namespaces.links.Links`, too."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
-        self._mode = bool(settings[NAMESPACE_MODE])
-        self._closure = ClosureCheck(store)
+        self._closure = ClosureCheck(store, clusters)
 
     def is_closed(self, namespace: str) -> bool:
-        """Return whether statements in a namespace may not name tables of others. One round trip.
+        """Return whether statements in a namespace may not name objects of others. One round trip.
 
         The property ``hivex.namespace.mode`` of the database decides, else the setting of this name.
 
@@ -31,11 +31,10 @@ class Namespaces:
             NoSuchDatabaseError: the namespace does not exist.
         """
         with self._store.read() as connection:
-            own = select_database(connection, namespace).parameters.get(NAMESPACE_MODE)
-        return self._mode if own is None else own.lower() == "true"
+            return closed_namespaces.is_closed(connection, namespace)
 
     def check_view(self, view: Table) -> None:
-        """Refuse a view in a closed namespace whose query names a table of another one. One round trip.
+        """Refuse a view in a closed namespace whose query names an object of another one. At most two round trips.
 
         Raises:
             ForeignNameError: it does.
@@ -47,14 +46,47 @@ class Namespaces:
         if view.is_of_other_engine:
             reason = "its query cannot be read, and may name tables that its closed namespace does not see"
             raise InvalidObjectError("view", view.full_name, reason)
-        foreign = foreign_tables(tables_of_view(view), view.database)
-        if foreign:
-            raise foreign_view_error(view.full_name, foreign[0], view.database)
+        self._refuse_foreign(view_definition(view))
+
+    def check_function(self, function: PermanentFunction) -> None:
+        """Refuse a function of SQL in a closed namespace that names an object of another one; as :meth:`check_view`.
+
+        Raises:
+            ForeignNameError: it does.
+            InvalidObjectError: the namespace is closed, and the function cannot be read.
+            NoSuchDatabaseError: the namespace does not exist.
+        """
+        if self.is_closed(function.database):
+            self._refuse_foreign(function_definition(function))
+
+    def check_definition(self, definition: Definition) -> None:
+        """Refuse a definition that names an object of another namespace, if its own is closed.
+
+        No round trip where all names are those of its namespace.
+
+        Raises:
+            ForeignNameError: it names one.
+            NoSuchDatabaseError: the namespace does not exist.
+        """
+        if definition.is_foreign and self.is_closed(definition.namespace):
+            self._refuse_foreign(definition)
 
     def check(self, namespace: str, statements: Iterable[NamedStatement] = ()) -> Closure:
-        """Return the dependencies of a namespace on others: of its views, and of statements that run in it.
+        """Return the dependencies of a namespace on others: of its objects, and of statements that run in it.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
         """
         return self._closure.check(namespace, statements)
+
+    def _refuse_foreign(self, definition: Definition) -> None:
+        tables = definition.foreign_tables
+        if tables:
+            raise foreign_view_error(definition.name, tables[0], definition.namespace, definition.kind)
+        if not definition.foreign_calls:
+            return
+        with self._store.read() as connection:
+            called = functions.existing(connection, definition.foreign_calls)
+        if called:
+            reader = f"{definition.kind.capitalize()} {definition.name} calls it. "
+            raise foreign_call_error(called[0], definition.namespace, reader=reader)

@@ -85,7 +85,7 @@ class NamespaceMoves:
         self._services = services
         self._store = services.store
         self._replicator = replicator
-        self._surveyor = MoveSurveyor(services.store)
+        self._surveyor = MoveSurveyor(services.store, services.clusters)
         self._withdrawal = CopyWithdrawal(services)
         self._grace_ms = int(services.settings["hivex.move.grace.time"]) * 1000
         self._lock_timeout_s = float(services.settings["hivex.move.lock.timeout"])

@@ -259,10 +259,10 @@ def _read(text: str, parameters: Mapping[str, object], database: str | None) -> 
     return read_query(Cursor(text, tokenize(text), Markers(parameters), database))
 
 
-def tables_of(text: str) -> tuple[TableName, ...]:
-    """Return the tables, views and links that the text of a view reads, with their databases.
+def query_of(text: str) -> Query:
+    """Return the query in the text of a view, which names databases.
 
     Raises:
         SqlError: the text cannot be read.
     """
-    return tuple(reference.table for reference in _read(text, {}, None).references)
+    return _read(text, {}, None)

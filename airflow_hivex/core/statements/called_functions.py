@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from airflow_hivex.core.errors import (
-    ForeignNameError,
     InvalidObjectError,
     InvalidOperationError,
-    NoSuchFunctionError,
     SqlError,
     StatementSyntaxError,
 )
@@ -27,14 +25,17 @@ from airflow_hivex.core.model.statements import (
     RoutedStatement,
     TextEdit,
 )
+from airflow_hivex.core.namespaces.definitions import query_definition, with_default_calls
 from airflow_hivex.core.settings import ALLOW_CODE
 from airflow_hivex.core.sql.constraints import expression_functions, expression_query
 from airflow_hivex.core.sql.function_calls import default_calls, qualifying_places
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.tokens import location, name_of, tokenize
+from airflow_hivex.core.sql.tokens import name_of, tokenize
 from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.statements.closed_names import check_definition
 from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.described_storage import quoted_text
+from airflow_hivex.core.statements.stored_functions import find_function
 
 S = TypeVar("S", bound=RoutedStatement)
 
@@ -52,9 +53,10 @@ def with_functions(context: StatementContext, statement: S, declarations: dict[s
     found = _called(context, statement.queries, database, temporary)
     if not found and not any(query.database_calls for query in statement.queries):
         return statement
-    if declarations is not None:
-        for function in found.values():
-            declare(context, declarations, function)
+    # Functions that cannot be declared are refused before a route is shown, too.
+    declared = {} if declarations is None else declarations
+    for function in found.values():
+        declare(context, declared, function)
     return statement.with_queries(lambda query: _renamed(query, found, database, database, temporary))
 
 
@@ -69,54 +71,6 @@ def qualified(context: StatementContext, query: Query) -> Query:
         if function is not None and call.database is None and call.name not in temporary:
             edits.append(TextEdit(call.start, call.end, f"{quoted(function.database)}.{quoted(function.name)}"))
     return _edited(query, edits)
-
-
-def check_functions(
-    context: StatementContext, queries: Iterable[Query], text: str | None, namespace: str | None = None
-) -> None:
-    """Refuse calls of permanent functions of other namespaces in a closed one, by default the current one.
-
-    Raises:
-        ForeignNameError: there is one.
-    """
-    current = namespace or context.session.database
-    _check_calls(context, [each for query in queries for each in query.functions], text, current)
-
-
-def check_defaults(context: StatementContext, definition: SqlFunction) -> None:
-    """Refuse parameters whose defaults call permanent functions of other namespaces in a closed one.
-
-    Raises:
-        ForeignNameError: there is one.
-    """
-    _check_calls(context, default_calls(definition.parameters), None, context.session.database)
-
-
-def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text: str | None, current: str) -> None:
-    calls: list[tuple[FunctionCall, str, str]] = []
-    for call in found:
-        calls += [(call, owner, name) for owner, name in _names_called(context, call) if owner != current]
-    if not calls or not context.services.namespaces.is_closed(current):
-        return
-    for call, owner, name in calls:
-        if _find(context, owner, name) is not None:
-            line, column = (None, None) if text is None or call.start > len(text) else location(text, call.start)
-            raise ForeignNameError(
-                f"{owner}.{name}",
-                current,
-                line,
-                column,
-                f"Create the function in namespace {current}, too; functions have no links.",
-                None,
-            )
-
-
-def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the database and name of the permanent function of a call, or of those that a temporary one calls."""
-    objects = context.session.objects
-    if call.database is None and call.name in objects.functions:
-        return objects.permanent_functions([call.name])
-    return [(call.database or context.session.database, call.name)]
 
 
 def full_expression(context: StatementContext, text: str) -> str:
@@ -178,7 +132,7 @@ def check_constraint_functions(context: StatementContext, table: str, constraint
         for call in expression_functions(text):
             is_temporary = call.database is None and call.name in session.objects.functions
             owner = call.database or session.database
-            if is_temporary or _find(context, owner, call.name) is not None:
+            if is_temporary or find_function(context.services, owner, call.name) is not None:
                 kind, name = ("temporary", call.name) if is_temporary else ("permanent", f"{owner}.{call.name}")
                 reason = f"the constraint {text} calls the {kind} function {name}; constraints call those of Spark only"
                 raise InvalidObjectError("table", table, reason)
@@ -188,6 +142,7 @@ def declare(context: StatementContext, declarations: dict[str, str], function: P
     """Add the statement by which Spark makes a function, behind those of the functions that it calls itself.
 
     Raises:
+        ForeignNameError: its namespace is closed, and it calls a function of another one.
         InvalidOperationError: it runs code, and this is not allowed, or it reads tables.
         InvalidObjectError: its definition cannot be read, or functions call each other without an end.
     """
@@ -219,7 +174,7 @@ def _parameters(
     """Return the parameters of a function of SQL with full names in the calls of permanent functions by defaults."""
     text = definition.parameters
     for call in reversed(default_calls(text)):
-        called = _find(context, call.database or definition.database, call.name)
+        called = find_function(context.services, call.database or definition.database, call.name)
         if called is not None:
             _declare(context, declarations, called, callers)
             text = f"{text[: call.start]}{quoted(called.full_name)}{text[call.end :]}"
@@ -244,6 +199,8 @@ def _body(
     assert isinstance(statement, CreateFunction)
     assert statement.body is not None
     query = statement.body
+    named = query_definition("function", name, function.database, query, definition.database)
+    check_definition(context, with_default_calls(named, definition))
     if query.code_functions:
         _check_code(context, name, ", ".join(sorted(query.code_functions)))
     found = _called(context, [query], definition.database)
@@ -279,16 +236,8 @@ def _called(
         for call in query.functions
         if call.database is not None or call.name not in temporary
     }
-    found = {name: _find(context, *name) for name in sorted(names)}
+    found = {name: find_function(context.services, *name) for name in sorted(names)}
     return {name: function for name, function in found.items() if function is not None}
-
-
-def _find(context: StatementContext, database: str, name: str) -> PermanentFunction | None:
-    try:
-        return context.services.catalog.get_function(database, name)
-    except NoSuchFunctionError:
-        # Spark tells of one that does not exist at all.
-        return None
 
 
 def _renamed(

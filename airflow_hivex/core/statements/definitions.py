@@ -36,7 +36,6 @@ from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.statements.acid_upgrades import is_upgrade, upgrade_table
-from airflow_hivex.core.statements.closed_names import check_moved_view
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.conversions import convert_table, is_conversion
 from airflow_hivex.core.statements.following_folders import following_folder, rename_with_folder, without_note
@@ -55,8 +54,10 @@ _COMMENT = "comment"
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
-    check_location(context, "database", statement.name, statement.location)
     check_mode(statement.name, statement.properties)
+    mode = statement.properties.get(NAMESPACE_MODE)
+    is_closed = bool(context.services.settings[NAMESPACE_MODE]) if mode is None else mode.lower() == "true"
+    check_location(context, "database", statement.name, statement.location, statement.name, is_closed=is_closed)
     _check_cluster(context, statement.properties)
     database = Database(
         name=statement.name,
@@ -106,7 +107,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     if missing is not None and not statement.if_exists:
         raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
     kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
-    check_location(context, "database", statement.name, statement.location)
+    check_location(context, "database", statement.name, statement.location, statement.name)
     check_mode(statement.name, statement.properties)
     _check_cluster(context, statement.properties)
     catalog.alter_database(
@@ -289,7 +290,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
         raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
     catalog.get_database(new_database)
     if table.is_view and new_database != database:
-        check_moved_view(context, replace(table, database=new_database, name=new_name))
+        context.services.namespaces.check_view(replace(table, database=new_database, name=new_name))
     locks = context.services.statement_locks
     wanted = locks.alter_table(table)
     if new_database != database:

@@ -12,9 +12,9 @@ from airflow_hivex.core.model.statements import DescribeFunction, ShowFunctions
 from airflow_hivex.core.sql.spark_functions import SPARK_FUNCTIONS
 from airflow_hivex.core.statements.called_functions import declare_called
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.permanent_functions import find_function
 from airflow_hivex.core.statements.planning import plan_job
 from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.stored_functions import find_function
 from airflow_hivex.core.statements.transactions import in_transaction
 
 
@@ -43,12 +43,12 @@ def describe_function(context: StatementContext, statement: DescribeFunction) ->
     """
     name = statement.name.lower()
     if statement.database is not None:
-        stored = find_function(context, statement.database, name)
+        stored = find_function(context.services, statement.database, name)
         if stored is None:
             raise NoSuchFunctionError(statement.database, name)
         return _described(stored, extended=statement.extended)
     if name not in SPARK_FUNCTIONS and name not in context.session.objects.functions and name.isidentifier():
-        stored = find_function(context, context.session.database, name)
+        stored = find_function(context.services, context.session.database, name)
         if stored is not None:
             return _described(stored, extended=statement.extended)
     quoted = f"`{statement.name.replace('`', '``')}`"

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog.closed_namespaces import closed_namespaces, foreign_owner
+from airflow_hivex.core.catalog.databases import select_database_names
+from airflow_hivex.core.catalog.shared_folders import table_folders
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.statements.context import Services
 
@@ -42,3 +45,44 @@ def linked_owner(
     with services.store.read() as connection:
         found = (tables.owner_at(connection, *each, only_managed=only_managed) for each in places)
         return next(filter(None, found), None)
+
+
+def owner_elsewhere(
+    services: Services, files: ClusterFiles, namespace: str, location: str, uri: str, *, is_closed: bool = False
+) -> str | None:
+    """Return an owner in another namespace whose folder is, holds or lies in a location by symbolic links.
+
+    None where neither namespace is closed. The catalog compares the locations themselves. At most five round trips, one
+    where no namespace is closed.
+    """
+    real = real_path(files, location)
+    if real is None:
+        return None
+    with services.store.read() as connection:
+        closed = closed_namespaces(connection, select_database_names(connection, None))
+        closed |= {namespace} if is_closed else set()
+        if not closed:
+            return None
+        for cluster, place in dict.fromkeys(places_of(services, uri, real)):
+            owner = foreign_owner(connection, namespace, cluster, place, closed=closed)
+            if owner is not None:
+                return owner
+        others = [
+            each
+            for each in table_folders(connection)
+            if each.database != namespace and each.cluster in services.clusters
+            if not closed.isdisjoint((namespace, each.database))
+        ]
+    parents: dict[str, Path] = {}
+    for each in others:
+        root = services.clusters.get(each.cluster).root
+        if root.scheme != "file":
+            continue
+        parent, _, name = f"/{'/'.join((*root.names, each.location))}".rpartition("/")
+        if parent not in parents:
+            parents[parent] = Path(parent).resolve()
+        there = parents[parent] / name
+        there = there.resolve() if there.is_symlink() else there
+        if there.is_relative_to(real) or real.is_relative_to(there):
+            return each.owner
+    return None

@@ -14,9 +14,10 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
-from airflow_hivex.core.statements.linked_places import linked_owner
+from airflow_hivex.core.statements.linked_places import linked_owner, owner_elsewhere, real_path
 from airflow_hivex.core.statements.locking import acquire, commit_at_once
 from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.transactions import commit_record
@@ -102,18 +103,21 @@ def check_location(
     kind: str,
     name: str,
     location: str | None,
+    namespace: str,
     cluster: Cluster | None = None,
     *,
     is_external: bool = False,
+    is_closed: bool = False,
 ) -> None:
-    """Refuse a location that is not a folder of its own on a cluster, by default the default cluster.
+    """Refuse a location that is not a folder of its own of a namespace on a cluster, by default the default cluster.
 
+    ``is_closed`` says that a namespace that is made now will be closed.
     An external table or partition has files there already, which are not found by a pattern. A cluster whose file
     system does not answer is not looked at; statements that read there tell of that.
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root or
-            to the files of another table.
+            to the files of another table, or, where either is closed, of another namespace.
         LocationOutsideClusterError: it is outside of the cluster's root.
     """
     if location is None:
@@ -134,6 +138,8 @@ def check_location(
     owner = None
     if target is None and kind != "database":
         owner = linked_owner(services, files, relative, place.uri(relative), only_managed=is_external)
+    if target is None:
+        check_shared(context, kind, name, relative, namespace, place, is_closed=is_closed)
     if target is not None:
         reason = f"location {location!r} leads by symbolic links to {target}, out of the root of cluster {place.name}"
     elif owner is not None:
@@ -145,3 +151,46 @@ def check_location(
     else:
         return
     raise InvalidObjectError(kind, name, reason)
+
+
+def check_links(
+    context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
+) -> None:
+    """Refuse a folder that was found below a table, if symbolic links lead from there to another namespace.
+
+    Nothing is looked at where there is no link.
+
+    Raises:
+        InvalidObjectError: the folder belongs to another namespace, and either of the two is closed.
+    """
+    files = context.services.files(cluster)
+    real, root = real_path(files, location), real_path(files, "")
+    if real is not None and root is not None and real != root.joinpath(*location.split("/")):
+        check_shared(context, kind, name, location, namespace, cluster)
+
+
+def check_shared(
+    context: StatementContext,
+    kind: str,
+    name: str,
+    location: str,
+    namespace: str,
+    cluster: Cluster,
+    *,
+    is_closed: bool = False,
+) -> None:
+    """Refuse a location that leads by symbolic links to a folder of another namespace, if either of them is closed.
+
+    Raises:
+        InvalidObjectError: it does.
+    """
+    services = context.services
+    files = services.files(cluster)
+    uri = cluster.uri(location)
+    elsewhere = owner_elsewhere(services, files, namespace, location, uri, is_closed=is_closed)
+    if elsewhere is not None:
+        reason = (
+            f"location {location!r} is not apart from that of {elsewhere}, and a folder belongs to one namespace where "
+            f"namespaces are closed ({NAMESPACE_MODE})"
+        )
+        raise InvalidObjectError(kind, name, reason)

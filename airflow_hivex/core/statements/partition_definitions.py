@@ -49,7 +49,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
             raise InvalidOperationError(
                 "ADD PARTITION with LOCATION", table.full_name, "partitions of a managed table lie below the table"
             )
-        check_location(context, "partition", f"of {table.full_name}", location, cluster, is_external=True)
+        check_location(context, "partition", f"of {table.full_name}", location, database, cluster, is_external=True)
         missing = [key for key in keys if key not in specification]
         if missing:
             raise InvalidObjectError("partition", f"of {table.full_name}", f"no value for key {missing[0]}")

@@ -11,10 +11,11 @@ from airflow_hivex.core.sql.markers import Markers
 from airflow_hivex.core.sql.tokens import Cursor, tokenize
 from airflow_hivex.core.sql.types import read_type
 from airflow_hivex.core.sql.views import quoted
-from airflow_hivex.core.statements.called_functions import check_defaults, declare
+from airflow_hivex.core.statements.called_functions import declare
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.planning import plan_job
 from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.statements.stored_functions import find_function
 from airflow_hivex.core.statements.transactions import in_transaction
 
 _RETURNS = "Returns:"
@@ -30,12 +31,12 @@ def create_function(context: StatementContext, statement: CreateFunction) -> Res
         AnalysisError: Spark refuses its body, or its types.
         InvalidObjectError: its values have no type that is kept.
         InvalidOperationError: its body calls a function that runs code, and this is not allowed.
-        ForeignNameError: a default calls a function of another namespace in a closed one.
+        ForeignNameError: it calls a function of another namespace in a closed one.
     """
     database, name = context.session.qualify(statement.name)
     catalog = context.services.catalog
     catalog.get_database(database)
-    stored = find_function(context, database, name)
+    stored = find_function(context.services, database, name)
     if stored is not None and statement.if_not_exists:
         return Result()
     if stored is not None and not statement.or_replace:
@@ -45,7 +46,6 @@ def create_function(context: StatementContext, statement: CreateFunction) -> Res
     function.check()
     result = Result()
     if statement.sql is not None:
-        check_defaults(context, statement.sql)
         result, returns = _analysed(context, statement, function)
         function = _described(context, replace(statement, sql=replace(statement.sql, returns=returns)), database, name)
     if stored is None:
@@ -116,11 +116,3 @@ def drop_function(context: StatementContext, statement: DropFunction) -> Result:
         if not statement.if_exists:
             raise
     return Result()
-
-
-def find_function(context: StatementContext, database: str, name: str) -> PermanentFunction | None:
-    """Return a permanent function, None where there is none of the name. One round trip."""
-    try:
-        return context.services.catalog.get_function(database, name)
-    except NoSuchFunctionError:
-        return None

@@ -249,7 +249,7 @@ def _without_views(
         views |= found
         views.update(("", name) for name in temporary)
         statement = expanded(statement, text_of, context.parameters, session.database)
-        check_views(context, statement, found, known)
+        check_views(context, statement, {name: known[name] for name in found})
     name = ".".join(sorted(found or wanted)[0])
     raise InvalidObjectError("view", name, f"its views are nested deeper than {_DEEPEST_VIEW}")
 

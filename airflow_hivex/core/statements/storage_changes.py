@@ -41,7 +41,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
             raise NoSuchPartitionError(database, name, partition)
     kind = "table" if partition is None else "partition"
     full_name = table.full_name if partition is None else f"{table.full_name} {partition}"
-    check_location(context, kind, full_name, statement.location, cluster, is_external=True)
+    check_location(context, kind, full_name, statement.location, database, cluster, is_external=True)
     location = cluster.relative(statement.location)
 
     def change(connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:

@@ -121,7 +121,7 @@ def describe_table(
     location = "" if statement.location is None else chosen.relative(statement.location)
     if statement.location is not None and not location:
         raise InvalidObjectError("table", full_name, f"location {statement.location!r} names no folder of its own")
-    check_location(context, "table", full_name, statement.location, chosen, is_external=external)
+    check_location(context, "table", full_name, statement.location, database, chosen, is_external=external)
     # The storage descriptor says where the table is; the property only chooses.
     properties.pop(CLUSTER, None)
     storage = StorageDescriptor(

@@ -33,6 +33,7 @@ from airflow_hivex.core.model.statements import (
     TableName,
 )
 from airflow_hivex.core.settings import TEMPORARY_TABLE_TIMEOUT
+from airflow_hivex.core.statements.closed_names import made_here
 from airflow_hivex.core.statements.context import Result, Services, SessionState, StatementContext
 from airflow_hivex.core.statements.definitions import drop_table
 from airflow_hivex.core.statements.table_definitions import home_cluster
@@ -76,7 +77,7 @@ def create_temporary(
     properties = new.properties if new.query is not None else {CLUSTER: home, **new.properties}
     placed = replace(new, table=TableName(stored, TEMPORARY_DATABASE), properties=properties, if_not_exists=False)
     result = create(context, placed if isinstance(statement, CreateTable) else replace(statement, new=placed))
-    state.objects.tables[name] = (TEMPORARY_DATABASE, stored)
+    state.objects.tables[name] = made_here(context, (TEMPORARY_DATABASE, stored))
     return result
 
 
@@ -117,7 +118,7 @@ def drop_one(context: StatementContext, statement: DropTable) -> Result:
 def as_named(state: SessionState, table: Table) -> Table:
     """Return a temporary table by the name that the session gives it; any other table as it is."""
     stored = (table.database, table.name)
-    name = next((name for name, each in state.objects.tables.items() if each == stored), table.name)
+    name = next((name for name, each in state.objects.tables.items() if each.stored == stored), table.name)
     return replace(table, name=name)
 
 
@@ -129,7 +130,7 @@ def note_use(context: StatementContext) -> None:
     now = services.clock()
     if now - objects.used_ms < int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000 / _TOLD_IN_TIME_OUT:
         return
-    names = [stored for _, stored in objects.tables.values()]
+    names = [stored for _, stored in objects.stored_tables]
 
     def work(connection: Connection) -> None:
         of_session = and_(tables.c.database_id == _DATABASE_ID, tables.c.name.in_(names), ~tables.c.dropped)
@@ -142,7 +143,7 @@ def note_use(context: StatementContext) -> None:
 def drop_all(context: StatementContext) -> None:
     """Drop the temporary tables of a session that ends; the housekeeper drops one that cannot be dropped now."""
     objects = context.session.objects
-    for database, name in objects.tables.values():
+    for database, name in objects.stored_tables:
         try:
             drop_table(context, DropTable(TableName(name, database), if_exists=True))
         except HivexError as error:

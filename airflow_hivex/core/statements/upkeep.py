@@ -17,7 +17,7 @@ from airflow_hivex.core.model.statements import RefreshTable, RepairPartitions, 
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.links import linked
-from airflow_hivex.core.statements.metadata_changes import change_metadata
+from airflow_hivex.core.statements.metadata_changes import change_metadata, check_links
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 from airflow_hivex.core.statements.routing import writing_cluster
 
@@ -67,6 +67,9 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
         for each in added
         for path, values in [found[each]]
     ]
+
+    for each in added:
+        check_links(context, "partition", f"{table.full_name} {each}", f"{root}/{found[each][0]}", database, cluster)
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         joined = catalog.joining(connection)

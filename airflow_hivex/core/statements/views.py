@@ -20,9 +20,10 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.statements import CreateTemporaryView, CreateView, DropView, Select, TableName
-from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
+from airflow_hivex.core.namespaces.definitions import query_definition
 from airflow_hivex.core.sql.views import definition
-from airflow_hivex.core.statements.called_functions import check_functions, qualified
+from airflow_hivex.core.statements.called_functions import qualified
+from airflow_hivex.core.statements.closed_names import check_definition
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
 from airflow_hivex.core.statements.links import refuse_link
 from airflow_hivex.core.statements.locking import acquire
@@ -158,10 +159,7 @@ def _qualified(context: StatementContext, statement: CreateView) -> list[TableNa
 
 def _check_names(context: StatementContext, database: str, full_name: str, statement: CreateView) -> None:
     """Refuse foreign names in a view of another namespace than the current one, whose statements are checked."""
-    foreign = foreign_tables(_qualified(context, statement), database)
-    if foreign and context.services.namespaces.is_closed(database):
-        raise foreign_view_error(full_name, foreign[0], database)
-    check_functions(context, [statement.query], None, database)
+    check_definition(context, query_definition("view", full_name, database, statement.query, context.session.database))
 
 
 def _find(context: StatementContext, database: str, name: str) -> Table | None:

@@ -59,7 +59,7 @@ def create_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     context = endpoint.context(client, name)
     clusters = endpoint.services.clusters
     cluster = clusters.get(client.cluster(name) or clusters.default)
-    check_location(context, "database", name.name, hive.locationUri or None, cluster)
+    check_location(context, "database", name.name, hive.locationUri or None, name.name, cluster)
     parameters = dict(hive.parameters or {})
     definitions.check_mode(name.name, parameters)
     database = endpoint.catalog.create_database(
@@ -83,7 +83,7 @@ def alter_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     cluster = clusters.get(client.cluster(name) or clusters.default)
     location = cluster.relative(hive.locationUri) if hive.locationUri else stored.location
     if location != stored.location:
-        check_location(endpoint.context(client, name), "database", name.name, hive.locationUri, cluster)
+        check_location(endpoint.context(client, name), "database", name.name, hive.locationUri, name.name, cluster)
     parameters = dict(hive.parameters or {})
     definitions.check_mode(name.name, {key: parameters[key] for key in (NAMESPACE_MODE,) if key in parameters})
     changed = replace(

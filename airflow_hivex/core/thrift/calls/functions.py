@@ -8,8 +8,6 @@ from typing import Any
 from airflow_hivex.core.errors import NoSuchFunctionError
 from airflow_hivex.core.imports.hive_functions import JAVA, OWNER_NUMBERS, RESOURCE_NUMBERS, convert_function
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
-from airflow_hivex.core.namespaces.foreign_names import foreign_tables, foreign_view_error
-from airflow_hivex.core.namespaces.named_tables import tables_of_function
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
@@ -20,7 +18,7 @@ from airflow_hivex.core.thrift.endpoint import Endpoint
 def create_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Create a function."""
     function = _described(client, args.func)
-    _check_names(endpoint, function)
+    endpoint.services.namespaces.check_function(function)
     endpoint.catalog.create_function(function)
 
 
@@ -50,7 +48,7 @@ def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Store a changed function."""
     name = read_database(args.dbName)
     function = _described(client, args.newFunc)
-    _check_names(endpoint, function)
+    endpoint.services.namespaces.check_function(function)
     try:
         endpoint.catalog.alter_function(name.name, args.funcName or "", function)
     except NoSuchFunctionError as error:
@@ -62,20 +60,6 @@ def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
 def drop_function(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Drop a function."""
     endpoint.catalog.drop_function(read_database(args.dbName).name, args.funcName or "")
-
-
-def _check_names(endpoint: Endpoint, function: PermanentFunction) -> None:
-    """Refuse a function of SQL in a closed namespace that reads a table of another one.
-
-    Raises:
-        NoSuchDatabaseError: the namespace does not exist.
-        ForeignNameError: it reads one.
-        InvalidObjectError: the namespace is closed, and the query of the function cannot be read.
-    """
-    if endpoint.services.namespaces.is_closed(function.database):
-        foreign = foreign_tables(tables_of_function(function), function.database)
-        if foreign:
-            raise foreign_view_error(function.full_name, foreign[0], function.database, "function")
 
 
 def _described(client: Client, hive: Any) -> PermanentFunction:

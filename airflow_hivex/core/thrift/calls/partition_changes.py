@@ -155,7 +155,13 @@ def _add(of: _Changed, parts: Sequence[Any], *, if_not_exists: bool) -> list[str
     for each in new:
         if each.location:
             check_location(
-                of.context, "partition", f"of {table.full_name}", each.location, of.primary, is_external=True
+                of.context,
+                "partition",
+                f"of {table.full_name}",
+                each.location,
+                table.database,
+                of.primary,
+                is_external=True,
             )
     added: list[str] = []
 
@@ -373,7 +379,7 @@ def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str,
         if not of.table.is_external:
             reason = "the files of a transactional table are as its commits have written them"
             raise InvalidOperationError("ALTER PARTITION SET LOCATION", full_name, reason)
-        check_location(of.context, "partition", full_name, location, of.primary, is_external=True)
+        check_location(of.context, "partition", full_name, location, of.table.database, of.primary, is_external=True)
         found[name] = relative
     return found
 

@@ -147,7 +147,15 @@ def _create(
         parameters = {key: value for key, value in table.parameters.items() if key != CLUSTER}
         table = replace(table, parameters=parameters)
         if is_placed:
-            check_location(context, "table", table.full_name, hive.sd.location, cluster, is_external=table.is_external)
+            check_location(
+                context,
+                "table",
+                table.full_name,
+                hive.sd.location,
+                table.database,
+                cluster,
+                is_external=table.is_external,
+            )
         else:
             # The catalog finds a free one.
             primary = ClusterStorageDescriptor(cluster.name, "")
@@ -356,7 +364,7 @@ def _new_location(
     if not seen.is_external:
         reason = "the files of a transactional table are as its commits have written them"
         raise InvalidOperationError("ALTER TABLE SET LOCATION", seen.full_name, reason)
-    check_location(context, "table", seen.full_name, given, cluster, is_external=True)
+    check_location(context, "table", seen.full_name, given, seen.database, cluster, is_external=True)
     return relative
 
 

@@ -18,7 +18,7 @@ from airflow_hivex.core.model.statements import (
     TableReference,
 )
 from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.views import definition, expanded, tables_of
+from airflow_hivex.core.sql.views import definition, expanded, query_of
 
 S = TypeVar("S", bound=RoutedStatement)
 
@@ -87,7 +87,7 @@ def test_the_text_that_is_kept_names_databases_and_columns() -> None:
         "SELECT `a` AS `x`, `count(1)` AS `n` FROM "
         "(SELECT t.*, count(*) FROM `d`.`t` AS `t` JOIN `e`.`u` AS `u` JOIN `d`.`l`@`y` AS `l` )"
     )
-    assert tables_of(text) == tuple(names)
+    assert [each.table for each in query_of(text).references] == names
 
 
 def test_statements_about_views() -> None:

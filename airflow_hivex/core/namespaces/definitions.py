@@ -1,0 +1,160 @@
+"""The objects that definitions name: of views, functions, tables and temporary views, each by its own rules. Pure.
+
+All rules of namespaces look at these, so that they agree about the names of a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from airflow_hivex.core.errors import InvalidObjectError, SqlError
+from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.session_objects import TemporaryView
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
+from airflow_hivex.core.model.statements import FunctionCall, Query, Select, TableName
+from airflow_hivex.core.sql.constraints import expression_query
+from airflow_hivex.core.sql.function_calls import default_calls
+from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.sql.views import query_of
+
+_DATABASE = "catalogAndNamespace.part.1"
+"""The database of names without one in a view of Spark: the current database of the creator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The names in the definition of an object, and the ``namespace`` whose rules hold for them.
+
+    ``kind`` is such as ``view``. ``tables`` are the tables, views and links with their databases, and ``calls`` the
+    functions that may be permanent ones, by database and name. ``temporary`` are temporary tables of the session.
+    """
+
+    kind: str
+    name: str
+    namespace: str
+    tables: tuple[TableName, ...] = ()
+    calls: tuple[QualifiedName, ...] = ()
+    temporary: frozenset[QualifiedName] = frozenset()
+
+    @property
+    def foreign_tables(self) -> list[TableName]:
+        """Return the tables of other namespaces; temporary objects of the session are not."""
+        return [
+            each
+            for each in self.tables
+            if each.database not in (None, self.namespace) and (each.database, each.name) not in self.temporary
+        ]
+
+    @property
+    def foreign_calls(self) -> list[QualifiedName]:
+        """Return the calls of functions that other namespaces may have."""
+        return [each for each in self.calls if each[0] != self.namespace]
+
+    @property
+    def is_foreign(self) -> bool:
+        """Return whether it may name an object of another namespace."""
+        return bool(self.foreign_tables or self.foreign_calls)
+
+
+def view_definition(view: Table) -> Definition:
+    """Return the names in a view.
+
+    Spark reads its own views by their original text, other clients by the expanded one.
+
+    Raises:
+        InvalidObjectError: a text cannot be read.
+    """
+    queries = [_query("view", view.full_name, view.view_expanded_text or "", view.database)]
+    database = view.parameters.get(f"view.{_DATABASE}", "").lower()
+    found = _of_queries("view", view.full_name, view.database, queries, view.database)
+    if not database or not view.view_original_text:
+        return found
+    original = [_query("view", view.full_name, view.view_original_text, database)]
+    more = _of_queries("view", view.full_name, view.database, original, database)
+    return replace(found, tables=(*found.tables, *more.tables), calls=(*found.calls, *more.calls))
+
+
+def temporary_view_definition(
+    name: str, view: TemporaryView, namespace: str, temporary: Collection[QualifiedName]
+) -> Definition:
+    """Return the names in a temporary view, which follows the rules of the current namespace.
+
+    Temporary views that it reads have no database. ``temporary`` are the stored names of the session's tables.
+    """
+    query = query_of(view.text)
+    tables = tuple(each.table for each in query.references)
+    calls = tuple((each.database or namespace, each.name) for each in query.functions)
+    return Definition("temporary view", name, namespace, tables, calls, frozenset(temporary))
+
+
+def function_definition(function: PermanentFunction) -> Definition:
+    """Return the names in a function; one of Java has none.
+
+    Raises:
+        InvalidObjectError: it cannot be read.
+    """
+    found = sql_function(function)
+    if found is None:
+        return Definition("function", function.full_name, function.database)
+    query = _query("function", function.full_name, found.query or f"SELECT {found.expression}", found.database)
+    named = query_definition("function", function.full_name, function.database, query, found.database)
+    return with_default_calls(named, found)
+
+
+def table_definition(table: Table) -> Definition:
+    """Return the names in the constraints of a table: tables that foreign keys reference, and calls of expressions.
+
+    Raises:
+        InvalidObjectError: an expression cannot be read.
+    """
+    constraints = Constraints.of(table.parameters)
+    parents = [key.parent for key in constraints.keys.values() if key.parent is not None]
+    queries = []
+    for text in (*constraints.defaults.values(), *constraints.checks.values()):
+        try:
+            queries.append(expression_query(text))
+        except SqlError as error:
+            raise _unreadable("table", table.full_name, error) from error
+    found = _of_queries("table", table.full_name, table.database, queries, table.database)
+    return replace(found, tables=(*found.tables, *(TableName(name, database) for database, name in parents)))
+
+
+def query_definition(kind: str, name: str, namespace: str, query: Query, current: str) -> Definition:
+    """Return the names in a query of a view or function that was made while ``current`` was the database."""
+    return _of_queries(kind, name, namespace, [query], current)
+
+
+def with_default_calls(definition: Definition, function: SqlFunction) -> Definition:
+    """Return the names in a function together with those in the defaults of its parameters."""
+    calls = _calls(default_calls(function.parameters), function.database)
+    return replace(definition, calls=(*definition.calls, *calls))
+
+
+def _of_queries(kind: str, name: str, namespace: str, queries: Iterable[Query], database: str) -> Definition:
+    read_queries = list(queries)
+    tables = (each.table for query in read_queries for each in query.references)
+    named = tuple(replace(each, database=each.database or database.lower()) for each in tables)
+    calls = (call for query in read_queries for call in query.functions)
+    return Definition(kind, name, namespace, named, _calls(calls, database))
+
+
+def _calls(calls: Iterable[FunctionCall], database: str) -> tuple[QualifiedName, ...]:
+    return tuple((each.database or database.lower(), each.name) for each in calls)
+
+
+def _query(kind: str, name: str, text: str, database: str) -> Query:
+    try:
+        statement = read(text, database=database.lower())
+    except SqlError as error:
+        raise _unreadable(kind, name, error) from error
+    if not isinstance(statement, Select):
+        raise InvalidObjectError(kind, name, "its text is not a query")
+    return statement.query
+
+
+def _unreadable(kind: str, name: str, error: SqlError) -> InvalidObjectError:
+    return InvalidObjectError(kind, name, f"its query cannot be read: {str(error).splitlines()[0].rstrip('.')}")
