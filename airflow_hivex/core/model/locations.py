@@ -1,9 +1,10 @@
-"""Locations below the root of a cluster's file system. Text only; no file system is asked."""
+"""Locations below the root of a cluster's file system: texts. Only :meth:`Root.real` asks a file system."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 # A colon inside a relative location, as in "hour:5", does not make a URI of it.
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/(?:/([^/]*))?)(.*)", re.DOTALL)
@@ -48,6 +49,17 @@ class Root:
         if names is None or names[: len(self.names)] != self.names:
             return None
         return "/".join(names[len(self.names) :])
+
+    def real(self, relative: str) -> str | None:
+        """Return the location to which symbolic links lead from one; None outside of this root, or without links.
+
+        Asks the file system of this machine, as only local roots have such links.
+        """
+        if self.scheme != "file":
+            return None
+        top = Path("/", *self.names).resolve()
+        found = top.joinpath(relative).resolve()
+        return "/".join(found.relative_to(top).parts) if found.is_relative_to(top) else None
 
     def overlaps(self, other: Root) -> bool:
         """Return whether one root is the other, or lies below it."""

@@ -20,19 +20,15 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements import (
-    CreateView,
     ExecuteImmediate,
-    ExplainRoute,
     ObjectKind,
-    Query,
-    RoutedStatement,
-    Statement,
     TableName,
     UseDatabase,
 )
 from airflow_hivex.core.namespaces.definitions import (
     Definition,
     function_definition,
+    statement_calls,
     table_definition,
     view_definition,
 )
@@ -170,9 +166,11 @@ class ClosureCheck:
         found: dict[str, list[str]] = {}
         for folder in folders:
             for cluster in self._clusters:
-                location = self._clusters.get(cluster).root.relative(folder)
-                if location is not None:
-                    found.setdefault(folder, []).extend(foreign_owners(connection, namespace, cluster, location))
+                root = self._clusters.get(cluster).root
+                place = root.relative(folder)
+                for each in () if place is None else dict.fromkeys((place, root.real(place))):
+                    if each is not None:
+                        found.setdefault(folder, []).extend(foreign_owners(connection, namespace, cluster, each))
         return {folder: list(dict.fromkeys(owners)) for folder, owners in found.items()}
 
 
@@ -240,12 +238,6 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
     return names
 
 
-def _queries_of(statement: Statement) -> tuple[Query, ...]:
-    if isinstance(statement, RoutedStatement):
-        return statement.queries
-    return (statement.query,) if isinstance(statement, CreateView) else ()
-
-
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
     """Add the names of a text. ``place`` is that of the EXECUTE IMMEDIATE that has it, None for the whole text."""
 
@@ -272,11 +264,9 @@ def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, in
             link = None if use.role.is_output or use.kind is not ObjectKind.TABLE else create_link(shown)
             reason = f"it is of another namespace ({use.role})"
             names.found.append(Dependency("statement", names.name, name, reason, link, *at(use.start)))
-        inner = found.statement if isinstance(found, ExplainRoute) else found
-        for query in _queries_of(inner):
-            names.calls += [
-                ((call.database, call.name), *at(call.start))
-                for call in query.functions
-                if call.database not in (None, namespace)
-            ]
+        names.calls += [
+            ((call.database, call.name), *at(call.start))
+            for call in statement_calls(found)
+            if call.database not in (None, namespace)
+        ]
         names.folders += [(folder, *at(each.span.start)) for folder in found.folders]

@@ -15,7 +15,17 @@ from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.session_objects import TemporaryView
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
-from airflow_hivex.core.model.statements import FunctionCall, Query, Select, TableName
+from airflow_hivex.core.model.statements import (
+    CreateFunction,
+    CreateView,
+    ExplainRoute,
+    FunctionCall,
+    Query,
+    RoutedStatement,
+    Select,
+    Statement,
+    TableName,
+)
 from airflow_hivex.core.sql.constraints import expression_query
 from airflow_hivex.core.sql.function_calls import default_calls
 from airflow_hivex.core.sql.reader import read
@@ -132,6 +142,22 @@ def with_default_calls(definition: Definition, function: SqlFunction) -> Definit
     """Return the names in a function together with those in the defaults of its parameters."""
     calls = _calls(default_calls(function.parameters), function.database)
     return replace(definition, calls=(*definition.calls, *calls))
+
+
+def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
+    """Return the calls in a statement of functions that may be permanent ones, and in defaults of a new function."""
+    queries: tuple[Query, ...] = ()
+    if isinstance(statement, ExplainRoute):
+        statement = statement.statement
+    if isinstance(statement, RoutedStatement):
+        queries = statement.queries
+    elif isinstance(statement, CreateView):
+        queries = (statement.query,)
+    calls = tuple(call for query in queries for call in query.functions)
+    if isinstance(statement, CreateFunction) and statement.sql is not None:
+        # Their places are those in the list of parameters.
+        calls += tuple(replace(call, start=0, end=0) for call in default_calls(statement.sql.parameters))
+    return calls
 
 
 def _of_queries(kind: str, name: str, namespace: str, queries: Iterable[Query], database: str) -> Definition:

@@ -9,14 +9,19 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.session_objects import TemporaryTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements import (
-    ExplainRoute,
+    CreateView,
     FunctionCall,
     ObjectKind,
     RoutedStatement,
     Statement,
     TableName,
 )
-from airflow_hivex.core.namespaces.definitions import Definition, temporary_view_definition, view_definition
+from airflow_hivex.core.namespaces.definitions import (
+    Definition,
+    statement_calls,
+    temporary_view_definition,
+    view_definition,
+)
 from airflow_hivex.core.namespaces.foreign_names import (
     foreign_call_error,
     foreign_name_error,
@@ -40,9 +45,9 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
         InvalidOperationError: a temporary table of another namespace is named, and either namespace is closed.
     """
     current = context.session.database
-    inner = statement.statement if isinstance(statement, ExplainRoute) else statement
-    if isinstance(inner, RoutedStatement):
-        _check_calls(context, (each for query in inner.queries for each in query.functions), text)
+    if not isinstance(statement, CreateView):
+        # The namespace of a view counts for its query.
+        _check_calls(context, statement_calls(statement), text)
     foreign = foreign_uses(statement, current)
     if foreign and _is_closed(context, current):
         raise foreign_name_error(foreign[0], current, text)
