@@ -138,7 +138,7 @@ READS = {
     },
     "doctor": {"examine"},
     "capacity": {"by_age", "by_format", "by_table", "drop_quota", "history", "record", "set_quota", "show"},
-    "namespaces": {"check", "check_view", "is_closed"},
+    "namespaces": {"check", "check_definition", "check_function", "check_view", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {
         *("check", "find", "get", "of_table", "partitions", "show", "show_all", "source", "joining"),
