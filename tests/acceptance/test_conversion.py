@@ -311,3 +311,22 @@ def test_views_copies_and_the_way_back_are_refused(
             convert(session, back)
     with pytest.raises(InvalidObjectError, match="cannot be changed"):
         session.sql("ALTER TABLE t UNSET TBLPROPERTIES ('transactional')")
+
+
+def test_changes_of_a_converted_table_have_the_deletes_of_each_partition(session: Session, root: Path) -> None:
+    session.sql(
+        "CREATE EXTERNAL TABLE t (id int, v string) PARTITIONED BY (p string, q int) STORED AS ORC LOCATION 't'"
+    )
+    places = ("p=a/q=1", "p=b/q=1", "p=__HIVE_DEFAULT_PARTITION__/q=2")
+    for number, place in enumerate(places):
+        write(root / place / "000000_0", range(10 * number, 10 * number + 3))
+    session.sql("MSCK REPAIR TABLE t")
+    convert(session)
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.history.retention' = '1h')")
+    first = int(str(session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][0]))
+    session.sql("DELETE FROM t WHERE id = 10")
+    session.sql("UPDATE t SET v = 'new' WHERE id = 20")
+    changed = [("delete", 10, "v10", "b", 1), ("delete", 20, "v20", None, 2), ("insert", 20, "new", None, 2)]
+    assert sorted((row[4], *row[:4]) for row in session.changes("t", since=first).rows) == changed
+    found = rows(session, f"SELECT _change_type, id, v, p, q FROM t CHANGES FROM VERSION {first} EXCLUSIVE")
+    assert sorted(found, key=str) == sorted(changed, key=str)

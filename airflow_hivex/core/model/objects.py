@@ -7,7 +7,7 @@ without loss; a location belongs to a cluster (Source: docs/reference/clusters.m
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Self
@@ -382,6 +382,16 @@ class StoredTable(Table):
     def definition(self) -> Table:
         """Return the same table as a value of its own, without its id and version."""
         return Table(**{each.name: getattr(self, each.name) for each in fields(Table) if each.name != "id"})
+
+
+def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that identify a row of a table, of those with its ROW__ID and those of its partition.
+
+    The ROW__ID alone does not: rows of original files and rows that Hive has numbered have ids of their partition.
+
+    Source: docs/architecture.md, "Decisions".
+    """
+    return (*partition_columns, *row_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
 )
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import Column, row_key
 from airflow_hivex.core.model.plans import (
     CLAUSE,
     SOURCE_ROW,
@@ -162,9 +162,9 @@ class _Changing:
             parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
         if changes.unmatched_by_source is not None:
             target = self._spark.table(changes.target_view)
-            keys, partition = _with_partition(matched, self._write)
-            rest, _ = _with_partition(target, self._write)
-            rest = rest.join(keys.select(*_KEYS, *partition), [*_KEYS, *partition], "left_anti")
+            keys, key = _with_key(matched, self._write)
+            rest, _ = _with_key(target, self._write)
+            rest = rest.join(keys.select(*key), list(key), "left_anti")
             rest = rest.select(*map(quoted, target.columns))
             self._view(rest, changes.target_rest_view)
             parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
@@ -179,8 +179,8 @@ class _Changing:
 
     def _check_cardinality(self, matched: DataFrame) -> None:
         # As Hive, for all rows that match, also those that no clause does anything with.
-        rows, partition = _with_partition(matched, self._write)
-        several = rows.groupBy(*_KEYS, *partition).count().where("count > 1")
+        rows, key = _with_key(matched, self._write)
+        several = rows.groupBy(*key).count().where("count > 1")
         # To count them all takes one more shuffle.
         if several.take(1):
             raise MergeCardinalityError(self._write.table, several.count())
@@ -242,16 +242,13 @@ def _check_names(source: DataFrame) -> None:
         raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")
 
 
-def _with_partition(rows: DataFrame, write: Write) -> tuple[DataFrame, list[str]]:
-    """Return rows of the target with columns that tell their partition, and the names of these columns.
-
-    Rows of original files have the ids of rows in other partitions.
-    """
+def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return rows of the target with the columns that identify them, and the names of these columns."""
     names = {f"{_PARTITION}{number}": column.name for number, column in enumerate(write.partition_columns)}
-    if not names:
+    if names:
         # Spark Connect takes no empty list of columns.
-        return rows, []
-    return rows.withColumns({name: partition_text(key) for name, key in names.items()}), list(names)
+        rows = rows.withColumns({name: partition_text(key) for name, key in names.items()})
+    return rows, row_key(_KEYS, list(names))
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:

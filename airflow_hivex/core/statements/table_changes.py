@@ -12,7 +12,8 @@ from airflow_hivex.core.catalog.change_streams import ChangeBatch
 from airflow_hivex.core.catalog.versions import read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.batches import BatchKey
-from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.model.objects import Column, StoredTable, row_key
+from airflow_hivex.core.model.row_ids import ROW_ID
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, VersionRange, version_before
@@ -24,7 +25,7 @@ from airflow_hivex.core.statements.context import StatementContext
 from airflow_hivex.core.statements.frame_columns import reshaped
 
 _OPERATION = "A read of the changes of"
-_OLD, _NEW = "__old", "__new"
+_OLD, _NEW, _KEY = "__old", "__new", "__key_"
 _PRESENT = VersionAsOf(before_now_ms=0)
 CHANGE_TYPE, ROW_ID_COLUMN = "_change_type", "_row_id"
 
@@ -124,8 +125,12 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
     inserted = _select(table, new, _NEW, "insert", columns, columns)
     of_then = [*(old.columns or table.columns), *table.partition_keys]
     deleted = _select(table, old, _OLD, "delete", columns, of_then)
-    still = f"SELECT ROW__ID AS id FROM {_name(table)} VERSION AS OF {new.write_id}"  # noqa: S608 - quoted names
-    gone = f"{deleted} LEFT ANTI JOIN ({still}) AS __still ON {_OLD}.ROW__ID = __still.id"
+    key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
+    still = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
+    still = f"SELECT {still} FROM {_name(table)} VERSION AS OF {new.write_id}"  # noqa: S608 - quoted names
+    # The partition of a row may be that of NULL.
+    same = " AND ".join(f"{_OLD}.{column} <=> __still.{_KEY}{number}" for number, column in enumerate(key))
+    gone = f"{deleted} LEFT ANTI JOIN ({still}) AS __still ON {same}"
     return f"{inserted} WHERE {is_new} UNION ALL {gone}"
 
 
