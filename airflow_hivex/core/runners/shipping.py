@@ -23,6 +23,7 @@ _VALUES = (
     "core/model/column_types",
     "core/model/directories",
     "core/model/file_properties",
+    "core/model/frozen_dicts",
     "core/model/literals",
     "core/model/objects",
     "core/model/originals",
