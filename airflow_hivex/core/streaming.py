@@ -13,6 +13,7 @@ from airflow_hivex.core.errors import HivexError, InvalidOperationError, Invalid
 from airflow_hivex.core.model.batches import BatchKey, batch_key
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
+from airflow_hivex.core.statements.closed_names import check_name
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.statements.frame_writes import FrameWrite, write_frame
 from airflow_hivex.core.statements.own_errors import own_errors
@@ -41,10 +42,13 @@ class TransactionBatch:
         app_id: str | None = None,
     ) -> None:
         self._context = context
-        self._name = name
+        session = context(None).session
+        is_temporary = session.objects.table(name) is not None
+        # Its transactions are of this table, also after the session has changed to another database.
+        self._name = name if is_temporary else replace(name, database=name.database or session.database)
         self._app_id = app_id
         self._resources = ExitStack()
-        self._open = open_batch(context(None), name, count, self._resources)
+        self._open = open_batch(context(None), self._name, count, self._resources)
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +94,7 @@ class TransactionBatch:
                 "A write to", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
             )
         check_alone(self._context(None))
+        check_name(self._context(None), self._name)
         key = batch_key(self._app_id, batch_id)
         transaction = self._open.pop(0)
         try:

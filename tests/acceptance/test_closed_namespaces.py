@@ -333,6 +333,26 @@ def test_a_folder_belongs_to_one_namespace_where_either_is_closed(metastore: Met
 
 
 @pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
+def test_batches_exports_and_options_do_not_leave_a_closed_namespace(metastore: Metastore, a: Session) -> None:
+    root = Path(metastore.clusters.get("c1").filesystem.removeprefix("file://"))
+    a.sql("CREATE TABLE own (id int)")
+    a.sql("CREATE EXTERNAL TABLE ext (id int) STORED AS ORC LOCATION 'mine'")
+    a.sql("USE b")
+    with a.transaction_batch("t") as batch:
+        batch.write([(2,)])
+        a.sql("USE a")
+        with pytest.raises(ForeignNameError):
+            batch.write([(3,)])
+    with pytest.raises(InvalidOperationError, match=r"not apart from the folder of table b\.t"):
+        a.export_for_hive("own", root / "b.db" / "t" / "exported")
+    for key in ("path", "PATH", "paths"):
+        with pytest.raises(InvalidObjectError, match="SET LOCATION changes them"):
+            a.sql(f"ALTER TABLE ext SET SERDEPROPERTIES ('{key}' = '{root}/b.db/t')")
+    a.sql("USE b")
+    assert sorted(rows_of(a, "t")) == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 def test_symbolic_links_do_not_lead_into_another_namespace(metastore: Metastore, a: Session) -> None:
     root = Path(metastore.clusters.get("c1").filesystem.removeprefix("file://"))
     (root / "theirs" / "inner").mkdir(parents=True)

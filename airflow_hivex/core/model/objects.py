@@ -47,6 +47,8 @@ CHOOSING_OPTIONS = (
     "recursivefilelookup",
 )
 """Options of Spark's that decide which files of a folder are read."""
+PATH_OPTIONS = ("path", "paths")
+"""Options of Spark's that name the files that are read or written."""
 BUCKETING_VERSION = "bucketing_version"
 
 
@@ -343,11 +345,14 @@ class Table:
     def read_options(self) -> Mapping[str, str]:
         """Return the options of a reader of its files.
 
-        As in Hive, a property of the table overrides one of its SerDe.
+        As in Hive, a property of the table overrides one of its SerDe. The folder is that of the table alone: options
+        that name another one for Spark are not among them.
         """
+        parameters = self.storage.serde_parameters
+        options = {name: value for name, value in parameters.items() if name.lower() not in PATH_OPTIONS}
         if self.storage.format != TEXTFILE:
-            return self.storage.serde_parameters
-        return {**self.storage.serde_parameters, **text_properties(self.parameters)}
+            return options
+        return {**options, **text_properties(self.parameters)}
 
     @property
     def file_options(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from airflow_hivex.core.catalog.tables import owner_at
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError, NoSuchPartitionError
 from airflow_hivex.core.model.column_types import primitives
 from airflow_hivex.core.model.objects import HIVE_LAYOUT, Table
@@ -15,6 +16,7 @@ from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
 from airflow_hivex.core.statements.described_storage import quoted_text
+from airflow_hivex.core.statements.linked_places import places_of
 from airflow_hivex.core.statements.listings import hive_create_statement
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
@@ -73,6 +75,20 @@ def _name(text: str) -> str:
     return "`" + text.replace("`", "``") + "`"
 
 
+def _check_owner(context: StatementContext, table: str, target: Path) -> None:
+    """Refuse a directory that is, holds or lies in the folder of a table.
+
+    Raises:
+        InvalidOperationError: it does.
+    """
+    with context.services.store.read() as connection:
+        for cluster, place in dict.fromkeys(places_of(context.services, target.as_uri(), target)):
+            owner = owner_at(connection, cluster, place)
+            if owner is not None:
+                reason = f"{target} is not apart from the folder of {owner}; name another directory"
+                raise InvalidOperationError("An export for Hive of", table, reason)
+
+
 def export_for_hive(
     context: StatementContext, statement: Select, table: Table, partitions: Sequence[str], target: Path
 ) -> Export:
@@ -88,7 +104,8 @@ def export_for_hive(
         if not all(each.kind.in_hive for each in primitives(column.parsed_type)):
             reason = f"Hive has no type for column {column.name} {column.type}; CAST it in a CREATE TABLE AS SELECT"
             raise InvalidOperationError("An export for Hive of", table.full_name, reason)
-    target = target.absolute()
+    target = target.resolve()
+    _check_owner(context, table.full_name, target)
     _check_empty(table.full_name, target)
     write = Write(
         path=f"file://{target}",

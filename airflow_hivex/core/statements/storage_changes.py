@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
-from airflow_hivex.core.model.objects import SerDe, StorageDescriptor, StoredTable, Table
+from airflow_hivex.core.model.objects import PATH_OPTIONS, SerDe, StorageDescriptor, StoredTable, Table
 from airflow_hivex.core.model.statements import SetFormat, SetLocation, SetSerdeProperties, Statement, TableName
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -101,6 +101,10 @@ def _change_storage(
     changed: Callable[[StorageDescriptor], StorageDescriptor],
 ) -> Result:
     table = _external(context, statement, name, "CREATE OR REPLACE TABLE ... USING ... AS SELECT rewrites it")
+    path = next((key for key in changed(table.storage).serde_parameters if key.lower() in PATH_OPTIONS), None)
+    if path is not None and path not in table.storage.serde_parameters:
+        reason = f"option {path} names the files of a table; SET LOCATION changes them"
+        raise InvalidObjectError("table", table.full_name, reason)
     catalog = context.services.catalog
     _checked(replace(table, storage=changed(table.storage)))
 
