@@ -158,6 +158,17 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_options_to_command(status)
     status.set_defaults(command=_show_metastore_status)
+    restored = actions.add_parser(
+        "restored",
+        help="note that the database was restored from a backup, so that no process answers from before",
+        description=(
+            "Note that the metastore's database was restored from a backup. The caches of all processes are emptied, "
+            "and readers of the notification log are told that they have missed events. Run it once after a restore, "
+            "before tasks run again."
+        ),
+    )
+    add_options_to_command(restored)
+    restored.set_defaults(command=_note_restore)
     housekeep = actions.add_parser(
         "housekeep", help="abort transactions without a heartbeat, release their locks, delete old records"
     )
@@ -363,6 +374,13 @@ def _show_metastore_status(options: argparse.Namespace) -> int:
 
     for name, value in Metastore.status(metastore_url(options)).items():
         sys.stdout.write(f"{name}: {value}\n")
+    return 0
+
+
+def _note_restore(options: argparse.Namespace) -> int:
+    with open_metastore(options) as metastore:
+        metastore.note_restore()
+        _tell(f"restore noted; the newest event is {metastore.notification_log.current_event_id()}\n")
     return 0
 
 

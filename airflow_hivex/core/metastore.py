@@ -120,6 +120,14 @@ class Metastore:
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep
 
+    def note_restore(self) -> None:
+        """Note that the database was restored from a backup: call it before anything else uses the restored one.
+
+        Caches of all processes are emptied, and readers of the notification log get ``EventsPurgedError``. Safe to
+        repeat.
+        """
+        self.notification_log.note_restore()
+
     def _housekeep(self) -> None:
         try:
             self.housekeeper.run(only_due=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_hivex.assets.hivex import create_asset
-from airflow_hivex.core.errors import EventsPurgedError, HivexError, InvalidObjectError
+from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, HivexError, InvalidObjectError
 from airflow_hivex.core.model.identifiers import check_name
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Asset
 
-    from airflow_hivex.core.events.notification_log import Event
+    from airflow_hivex.core.events.notification_log import Bookmark, Event
 
 SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
@@ -39,9 +39,9 @@ _yielded: dict[int, int] = {}
 
 
 class Batch(NamedTuple):
-    """The result of one look at the notification log: the id of its last event, and its commits."""
+    """The result of one look at the notification log: the place behind its last event, and its commits."""
 
-    last_id: int
+    bookmark: Bookmark
     commits: list[dict[str, Any]]
 
 
@@ -128,20 +128,20 @@ class HivexCommitTrigger(BaseEventTrigger):
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Batch]:
         """Yield the commits that are recorded in the notification log from now on."""
         trigger = cls(**kwargs)
-        position = await trigger._in_thread(_current_id)
+        bookmark = _at(await trigger._in_thread(_current_id))
         while True:
-            batch = await trigger._look(position)
+            batch = await trigger._look(bookmark)
             if batch is None:
                 await asyncio.sleep(trigger.poll_interval)
             else:
-                position = batch.last_id
+                bookmark = batch.bookmark
                 yield batch
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Batch]) -> AsyncIterator[TriggerEvent]:
         """Yield the events since the last one that Airflow has stored: first from the log, then from the stream."""
         progress = await self._progress()
         # The stream has all that is new since the subscription, which was before this look.
-        while (batch := await self._look(progress.position)) is not None:
+        while (batch := await self._look(progress.bookmark)) is not None:
             async for event in self._events(batch, progress):
                 yield event
         async for batch in shared_stream:
@@ -152,7 +152,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         """Yield the events with a poll of its own, where the triggerer shares none."""
         progress = await self._progress()
         while True:
-            batch = await self._look(progress.position)
+            batch = await self._look(progress.bookmark)
             if batch is None:
                 await asyncio.sleep(self.poll_interval)
                 continue
@@ -164,7 +164,8 @@ class HivexCommitTrigger(BaseEventTrigger):
             if commit["event_id"] > progress.position and self._matches(commit):
                 progress.note(commit["event_id"])
                 yield TriggerEvent(commit)
-        progress.position = max(progress.position, batch.last_id)
+        if batch.bookmark.position >= progress.position:
+            progress.position, progress.recent = batch.bookmark.position, batch.bookmark.recent
         await progress.store()
 
     async def _progress(self) -> _Progress:
@@ -175,11 +176,11 @@ class HivexCommitTrigger(BaseEventTrigger):
             await progress.store(now=True)
         return progress
 
-    async def _look(self, position: int) -> Batch | None:
-        """Return the events above a position, or None. A metastore that cannot be reached is waited for."""
+    async def _look(self, bookmark: Bookmark) -> Batch | None:
+        """Return the events behind a place, or None. A metastore that cannot be reached is waited for."""
         while True:
             try:
-                return await asyncio.to_thread(_read, self.hivex_conn_id, position)
+                return await asyncio.to_thread(_read, self.hivex_conn_id, bookmark)
             except HivexError as error:
                 if not error.retryable:
                     raise
@@ -218,7 +219,14 @@ class _Progress:
         self._state = trigger.asset_state_store
         self._stored_at = time.monotonic()
         self.position = -1
+        self.recent: tuple[Event, ...] = ()
         self.yielded: int | None = None
+
+    @property
+    def bookmark(self) -> Bookmark:
+        """Return the place in the log, with its last events where this process has read them."""
+        is_of_place = bool(self.recent) and self.recent[-1].id == self.position
+        return _at(self.position, self.recent if is_of_place else ())
 
     def note(self, event_id: int) -> None:
         """Note an event that is about to be yielded: Airflow stores it, or its process ends."""
@@ -285,19 +293,25 @@ def _current_id(hivex_conn_id: str) -> int:
     return WarehouseHook(hivex_conn_id).get_metastore().notification_log.current_event_id()
 
 
-def _read(hivex_conn_id: str, position: int) -> Batch | None:
-    """Return the commits above a position of the notification log; None where nothing is new."""
+def _at(position: int, recent: tuple[Event, ...] = ()) -> Bookmark:
+    from airflow_hivex.core.events.notification_log import Bookmark
+
+    return Bookmark(position, recent)
+
+
+def _read(hivex_conn_id: str, bookmark: Bookmark) -> Batch | None:
+    """Return the commits behind a place of the notification log; None where nothing is new."""
     log = WarehouseHook(hivex_conn_id).get_metastore().notification_log
     try:
-        events = log.events(position, limit=BATCH)
-    except EventsPurgedError:
+        events, following = log.read(bookmark, limit=BATCH)
+    except (EventsPurgedError, EventsReplacedError):
         current = log.current_event_id()
         missed = {"source": SOURCE, "event_id": current, "txn_id": None, "time": None, "missed": True}
-        return Batch(current, [{**missed, "tables": [], "write_ids": {}, "partitions": {}}])
+        return Batch(_at(current), [{**missed, "tables": [], "write_ids": {}, "partitions": {}}])
     if not events:
         return None
     commits = [event for event in events if event.type.value == "COMMIT_TXN" and event.message.get("write_ids")]
-    return Batch(events[-1].id, [_payload(event) for event in commits])
+    return Batch(following, [_payload(event) for event in commits])
 
 
 def _payload(event: Event) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class CachedMetadata(ObjectStore):
         given = list(known)
         kept = {(table.database, table.name): table for table in self.cache.known(names)}
         kept.update({(table.database, table.name): table for table in given})
-        taken = super().snapshot(names, txn_id, valid_txns=valid_txns, known=kept.values())
+        taken = self._of_one_history(names, txn_id, valid_txns, kept.values())
         told = {id(table) for table in given}
         for name, table in taken.tables.items():
             if id(table) not in told:
@@ -87,6 +87,20 @@ class CachedMetadata(ObjectStore):
                 self.cache.count(name, Kind.TABLE, reason)
             self.cache.put_definition(begun, table, self._tag(taken, table))
         return taken
+
+    def _of_one_history(
+        self,
+        names: Collection[QualifiedName],
+        txn_id: int | None = None,
+        valid_txns: ValidTxnList | None = None,
+        known: Iterable[StoredTable] = (),
+    ) -> Snapshot:
+        """Return a snapshot; one of another history than the cache's empties the cache, and uses nothing of it."""
+        before = self.cache.history
+        taken = ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns, known=known)
+        if self.cache.note_history(before, taken.history):
+            return taken
+        return ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns)
 
     def contents(
         self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]

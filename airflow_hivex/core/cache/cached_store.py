@@ -9,7 +9,6 @@ from airflow_hivex.core.cache.counting import Kind, Miss
 from airflow_hivex.core.cache.entries import Partitions
 from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import NoSuchObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
@@ -190,7 +189,7 @@ class CachedStore(CachedMetadata):
             NoSuchTableError: it was dropped meanwhile.
         """
         begun = self._begin()
-        taken = ObjectStore.snapshot(self, [named])
+        taken = self._of_one_history([named])
         table = taken.tables[named]
         tag = self._tag(taken, table)
         self.cache.put_definition(begun, table, tag, {None: self._seen_from(table, None)}, is_used=True)
@@ -221,7 +220,7 @@ class CachedStore(CachedMetadata):
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[ValidWriteIdList | None, StoredTable]:
         """Return a table as the database has it, and the write id list of this moment. One round trip."""
-        taken = ObjectStore.snapshot(self, [named])
+        taken = self._of_one_history([named])
         table = taken.tables[named]
         check_has_list(table, ids)
         return self._tag(taken, table), table

@@ -14,8 +14,8 @@ from airflow_hivex.core.cache import events
 from airflow_hivex.core.cache.registry import CacheRegistration
 from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.errors import EventsPurgedError, HivexError
-from airflow_hivex.core.events.notification_log import CHANNEL, NotificationLog
+from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, HivexError
+from airflow_hivex.core.events.notification_log import CHANNEL, Bookmark, NotificationLog
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.listening import Listener, watching
@@ -61,8 +61,9 @@ class Follower:
     """Applies the events of all processes to the cache of this one, in their order.
 
     :meth:`start` begins at the newest event: what was kept before is confirmed by snapshots only. A gap, events that
-    were purged before they were applied, and a database that was restored all end in the same: nothing is answered for
-    a list alone until it has been read again. The answers do not depend on how far it has come.
+    were purged before they were applied, end in the same: nothing is answered for a list alone until it has been read
+    again. After a restore of the database from a backup, nothing is kept at all. The answers do not depend on how far
+    it has come.
     """
 
     def __init__(
@@ -84,8 +85,16 @@ class Follower:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process_id: int | None = None
-        self.position: int | None = None
-        """The id of the last event that was applied."""
+        self._bookmark: Bookmark | None = None
+
+    @property
+    def position(self) -> int | None:
+        """Return the id of the last event that was applied."""
+        return None if self._bookmark is None else self._bookmark.position
+
+    @position.setter
+    def position(self, event_id: int | None) -> None:
+        self._bookmark = None if event_id is None else Bookmark(event_id)
 
     @property
     def is_running(self) -> bool:
@@ -101,7 +110,7 @@ class Follower:
             return
         if self._process_id is not None and self._process_id != os.getpid():
             # A forked process: the thread, and perhaps a thread that held the lock, stayed with its parent.
-            self._lock, self._stop, self._thread, self.position = threading.RLock(), threading.Event(), None, None
+            self._lock, self._stop, self._thread, self._bookmark = threading.RLock(), threading.Event(), None, None
             self._registration = self._register()
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
@@ -142,36 +151,36 @@ class Follower:
             StoreUnavailableError: the database cannot be reached.
         """
         with self._lock:
-            if self.position is None:
+            if self._bookmark is None:
                 self._begin()
 
     def _begin(self) -> None:
-        self.position = self._log.current_event_id()
+        self._bookmark = self._log.bookmark()
         self._cache.untag()
         self._confirm()
 
     def _catch_up(self, limit: int | None) -> int:
-        if self.position is None:
+        if self._bookmark is None:
             self._begin()
             return 0
         applied = 0
         while limit is None or applied < limit:
             size = _BATCH if limit is None else min(_BATCH, limit - applied)
             try:
-                found = self._log.events(self.position, size)
+                found, following = self._log.read(self._bookmark, size)
             except EventsPurgedError:
                 self._resynchronize("events were purged before they were applied")
                 return applied
-            if not found and self._log.current_event_id() < self.position:
-                self._resynchronize("the database has fewer events than before")
+            except EventsReplacedError as error:
+                self._cache.drop_named(None)
+                self._resynchronize(str(error))
                 return applied
-            if found and found[0].id != self.position + 1:
-                self._resynchronize(f"the log continues with event {found[0].id} after {self.position}")
+            if found and found[0].id != self._bookmark.position + 1:
+                self._resynchronize(f"the log continues with event {found[0].id} after {self._bookmark.position}")
                 return applied
             changed = events.apply(self._cache, found)
             applied += len(found)
-            if found:
-                self.position = found[-1].id
+            self._bookmark = following
             if changed:
                 self._refresh(sorted(changed))
             if len(found) < size:

@@ -27,7 +27,7 @@ from airflow_hivex.core.cache.object_lists import ObjectLists
 from airflow_hivex.core.cache.shared_descriptors import SharedDescriptors
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
-from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList, covers, equivalent
 
 _MOST_EVICTED = 100_000
@@ -63,6 +63,8 @@ class TableCache:
         """The number of entries that made room for others."""
         self.followed_until = 0.0
         """The time, by the steady clock, up to which entries of tables without write ids are recent enough."""
+        self.history: History | None = None
+        """The history that the database had in the latest snapshot."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._ids: dict[QualifiedName, int] = {}
         self._shared = SharedDescriptors()
@@ -91,6 +93,23 @@ class TableCache:
     def is_equivalent(self, tag: ValidWriteIdList, seen: ValidWriteIdList) -> bool:
         """Return whether nothing was committed between the state of a part and that of a reader."""
         return equivalent(tag, seen)
+
+    def note_history(self, before: History | None, now: History) -> bool:
+        """Note the history of the database; return whether it continues the one of ``before``, read earlier.
+
+        Otherwise the database was restored from a backup, and everything is dropped.
+        """
+        with self._lock:
+            continues = before is None or now.continues(before)
+            if continues and self.history is not None and now.incarnation != self.history.incarnation:
+                continues = False
+            elif continues and self.history is not None and not now.continues(self.history):
+                # A later snapshot was faster.
+                return True
+            self.history = now
+        if not continues:
+            self.drop_named(None)
+        return continues
 
     # -- answers for snapshots: confirmed by the version and list of the snapshot
 

@@ -20,7 +20,7 @@ def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
 
 
 def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
-    return table is None or mark is None or table.id != mark.id or table.version < mark.version
+    return table is None or mark is None or table.id != mark.id or table.version != mark.version
 
 
 class SnapshotReading(StorePart):
@@ -64,7 +64,11 @@ class SnapshotReading(StorePart):
                 named = {found[name].id: found[name].full_name for name in wanted}
                 write_ids = read_valid_write_ids(connection, named, valid_txns)
         return Snapshot(
-            valid_txns or read.valid_txns, {name: found[name] for name in wanted}, write_ids, read.committed
+            valid_txns or read.valid_txns,
+            {name: found[name] for name in wanted},
+            write_ids,
+            read.committed,
+            read.history,
         )
 
     def contents(

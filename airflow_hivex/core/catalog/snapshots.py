@@ -25,8 +25,9 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
-from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.snapshots import incarnations
 from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.snapshots.valid_lists import (
     HIGHEST,
@@ -58,13 +59,14 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 class SnapshotRows:
     """What :func:`snapshot_call` answers, read for one transaction.
 
-    ``committed`` are the write id lists without a transaction of the reader.
+    ``committed`` are the write id lists without a transaction of the reader, ``history`` that of the database.
     """
 
     valid_txns: ValidTxnList
     marks: Mapping[QualifiedName, TableMark]
     write_ids: Mapping[int, ValidWriteIdList]
     committed: Mapping[int, ValidWriteIdList]
+    history: History
 
 
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
@@ -98,10 +100,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
     names = {mark.id: ".".join(name) for name, mark in marks.items()}
     by_id = {mark.id: mark for mark in marks.values()}
     lists = write_id_lists(names, write_ids, valid_txns, by_id)
+    history = History(last.table_id or 0, last.number)
     if txn_id is None or not any(kind == MAPPED for kind, *_ in write_ids):
-        return SnapshotRows(valid_txns, marks, lists, lists)
+        return SnapshotRows(valid_txns, marks, lists, lists, history)
     of_now = valid_txns_of(last.number, last.first, last.second, None)
-    return SnapshotRows(valid_txns, marks, lists, write_id_lists(names, with_later(write_ids), of_now, by_id))
+    later = write_id_lists(names, with_later(write_ids), of_now, by_id)
+    return SnapshotRows(valid_txns, marks, lists, later, history)
 
 
 def _size(names: Collection[QualifiedName]) -> int:
@@ -143,7 +147,7 @@ def _snapshot(size: int) -> Prepared:
     no_id, no_text = cast(null(), BigInteger), literal_column("''", Text)
     transactions = select(
         _kind(_TXNS).label("kind"),
-        no_id.label("table_id"),
+        incarnations.read().label("table_id"),
         counters.c.value.label("number"),
         ids_where(IS_OPEN).label("first"),
         ids_where(IS_ABORTED).label("second"),

@@ -310,6 +310,20 @@ class EventsPurgedError(HivexError, OperationalError):
         self.purged = purged
 
 
+class EventsReplacedError(HivexError, OperationalError):
+    """The notification log has other events than the reader has seen: its database was restored from a backup."""
+
+    code = "EVENTS_REPLACED"
+
+    def __init__(self, after: int) -> None:
+        super().__init__(
+            f"The events up to {after} are not those that were read before: the metastore's database was restored "
+            "from a backup. Read the catalog again, and continue after the current event id.",
+            after,
+        )
+        self.after = after
+
+
 class TableChangedError(HivexError, OperationalError):
     """A table has changed since a client read it. The client has asked for a change of the table that it had read."""
 

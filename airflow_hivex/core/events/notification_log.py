@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +15,8 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Insert,
+    Row,
+    Select,
     bindparam,
     delete,
     func,
@@ -26,7 +28,8 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.clock import to_datetime
-from airflow_hivex.core.errors import EventsPurgedError
+from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError
+from airflow_hivex.core.snapshots import incarnations
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Call, Prepared, joined
 from airflow_hivex.core.store.schema import caches, counters, notification_log, recorded_events
@@ -35,6 +38,10 @@ _DEFERRED = "hivex_deferred_events"
 _MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
+_GAP = 1_000_000
+"""The number of event ids that are left out after a restore, so that no id of a lost event is given again."""
+_MOST_RECENT = 4
+"""The events of a bookmark: a change, its commit, and some before them."""
 CHANNEL = "hivex_events"
 """Where PostgreSQL notifies of new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
@@ -130,6 +137,23 @@ class Event:
     table: str | None = None
     txn_id: int | None = None
     message: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """The place of a reader in the log: the id of the last event that was read, and the last events themselves.
+
+    A log that was restored from a backup has other events under their ids.
+    """
+
+    position: int
+    recent: tuple[Event, ...] = ()
+
+    def after(self, events: Sequence[Event]) -> Bookmark:
+        """Return the place after some more events."""
+        if not events:
+            return self
+        return Bookmark(events[-1].id, (*self.recent, *events)[-_MOST_RECENT:])
 
 
 def record(
@@ -252,18 +276,49 @@ class NotificationLog:
             purged = int(connection.execute(select(counters.c.value).where(_OF_PURGED)).scalar_one())
         if after is not None and after < purged:
             raise EventsPurgedError(after, purged)
-        return [
-            Event(
-                id=row.event_id,
-                time=to_datetime(row.event_ms),
-                type=EventType(row.type),
-                database=row.database,
-                table=row.table,
-                txn_id=row.txn_id,
-                message=row.message,
+        return [_event(row) for row in rows]
+
+    def bookmark(self) -> Bookmark:
+        """Return the place behind the newest event. Three round trips, more when there are new events."""
+        position = self.current_event_id()
+        with self._store.read() as connection:
+            rows = connection.execute(_between(position - _MOST_RECENT, position)).all()
+        return Bookmark(position, tuple(map(_event, rows)))
+
+    def read(self, bookmark: Bookmark, limit: int = 1000) -> tuple[list[Event], Bookmark]:
+        """Return up to ``limit`` events behind a place, and the place behind them. Round trips as :meth:`events`.
+
+        Raises:
+            EventsPurgedError: events behind the place were purged.
+            EventsReplacedError: the database was restored from a backup since the place was noted. The ids of its
+                next events are above those of the lost ones, so that other readers notice, too.
+        """
+        self._number()
+        first = bookmark.recent[0].id if bookmark.recent else bookmark.position + 1
+        with self._store.read() as connection:
+            rows = connection.execute(_between(first - 1, None).limit(limit + len(bookmark.recent))).all()
+            purged, current = (
+                int(connection.execute(select(counters.c.value).where(name)).scalar_one())
+                for name in (_OF_PURGED, _OF_EVENTS)
             )
-            for row in rows
-        ]
+        found = [_event(row) for row in rows]
+        kept = {each.id: each for each in found}
+        lost = [each.id for each in bookmark.recent if each.id > purged and kept.get(each.id) != each]
+        if bookmark.position > current or lost:
+            self._store.write(lambda connection: _skip_lost(connection, current, bookmark.position), name="restore")
+            raise EventsReplacedError(bookmark.position)
+        if bookmark.position < purged:
+            raise EventsPurgedError(bookmark.position, purged)
+        new = [each for each in found if each.id > bookmark.position][:limit]
+        return new, bookmark.after(new)
+
+    def note_restore(self) -> None:
+        """Note that the database was restored from a backup: what processes remember of it is of no use any more.
+
+        The ids of the next events are above those of lost ones. Readers of the log get ``EventsPurgedError``.
+        """
+        self._number()
+        self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
         """Remove events that are older, up to the first one that is not; return their number. Safe to repeat."""
@@ -276,6 +331,35 @@ class NotificationLog:
             last = connection.execute(select(func.max(recorded_events.c.sequence))).scalar_one()
         while last is not None and self._store.write(lambda connection: _give_ids(connection, last), name="events"):
             pass
+
+
+def _event(row: Row[Any]) -> Event:
+    return Event(
+        id=row.event_id,
+        time=to_datetime(row.event_ms),
+        type=EventType(row.type),
+        database=row.database,
+        table=row.table,
+        txn_id=row.txn_id,
+        message=row.message,
+    )
+
+
+def _between(above: int, to: int | None) -> Select[Any]:
+    log = notification_log.c
+    query = select(notification_log).where(log.event_id > above).order_by(log.event_id)
+    return query if to is None else query.where(log.event_id <= to)
+
+
+def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
+    """Begin another incarnation of the metastore, unless the last event is not the one that a reader has seen."""
+    number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
+    if seen is not None and number > max(seen, at_least):
+        # Another reader has noticed, too.
+        return
+    following = max(number, at_least) + _GAP
+    connection.execute(update(counters).where(_OF_EVENTS | _OF_PURGED).values(value=following))
+    incarnations.begin(connection)
 
 
 def _give_ids(connection: Connection, last: int) -> bool:

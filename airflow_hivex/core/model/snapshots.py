@@ -15,6 +15,18 @@ QualifiedName: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """Which history a database has: its incarnation, 0 for the first one, and the last transaction that was opened."""
+
+    incarnation: int = 0
+    last_txn: int = 0
+
+    def continues(self, earlier: History) -> bool:
+        """Return whether this is a later moment of the same history; a restored database has another one."""
+        return self.incarnation == earlier.incarnation and self.last_txn >= earlier.last_txn
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The state of some tables at one moment, as one reader sees them; ``write_ids`` are by table id.
 
@@ -26,6 +38,7 @@ class Snapshot:
     tables: Mapping[QualifiedName, StoredTable]
     write_ids: Mapping[int, ValidWriteIdList]
     committed: Mapping[int, ValidWriteIdList] = field(default_factory=dict)
+    history: History = History()
 
     def list_of(self, table: StoredTable) -> ValidWriteIdList | None:
         """Return the write id list of a table, or None for one without transactions."""
@@ -37,6 +50,8 @@ class Snapshot:
         It is where no transaction has committed to the table in between and its version is the same.
         Tables without transactions have versions alone.
         """
+        if not self.history.continues(earlier.history):
+            return False
         then = earlier.tables.get((table.database, table.name))
         if then is None or (then.id, then.version) != (table.id, table.version):
             return False

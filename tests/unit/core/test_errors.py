@@ -96,6 +96,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "MissingWriteIdListError": ("default.t",),
     "NotEnoughHistoryError": (6, 3, "base_0000005_v0000030"),
     "EventsPurgedError": (3, 17),
+    "EventsReplacedError": (3,),
     "CompactionError": ("it is not in that state",),
     "NoSuchCompactionError": (9,),
     "CompactionNotDoneError": (9, "d.t ds=1", "failed", "the disk is full"),

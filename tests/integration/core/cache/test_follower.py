@@ -9,13 +9,14 @@ from sqlalchemy import delete, insert, update
 
 from airflow_hivex.core.cache.registry import registered_caches
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.errors import NoSuchTableError
-from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, NoSuchTableError
+from airflow_hivex.core.events.notification_log import Bookmark, NotificationLog
 from airflow_hivex.core.model.objects import Database, Table
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, notification_log, recorded_events
 from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
 from tests.integration.core.conftest import Clock
+from tests.restoring import back_up, restore
 from tests.waiting import wait_until
 
 
@@ -308,3 +309,72 @@ def test_thread_follows_by_itself_and_is_quiet_when_nothing_happens(far: Process
 
 def far_rows(process: Process) -> list[object]:
     return list(registered_caches(process.store))
+
+
+def test_lost_future_answers_nobody_after_a_restore_and_as_many_new_events(
+    near: Process, far: Process, writer: Writer, store: Store
+) -> None:
+    """All numbers are equal: ids of tables, transactions, write ids, versions and events."""
+    near.catalog.follow = lambda: None
+    writer.insert(P, "d=before")
+    backup = back_up(store)
+    states = []
+    for name in ("lost", "new"):
+        if states:
+            restore(store, backup)
+        writer.altered(P, k=name)
+        writer.insert(P, f"d={name}")
+        ids = writer.list_of(P)
+        states.append((str(ids), ids.mark, NotificationLog(store).current_event_id()))
+        far.follower.catch_up()
+        for process in (near, far):
+            for given in (ids, str(ids)):
+                if process is near and states[1:]:
+                    # It follows no events: its statements notice, and so does each of its fills.
+                    process.catalog.snapshot([P])
+                assert process.catalog.get_table(*P, given).parameters["k"] == name
+                assert process.catalog.list_partition_names(*P, None, given) == ["d=before", f"d={name}"]
+            taken = process.catalog.snapshot([P])
+            assert taken.tables[P].parameters["k"] == name
+            contents = process.catalog.contents(taken, taken.tables[P], None, [])
+            assert sorted(each.name for each in contents.partitions) == ["d=before", f"d={name}"]
+    assert states[0][:2] == states[1][:2]
+    assert far.cache.counting.resynchronizations == 1
+
+
+def test_noted_restore_empties_the_memory_of_each_process(near: Process, writer: Writer, store: Store) -> None:
+    """Without a follower: the next snapshot has another incarnation."""
+    near.catalog.follow = lambda: None
+    backup = back_up(store)
+    for name in ("lost", "new"):
+        restore(store, backup)
+        if name == "new":
+            NotificationLog(store).note_restore()
+        writer.altered(P, k=name)
+        writer.insert(P, f"d={name}")
+        taken = near.catalog.snapshot([P])
+        assert taken.tables[P].parameters["k"] == name
+        contents = near.catalog.contents(taken, taken.tables[P], None, [])
+        assert [each.name for each in contents.partitions] == [f"d={name}"]
+
+
+def test_reader_of_the_log_is_told_of_a_restore(writer: Writer, store: Store) -> None:
+    """Also a reader that knows nothing but the id of the last event that it has read."""
+    log = NotificationLog(store)
+    backup = back_up(store)
+    writer.altered(T, k="lost")
+    bookmark = log.bookmark()
+    restore(store, backup)
+    with pytest.raises(EventsReplacedError):
+        log.read(Bookmark(bookmark.position))
+    with pytest.raises(EventsPurgedError):
+        log.events(bookmark.position)
+    restore(store, backup)
+    writer.altered(T, k="new")
+    assert log.current_event_id() == bookmark.position
+    with pytest.raises(EventsReplacedError):
+        log.read(bookmark)
+    with pytest.raises(EventsPurgedError):
+        log.events(bookmark.position)
+    assert log.current_event_id() > bookmark.position
+    assert log.read(log.bookmark())[0] == []
