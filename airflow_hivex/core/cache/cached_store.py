@@ -52,7 +52,8 @@ class CachedStore(CachedMetadata):
     ) -> list[StoredTable]:
         """Return the named tables that exist (and, with ``cluster``, have a copy there); see ``ObjectStore``.
 
-        Those with a list of their own may come from memory.
+        Those with a list of their own may come from memory, and are kept. One round trip for those that are not, if
+        all of these exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))
@@ -67,6 +68,10 @@ class CachedStore(CachedMetadata):
                 )
                 if kept is not None:
                     found[name] = kept
+            listed = [
+                name for name in wanted if name not in found and not isinstance(given.get(name, StateOf.NOW), StateOf)
+            ]
+            found.update(self._fill_several(normalise(database), listed, given, cluster))
         missing = [name for name in wanted if name not in found]
         if missing:
             lists = {name: ids for name, ids in given.items() if name in missing}
@@ -234,6 +239,35 @@ class CachedStore(CachedMetadata):
         view = self._seen_from(table, cluster)
         self.cache.put_definition(begun, table, tag, {cluster: view}, is_used=True)
         return tag, view
+
+    def _fill_several(
+        self, database: str, names: Sequence[str], given: Mapping[str, GivenList], cluster: str | None
+    ) -> dict[str, StoredTable]:
+        """Read tables of a database and keep them; return them as the cluster sees them, if it has a copy.
+
+        Nothing is returned where one of them does not exist and another one is dropped meanwhile.
+        """
+        wanted = [name for name in names if self.cache.lists.include(database, name)]
+        if not wanted:
+            return {}
+        begun = self._begin()
+        try:
+            taken = self._of_one_history([(database, name) for name in wanted])
+        except NoSuchObjectError:
+            existing = [(database, table.name) for table in super().get_tables(database, wanted)]
+            try:
+                taken = self._of_one_history(existing)
+            except NoSuchObjectError:
+                return {}
+        found = {}
+        for table in taken.tables.values():
+            check_has_list(table, checked_list(database, table.name, given[table.name]))
+            if cluster is not None and table.storage.on(cluster) is None:
+                continue
+            found[table.name] = self._seen_from(table, cluster)
+            views = {cluster: found[table.name]}
+            self.cache.put_definition(begun, table, self._tag(taken, table), views, is_used=True)
+        return found
 
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None

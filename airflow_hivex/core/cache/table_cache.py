@@ -235,7 +235,7 @@ class TableCache:
             if self._changes.has_none_since(table.id, begun):
                 definition.views.update(views or {})
                 if tag is not None:
-                    self._settled(entry.id, entry.settle(tag))
+                    self._settle(entry, tag)
                 if tag is None or (kept_tag is not None and covers(kept_tag, tag)):
                     tag = kept_tag
             else:
@@ -261,12 +261,14 @@ class TableCache:
             if not self._changes.has_none_since(table.id, begun):
                 return
             entry = self._entry_to_fill(table)
-            shared = self._shared.partitions(table.id, found)
-            by_values = {each.values: each for each in shared}
-            known, size = entry.partitions, size_of_partitions(shared)
-            if not is_complete and known is not None and known.version == table.version and _is_same(known.tag, tag):
-                if known.value.is_complete:
-                    return
+            known = entry.partitions
+            adds = not is_complete and known is not None and known.version == table.version
+            adds = adds and known is not None and _is_same(known.tag, tag)
+            if adds and known is not None and known.value.is_complete:
+                return
+            shared = self._shared.partitions(table.id, found, replaces=not adds)
+            by_values, size = {each.values: each for each in shared}, size_of_partitions(shared)
+            if adds and known is not None:
                 by_values = {**known.value.by_values, **by_values}
                 size = size_of_partitions(by_values.values())
             entry.partitions = Part(
@@ -274,7 +276,7 @@ class TableCache:
             )
             entry.lists_partitions = entry.lists_partitions or is_complete
             if tag is not None:
-                self._settled(entry.id, entry.settle(tag))
+                self._settle(entry, tag)
             self._weigh(entry)
 
     def put_contents(
@@ -426,6 +428,11 @@ class TableCache:
         self._entries.move_to_end(table.id)
         return entry
 
+    def _settle(self, entry: Entry, tag: ValidWriteIdList) -> None:
+        self._settled(entry.id, entry.settle(tag))
+        if entry.partitions is None:
+            self._shared.release_partitions(entry.id)
+
     def _settled(self, table_id: int, txn_ids: Collection[int]) -> None:
         for txn_id in txn_ids:
             tables = self._announced.get(txn_id, set())
@@ -435,6 +442,7 @@ class TableCache:
 
     def _outdate(self, entry: Entry) -> bool:
         is_read = entry.outdate()
+        self._shared.release_partitions(entry.id)
         self.used_bytes += entry.measure()
         return is_read
 

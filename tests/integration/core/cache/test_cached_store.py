@@ -392,3 +392,30 @@ def test_reader_cannot_change_the_answer_of_later_readers(near: Process, writer:
         near.catalog.get_partitions_by_expr(*P, None, ids).clear()
     assert near.catalog.list_partition_names(*P, None, ids) == ["d=x"]
     assert near.catalog.get_table(*P, ids) == writer.catalog.get_table(*P)
+
+
+def test_tables_that_are_read_together_are_kept(near: Process, writer: Writer) -> None:
+    lists = {name[1]: writer.list_of(name) for name in (T, P)}
+    wanted = [*lists, "not_there"]
+    first = near.catalog.get_tables("default", wanted, {**lists, "not_there": None})
+    assert [table.name for table in first] == ["p", "t"]
+    assert near.hits(lambda: near.catalog.get_tables("default", ["T", "p"], {"T": str(lists["t"]), "p": lists["p"]}))
+    assert near.hits(lambda: near.catalog.get_table(*T, lists["t"]))
+    writer.altered(T, k="v")
+    new = {**lists, "t": writer.list_of(T)}
+    trips = near.counted(lambda: near.catalog.get_tables("default", ["t", "p"], new))
+    assert len(trips) <= 2
+    assert near.catalog.get_tables("default", ["t", "p"], new)[1].parameters["k"] == "v"
+
+
+def test_changes_of_a_schema_leave_no_parts(near: Process, writer: Writer) -> None:
+    for number in range(60):
+        table = writer.catalog.get_table(*P)
+        columns = (*table.columns, Column(f"c{number}", "int"))
+        writer.catalog.alter_table(*P, replace(table.definition, storage=replace(table.storage, columns=columns)))
+        near.catalog.get_table(*P, writer.list_of(P))
+        near.catalog.list_partition_names(*P, None, writer.list_of(P))
+        near.follower.catch_up()
+    assert near.cache.shared_parts <= 6
+    near.cache.drop_named(None)
+    assert near.cache.shared_parts == 0
