@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
+from sqlalchemy import Connection
+
 from airflow_hivex.core.errors import InvalidWriteIdListError, MissingWriteIdListError
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidWriteIdList
+from airflow_hivex.core.transactions.former_write_ids import next_of
 
 
 class StateOf(enum.Enum):
@@ -50,6 +53,30 @@ def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> No
     """
     if given is None and table.is_transactional:
         raise MissingWriteIdListError(table.full_name)
+
+
+def check_writer(connection: Connection, table: StoredTable, given: ValidWriteIdList | StateOf | None) -> None:
+    """Refuse a change of a table for a caller whose write id list is not one of this very table.
+
+    A table's write ids come after those of the earlier tables of its name, so that a list without one of them is that
+    of an earlier table. One round trip for a list in text form.
+
+    Raises:
+        MissingWriteIdListError: the list is None, and the table is transactional.
+        InvalidWriteIdListError: the list is that of a table that had this name before.
+    """
+    check_has_list(table, given)
+    if not isinstance(given, ValidWriteIdList):
+        return
+    if given.mark is not None:
+        is_of_this_table = given.mark.id == table.id
+    else:
+        # The creation of a managed table takes the first write id, that of an external one takes none.
+        first = next_of(connection, (table.database, table.name)) - (not table.is_transactional)
+        is_of_this_table = given.high_watermark >= first
+    if not is_of_this_table:
+        reason = f"it is the list of an earlier table {table.full_name}; read the present table and repeat the change"
+        raise InvalidWriteIdListError(str(given), reason)
 
 
 def list_or_none(given: ValidWriteIdList | StateOf | None) -> ValidWriteIdList | None:

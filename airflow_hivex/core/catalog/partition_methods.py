@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row
 
 from airflow_hivex.core.catalog import directories, dropped_partitions, history, links, partitions, tables
 from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
-from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
 from airflow_hivex.core.catalog.link_events import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
@@ -366,7 +366,10 @@ class PartitionMethods(StorePart):
     ) -> StoredTable:
         find = tables.select_table_for_change if for_change else tables.select_table
         table = find(connection, database, name)
-        check_has_list(table, ids)
+        if for_change:
+            check_writer(connection, table, ids)
+        else:
+            check_has_list(table, ids)
         if not table.is_partitioned:
             raise InvalidOperationError(operation, table.full_name, "the table has no partition keys")
         return table

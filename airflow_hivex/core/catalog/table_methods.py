@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import databases, directories, links, quotas, tables
-from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
+from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
 from airflow_hivex.core.catalog.snapshots import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_table
@@ -124,7 +124,7 @@ class TableMethods(StorePart):
 
         def work(connection: Connection) -> StoredTable:
             stored = tables.select_table_for_change(connection, database, name)
-            check_has_list(stored, write_ids)
+            check_writer(connection, stored, write_ids)
             if table.storage.primary.cluster != stored.storage.primary.cluster:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
             placed = replace(
@@ -181,7 +181,7 @@ class TableMethods(StorePart):
 
         def work(connection: Connection) -> StoredTable:
             table = tables.select_table_for_change(connection, database, name)
-            check_has_list(table, write_ids)
+            check_writer(connection, table, write_ids)
             found = links.describe_links(connection, links.links_to([table.id]))
             if found and not cascade:
                 raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])

@@ -13,7 +13,7 @@ from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, Stor
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.statements.context import Result, Running, StatementContext
@@ -86,7 +86,8 @@ def apply_change(
     if context.kind:
         commit_record.note_operation(connection, table.id, context.kind)
     valid_txns = read_valid_txns(connection, running.txn_id)
-    write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+    marks = {table.id: TableMark(table.id, table.version)}
+    write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns, marks)[table.id]
     change(connection, write_ids, running.txn_id)
 
 

@@ -12,7 +12,6 @@ from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.errors import (
     InvalidOperationError,
-    MissingWriteIdListError,
     NoSuchPartitionError,
 )
 from airflow_hivex.core.imports.conversion import PartitionConverter
@@ -36,7 +35,7 @@ from airflow_hivex.core.thrift.calls.table_changes import (
     with_time,
     without_ours,
 )
-from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.calls.tables import check_writer
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
@@ -66,8 +65,7 @@ class _Changed:
         self.cluster = client.cluster(name, properties)
         self.context = endpoint.context(client, name, properties)
         self.table: StoredTable = endpoint.services.catalog.get_table(name.name, table)
-        if self.table.is_transactional and list_of(ids) is None:
-            raise MissingWriteIdListError(self.table.full_name)
+        check_writer(endpoint, self.table, ids)
         if not self.table.is_partitioned:
             raise ttypes.MetaException(f"Table {self.table.full_name} has no partition keys")
         clusters = endpoint.services.clusters

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
-from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.calls.tables import check_writer, list_of
 from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
@@ -161,6 +161,7 @@ def _update(endpoint: Endpoint, hive: Any, ids: str | None) -> None:
     names = [] if partition is None else [partition]
     table, found = _read(endpoint, described.dbName, described.tableName, ids, names)
     _refuse_transactional(table)
+    check_writer(endpoint, table, ids)
     if partition is not None:
         _partition_id(endpoint, table, partition)
     earlier = next((each for name, each in found.items() if (name is None) == (partition is None)), None)

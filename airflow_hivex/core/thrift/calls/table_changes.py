@@ -17,7 +17,6 @@ from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
-    MissingWriteIdListError,
     NoSuchDatabaseError,
     TableChangedError,
 )
@@ -44,7 +43,7 @@ from airflow_hivex.core.statements.table_definitions import check_no_constraint,
 from airflow_hivex.core.statements.truncation import run_truncate
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
-from airflow_hivex.core.thrift.calls.tables import list_of
+from airflow_hivex.core.thrift.calls.tables import check_writer
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
@@ -260,8 +259,7 @@ def _alter(
 ) -> None:
     catalog = endpoint.services.catalog
     stored = catalog.get_table(name.name, old_name)
-    if stored.is_transactional and list_of(ids) is None:
-        raise MissingWriteIdListError(stored.full_name)
+    check_writer(endpoint, stored, ids)
     if hive.tableName is None or (hive.sd is None and not stored.is_view):
         lacking = "name" if hive.tableName is None else "storage descriptor"
         raise ttypes.MetaException(f"The new description of table {stored.full_name} has no {lacking}")

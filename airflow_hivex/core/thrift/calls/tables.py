@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_hivex.core.catalog import given_lists
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.errors import MissingWriteIdListError, NoSuchDatabaseError, NoSuchObjectError
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import TableType
+from airflow_hivex.core.model.objects import StoredTable, TableType
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Raw, call, from_memory
@@ -20,6 +21,18 @@ from airflow_hivex.core.thrift.messages import STRUCT_RESULT
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
     """Return the write id list of a request as the catalog takes it; None where the request has none."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
+
+
+def check_writer(endpoint: Endpoint, table: StoredTable, text: str | None) -> None:
+    """Refuse a change of a table for a client whose write id list is not one of this very table.
+
+    Raises:
+        MissingWriteIdListError: it is transactional, and the call has no list.
+        InvalidWriteIdListError: the list is that of another table, or of one that had this name before.
+    """
+    ids = given_lists.checked_list(table.database, table.name, list_of(text))
+    with endpoint.services.store.read() as connection:
+        given_lists.check_writer(connection, table, ids)
 
 
 def read_table(

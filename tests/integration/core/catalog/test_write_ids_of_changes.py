@@ -137,6 +137,43 @@ def test_change_without_a_list_of_the_table_is_refused_and_takes_no_write_id(
     assert log.current_event_id() == position
 
 
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("gone", ["dropped", "renamed"])
+def test_change_with_the_list_of_an_earlier_table_of_the_name_is_refused(
+    change: Change,
+    catalog: ObjectStore,
+    transactions: TransactionManager,
+    log: NotificationLog,
+    gone: str,
+    is_text: bool,
+) -> None:
+    earlier = list_of(transactions)
+    if gone == "dropped":
+        catalog.drop_table(*NAME)
+    else:
+        catalog.alter_table(*NAME, replace(catalog.get_table(*NAME).definition, name="former"))
+    catalog.create_table(replace(TABLE, comment="the new one"))
+    catalog.add_partitions(*NAME, [catalog.new_partition(TABLE, ["x"])])
+    present, position = list_of(transactions), log.current_event_id()
+    with pytest.raises(InvalidWriteIdListError, match="an earlier table"):
+        change(str(earlier) if is_text else earlier)
+    assert catalog.get_table(*NAME).comment == "the new one"
+    assert log.current_event_id() == position
+    change(str(present) if is_text else present)
+
+
+def test_external_table_refuses_the_list_of_the_managed_table_before_it(
+    catalog: ObjectStore, created: None, transactions: TransactionManager
+) -> None:
+    earlier = str(list_of(transactions))
+    catalog.drop_table(*NAME)
+    catalog.create_table(replace(TABLE, type=TableType.EXTERNAL_TABLE, parameters={}))
+    with pytest.raises(InvalidWriteIdListError, match="an earlier table"):
+        catalog.add_partitions(*NAME, [catalog.new_partition(TABLE, ["x"])], earlier)
+    catalog.add_partitions(*NAME, [catalog.new_partition(TABLE, ["x"])], None)
+    catalog.drop_partitions(*NAME, ["d=x"], str(list_of(transactions)))
+
+
 def test_change_of_a_transaction_that_cannot_write_is_refused(
     change: Change, transactions: TransactionManager, log: NotificationLog
 ) -> None:
