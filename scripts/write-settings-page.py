@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from airflow_hivex.core.settings_table import SETTINGS, Setting
+from airflow_hivex.core.settings_table import IGNORED, SETTINGS, Ignored, Setting
 
 _PAGE = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 _INTRODUCTION = """\
@@ -21,18 +21,18 @@ _EFFECTIVE = "## In effect\n\n| setting | values | default | what it does |\n|--
 _KNOWN = """
 ## Known, without effect
 
-A configuration of Hive's may be given as it is. These parameters are checked, and change nothing. If a value is set
-that does not hold here, the log says so once.
+A configuration of Hive's may be given as it is. These parameters change nothing, and their values are not checked. If
+a value is set that does not hold here, the log says so once.
 
-| setting | in Hive | here |
-|---|---|---|
+| setting | here |
+|---|---|
 """
 
 
 def page() -> str:
     """The page."""
-    effective = "".join(_effective(setting) for setting in SETTINGS if not setting.instead)
-    known = "".join(_known(setting) for setting in SETTINGS if setting.instead)
+    effective = "".join(map(_effective, SETTINGS))
+    known = "".join(map(_known, IGNORED))
     return f"{_INTRODUCTION}\n{_EFFECTIVE}{effective}{_KNOWN}{known}"
 
 
@@ -41,11 +41,11 @@ def _effective(setting: Setting) -> str:
     return f"| {_names(setting)} | {_values(setting)} | {default} | {_sentence(setting.description)} |\n"
 
 
-def _known(setting: Setting) -> str:
-    return f"| {_names(setting)} | {_sentence(setting.description)} | {_sentence(setting.instead)} |\n"
+def _known(setting: Ignored) -> str:
+    return f"| {_names(setting)} | {_sentence(setting.instead)} |\n"
 
 
-def _names(setting: Setting) -> str:
+def _names(setting: Setting | Ignored) -> str:
     return " ".join([f"`{setting.name}`", *(f"<br>also `{alias}`" for alias in setting.aliases)])
 
 

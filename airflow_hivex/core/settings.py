@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from airflow_hivex.core.errors import InvalidSettingError, UnknownSettingError
-from airflow_hivex.core.settings_table import SETTINGS, Setting
+from airflow_hivex.core.settings_table import IGNORED, SETTINGS, Ignored, Setting
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,13 @@ MAX_LAG_COMMITS = "hivex.replica.max.lag.commits"
 SESSION_SETTINGS = (MAX_LAG, MAX_LAG_COMMITS)
 """The parameters that a session can set for its own statements."""
 
-_NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases) if "<" not in name}
-_PATTERNS = [
-    (re.compile(re.escape(setting.name).replace("<pool>", r"[^.\s]+")), setting)
-    for setting in SETTINGS
-    if "<" in setting.name
+_NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases)}
+
+_IGNORED = {name: ignored for ignored in IGNORED for name in (ignored.name, *ignored.aliases) if "<" not in name}
+_IGNORED_PATTERNS = [
+    (re.compile(re.escape(ignored.name).replace("<pool>", r"[^.\s]+")), ignored)
+    for ignored in IGNORED
+    if "<" in ignored.name
 ]
 
 # Hive reads any word that starts like the unit; these are the ones that people write.
@@ -67,10 +69,16 @@ def describe(name: str) -> Setting:
     Raises:
         UnknownSettingError: there is no such parameter.
     """
-    found = _NAMES.get(name) or next((setting for pattern, setting in _PATTERNS if pattern.fullmatch(name)), None)
+    found = _NAMES.get(name)
     if found is None:
         raise UnknownSettingError(name, tuple(get_close_matches(name, _NAMES, n=3, cutoff=0.75)))
     return found
+
+
+def without_effect(name: str) -> Ignored | None:
+    """Return the parameter of Hive of this name that changes nothing here; None for every other name."""
+    pattern = next((ignored for pattern, ignored in _IGNORED_PATTERNS if pattern.fullmatch(name)), None)
+    return _IGNORED.get(name) or pattern
 
 
 class Settings(Mapping[str, Any]):
@@ -78,8 +86,8 @@ class Settings(Mapping[str, Any]):
 
     Texts are read as Hive writes them: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``.
     A value is counted in its parameter's declared unit; lists are tuples of texts. Iterating
-    gives the first name of every parameter, and of the pools that were set. A parameter that changes nothing here is
-    told in the log, once in a process.
+    gives the first name of every parameter. A parameter of Hive that changes nothing here has no value, and is reported
+    in the log, once in a process.
 
     Raises:
         UnknownSettingError: there is no such parameter.
@@ -89,19 +97,16 @@ class Settings(Mapping[str, Any]):
     __slots__ = ("_given", "_values")
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self._given = dict(overrides or {})
-        values = {setting.name: setting.default for setting in SETTINGS if "<" not in setting.name}
+        self._given = {name: value for name, value in (overrides or {}).items() if not _is_ignored(name, value)}
+        values = {setting.name: setting.default for setting in SETTINGS}
         # The first name of a parameter counts, so it is stored last.
         for name, value in sorted(self._given.items(), key=lambda item: describe(item[0]).name == item[0]):
             setting = describe(name)
-            typed = _typed(name, setting, value)
-            values[_key(setting, name)] = typed
-            _warn_without_effect(name, setting, typed)
+            values[setting.name] = _typed(name, setting, value)
         self._values = values
 
     def __getitem__(self, name: str) -> Any:
-        setting = describe(name)
-        return self._values.get(_key(setting, name), setting.default)
+        return self._values[describe(name).name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -117,8 +122,7 @@ class Settings(Mapping[str, Any]):
 
     def is_given(self, name: str) -> bool:
         """Return whether a value was given for the parameter, by any of its names."""
-        key = _key(describe(name), name)
-        return any(_key(describe(given), given) == key for given in self._given)
+        return any(describe(given) is describe(name) for given in self._given)
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
         """Return the same settings with some replaced.
@@ -127,20 +131,20 @@ class Settings(Mapping[str, Any]):
             UnknownSettingError: there is no such parameter.
             InvalidSettingError: a value is of the wrong type or out of range.
         """
-        replaced = {_key(describe(name), name) for name in overrides}
-        kept = {name: value for name, value in self._given.items() if _key(describe(name), name) not in replaced}
+        replaced = {describe(name).name for name in overrides if without_effect(name) is None}
+        kept = {name: value for name, value in self._given.items() if describe(name).name not in replaced}
         return type(self)({**kept, **overrides})
 
 
-def _warn_without_effect(name: str, setting: Setting, value: object) -> None:
-    """Tell once that a parameter changes nothing, unless its value is what holds anyway."""
-    if setting.instead and name not in _warned and (setting.as_if is None or value != setting.as_if):
+def _is_ignored(name: str, value: object) -> bool:
+    """Return whether a parameter changes nothing; the log says so once, unless its value is the one that holds."""
+    found = without_effect(name)
+    if found is None:
+        return False
+    if name not in _warned and (found.as_if is None or str(value).lower() != found.as_if.lower()):
         _warned.add(name)
-        log.warning("%s = %s has no effect: %s", name, value, setting.instead)
-
-
-def _key(setting: Setting, name: str) -> str:
-    return name if "<" in setting.name else setting.name
+        log.warning("%s = %s has no effect: %s", name, value, found.instead)
+    return True
 
 
 def _typed(name: str, setting: Setting, value: object) -> Any:

@@ -16,10 +16,7 @@ class Setting:
     """A parameter: its values are of ``type`` and counted in ``unit``, between ``minimum`` and ``maximum``.
 
     ``choices`` are the only texts allowed, where there are any. ``aliases`` are Hive's other names for it; where several are given, ``name`` counts.
-    ``<pool>`` in a name stands for any pool. The type ``properties`` is a mapping, JSON text or a file.
-
-    A parameter that changes nothing here says in ``instead`` what holds whatever its value is; ``as_if`` is the value
-    that has this effect in Hive, if there is one.
+    The type ``properties`` is a mapping, JSON text or a file.
     """
 
     name: str
@@ -31,8 +28,19 @@ class Setting:
     description: str
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    instead: str = ""
-    as_if: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A parameter of Hive that changes nothing here, and what holds ``instead``, whatever its value is.
+
+    ``as_if`` is the value, as a text, that has this effect in Hive, if there is one.
+    """
+
+    name: str
+    instead: str
+    as_if: str | None
+    aliases: tuple[str, ...] = ()
 
 
 def _row(
@@ -44,22 +52,24 @@ def _row(
     description: str,
     *aliases: str,
     choices: tuple[str, ...] = (),
-    instead: str = "",
-    as_if: Any = None,
 ) -> Setting:
+    return Setting(name, type, default, unit, *between, description, (*_other_names(name), *aliases), choices)
+
+
+def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
+    """Return the parameters of these names; behind = stands the value that has this effect in Hive."""
+    parts = (each.partition("=") for each in given)
+    return tuple(Ignored(name, instead, as_if if sign else None, _other_names(name)) for name, sign, as_if in parts)
+
+
+def _other_names(name: str) -> tuple[str, ...]:
     if name.startswith(("metastore.cache", "metastore.event", "metastore.rawstore")):
-        aliases = (f"hive.{name}", *aliases)
-    elif name.startswith("metastore."):
-        # Hive 4 reads the metastore name first, then the one that it had before.
-        aliases = (name.replace("metastore", "hive", 1), *aliases)
-    return Setting(name, type, default, unit, *between, description, aliases, choices, instead, as_if)
+        return (f"hive.{name}",)
+    # Hive 4 reads the metastore name first, then the one that it had before.
+    return (name.replace("metastore", "hive", 1),) if name.startswith("metastore.") else ()
 
 
 _ANY = (None, None)
-
-_SCHEDULE = "the schedule of the compaction DAG decides, or whoever calls it"
-_OLD = "Hive has another name for it, and does not read this one either"
-_NO_METRICS = "no metrics are collected yet"
 
 # One line per parameter, however long, so that it reads as a table.
 # ruff: noqa: E501
@@ -73,21 +83,13 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.replica.max.lag", "float", None, "s", (0, 315_360_000), "the lag of copies that queries accept, at most ten years; without a value they read current copies only. A session sets its own by SET"),
     _row("hivex.replica.max.lag.commits", "int", None, "", (0, None), "the number of commits that copies may lack for queries that accept a lag. A session sets its own by SET"),
     # -- transactions
-    _row("hive.txn.manager", "str", "DummyTxnManager", "", _ANY, "Hive's lock manager class; kept for clients that ask for it", instead="transactions and locks are always on", as_if="org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"),
-    _row("hive.support.concurrency", "bool", False, "", _ANY, "Hive's switch for locks; kept for clients that ask for it", instead="transactions and locks are always on", as_if=True),
     _row("metastore.txn.timeout", "int", 300, "s", (1, None), "a transaction or lock without a heartbeat for this long is aborted"),
-    _row("hive.txn.heartbeat.threadpool.size", "int", 5, "threads", (1, None), "threads that send heartbeats", instead="each statement that runs has a thread for its heartbeats"),
-    _row("metastore.txn.opentxn.timeout", "int", 1000, "ms", (0, None), "an open that takes longer to become visible is undone", instead="an id is never visible before its transaction is"),
     _row("metastore.txn.max.open.batch", "int", 1000, "", (1, None), "most transactions opened by one call"),
     _row("metastore.max.open.txns", "int", 100_000, "", (1, None), "with this many open transactions no other is opened"),
     _row("metastore.count.open.txns.interval", "int", 1, "s", (1, None), "how often open transactions are counted"),
-    _row("metastore.txn.retryable.sqlex.regex", "list", (), "", _ANY, "patterns of database errors that are tried again", instead="errors that may be tried again are known by the database's own codes", as_if=()),
-    _row("metastore.txn.use.minhistorylevel", "bool", True, "", _ANY, "remember the lowest open transaction of every transaction", instead="the cleaner asks which write ids the open transactions can see, table by table"),
-    _row("metastore.txn.use.minhistorywriteid", "bool", False, "", _ANY, "remember the lowest open write id per table, so that one reader blocks one table", instead="the cleaner asks which write ids the open transactions can see, table by table", as_if=True),
     _row("metastore.repl.txn.timeout", "float", 11.0, "d", (0, None), "timeout of transactions that replication opened"),
     _row("hive.txn.retrysnapshot.max.count", "int", 5, "", (1, 20), "how often a statement takes a new snapshot after its locks"),
     _row("hive.txn.readonly.enabled", "bool", False, "", _ANY, "open statements that only read as read-only transactions"),
-    _row("hive.txn.strict.locking.mode", "bool", True, "", _ANY, "exclusive locks for writes to tables without transactions", instead="writes to tables without transactions lock as those to tables with transactions do", as_if=False),
     _row("hive.txn.xlock.iow", "bool", True, "", _ANY, "INSERT OVERWRITE takes an exclusive lock"),
     _row("hive.txn.xlock.write", "bool", True, "", _ANY, "UPDATE and DELETE take exclusive write locks"),
     _row("hive.txn.xlock.ctas", "bool", True, "", _ANY, "CREATE TABLE AS SELECT takes an exclusive lock on the new name"),
@@ -95,11 +97,6 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.read.locks", "bool", True, "", _ANY, "reads take shared locks"),
     _row("hive.txn.nonacid.read.locks", "bool", True, "", _ANY, "reads of tables without transactions take shared locks"),
     _row("hive.txn.ext.locking.enabled", "bool", False, "", _ANY, "external tables are locked too"),
-    _row("hive.txn.stats.enabled", "bool", True, "", _ANY, "keep statistics of transactional tables", instead="statistics of transactional tables are kept", as_if=True),
-    _row("hive.txn.operational.properties", "int", 1, "flags", (0, None), "operational properties of new transactional tables", instead="the table property `transactional_properties` decides", as_if=1),
-    _row("hive.txn.write.acid.version.file", "bool", True, "", _ANY, "write _orc_acid_version into every directory", instead="`_orc_acid_version` is written where the row layout is `hive`"),
-    _row("hive.txn.filter.delete.events", "bool", True, "", _ANY, "use delete events outside a file's key range as filtered out", instead="each scan has the delete events of its partitions, and no others", as_if=True),
-    _row("hive.txn.acid.dir.cache.duration", "int", 120, "min", (-1, None), "how long directory listings are cached; 0 read-only tables, -1 off", instead="directories are rows of the metastore; readers list none"),
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
@@ -126,30 +123,15 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.lock.sleep.between.retries", "int", 60, "s", (0, None), "longest pause between two checks of a waiting lock"),
     _row("hive.locks.max.partitions", "int", -1, "", (-1, None), "above this many partition locks one table lock is taken; -1 off"),
     _row("hive.acid.lockless.reads.enabled", "bool", False, "", _ANY, "reads take no locks"),
-    _row("hive.acid.createtable.softdelete", "bool", False, "", _ANY, "a dropped table's files are kept under a versioned name", instead="a dropped table's files are deleted, and a new table of its name gets another folder if any were left", as_if=False),
-    _row("hive.acid.droppartition.usebase", "bool", False, "", _ANY, "DROP PARTITION writes an empty base", instead="a dropped partition's files are deleted when no reader needs them", as_if=False),
-    _row("hive.acid.renamepartition.makecopy", "bool", False, "", _ANY, "RENAME PARTITION copies the files", instead="a renamed partition keeps its files", as_if=False),
-    _row("hive.acid.truncate.usebase", "bool", True, "", _ANY, "TRUNCATE writes an empty base", instead="TRUNCATE writes an empty base", as_if=True),
-    _row("hive.acid.direct.insert.enabled", "bool", True, "", _ANY, "writers put files into their directory without a staging directory", instead="writers use a staging directory, and move it to its place before they commit", as_if=False),
     # -- housekeeping
     _row("metastore.acid.housekeeper.interval", "int", 60, "s", (1, None), "how often timed-out transactions and locks are looked for"),
     _row("metastore.acid.txn.cleaner.interval", "int", 10, "s", (1, None), "how often ended transactions without components are removed"),
-    _row("hive.timedout.txn.reaper.start", "int", 100, "s", (0, None), "older name of the housekeeper's first delay; not used any more", instead=_OLD),
-    _row("hive.timedout.txn.reaper.interval", "int", 180, "s", (1, None), "older name of the housekeeper's interval; not used any more", instead=_OLD),
-    _row("hive.writeset.reaper.interval", "int", 60, "s", (1, None), "older name of the write set's interval; not used any more", instead=_OLD),
     # -- compaction
     _row("metastore.compactor.initiator.on", "bool", False, "", _ANY, "look for tables to compact"),
-    _row("metastore.compactor.cleaner.on", "bool", False, "", _ANY, "remove what compactions made obsolete", instead=_SCHEDULE),
-    _row("metastore.compactor.worker.threads", "int", 0, "threads", (0, None), "compaction workers of this process", instead=_SCHEDULE),
-    _row("hive.compactor.worker.<pool>.threads", "int", 0, "threads", (0, None), "compaction workers of one pool", instead=_SCHEDULE),
     _row("metastore.compactor.worker.pool.timeout", "float", 12.0, "h", (0, None), "after this wait a pool's entry may be taken by workers of the default pool, too"),
     _row("metastore.compactor.fetch.size", "int", 1000, "", (100, 5000), "most compactions that a round of the initiator begins"),
     _row("metastore.compactor.clean.aborts.using.cleaner", "bool", True, "", _ANY, "the cleaner removes aborted data, instead of a compaction"),
     _row("metastore.compactor.run.as.user", "str", "", "", _ANY, "user that compacts; empty is the owner of the directory"),
-    _row("metastore.compactor.initiator.tablecache.on", "bool", True, "", _ANY, "the initiator keeps tables in memory for one cycle", instead="the initiator reads tables once in a round", as_if=True),
-    _row("metastore.compactor.cleaner.tablecache.on", "bool", True, "", _ANY, "the cleaner keeps tables in memory for one cycle", instead="the cleaner reads each table when it cleans it", as_if=False),
-    _row("metastore.compactor.enable.stats.compression", "bool", True, "", _ANY, "statistics queries of compactions are compressed", instead="no statistics query of Hive's runs"),
-    _row("metastore.compactor.connectionPool.maxPoolSize", "int", 5, "connections", (1, None), "database connections of the compactor", instead="compaction uses the metastore's connections"),
     _row("metastore.compactor.initiator.failed.compacts.threshold", "int", 2, "", (1, 20), "after this many failures in a row a table is not compacted by itself"),
     _row("metastore.compactor.initiator.failed.retry.time", "float", 7.0, "d", _ANY, "when a table that failed too often is tried again; 0 or less never"),
     _row("metastore.compactor.history.retention.succeeded", "int", 3, "", (0, 100), "succeeded compactions kept per table or partition"),
@@ -157,12 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("metastore.compactor.history.retention.refused", "int", 3, "", (0, 100), "refused compactions kept per table or partition"),
     _row("metastore.compactor.history.retention.did.not.initiate", "int", 2, "", (0, 100), "compactions not initiated kept per table or partition", 'metastore.compactor.history.retention.attempted', 'hive.compactor.history.retention.attempted'),
     _row("metastore.compactor.history.retention.timeout", "float", 7.0, "d", (0, None), "older failures are dropped when a newer compaction succeeded"),
-    _row("hive.compactor.history.reaper.interval", "int", 2, "min", (1, None), "older name of the history's interval; not used any more", instead=_OLD),
-    _row("hive.compactor.check.interval", "int", 300, "s", (1, None), "how often the initiator looks for tables to compact", instead=_SCHEDULE),
     _row("hive.compactor.worker.timeout", "int", 86_400, "s", (1, None), "a compaction that works longer is given up and started again"),
-    _row("hive.compactor.worker.sleep.time", "int", 10_800, "ms", (0, None), "pause of an idle worker", instead=_SCHEDULE),
-    _row("hive.compactor.worker.max.sleep.time", "int", 320_000, "ms", (0, None), "longest pause of a worker after errors", instead=_SCHEDULE),
-    _row("hive.compactor.request.queue", "int", 1, "", (1, None), "parallel checks of the initiator", instead="the initiator looks at one table after the other", as_if=1),
     _row("hive.compactor.delta.num.threshold", "int", 10, "", (0, None), "more delta directories start a minor compaction"),
     _row("hive.compactor.delta.pct.threshold", "float", 0.1, "ratio", (0, None), "a larger share of deltas to base starts a major compaction"),
     _row("hive.compactor.abortedtxn.threshold", "int", 1000, "", (0, None), "more aborted transactions of a table start a major compaction"),
@@ -172,48 +149,14 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.compactor.compact.insert.only", "bool", True, "", _ANY, "compact insert-only tables"),
     _row("hive.compactor.crud.query.based", "bool", False, "", _ANY, "compact full ACID tables by queries"),
     _row("hive.compactor.gather.stats", "bool", True, "", _ANY, "refresh statistics after a compaction"),
-    _row("hive.mr.compactor.gather.stats", "bool", False, "", _ANY, "older name of the above for MapReduce", instead="`hive.compactor.gather.stats` decides"),
     _row("hive.compactor.wait.timeout", "int", 300_000, "ms", (2001, None), "longest wait of COMPACT ... AND WAIT"),
-    _row("hive.compactor.cleaner.run.interval", "int", 5000, "ms", (1, None), "how often the cleaner runs", instead=_SCHEDULE),
     _row("hive.compactor.cleaner.threads.num", "int", 1, "threads", (1, None), "threads of the cleaner"),
     _row("hive.compactor.delayed.cleanup.enabled", "bool", False, "", _ANY, "wait the retention time before cleaning"),
     _row("hive.compactor.cleaner.retention.time.seconds", "int", 300, "s", (0, None), "how long obsolete directories stay when cleaning is delayed"),
     _row("hive.compactor.cleaner.retry.maxattempts", "int", 5, "", (0, 10), "after this many failures cleaning is given up; 0 never"),
     _row("hive.compactor.cleaner.retry.retention.time", "int", 300, "s", (0, None), "pause after a failure of the cleaner, doubled each time"),
-    _row("hive.compaction.merge.enabled", "bool", False, "", _ANY, "merge files of insert-only tables without reading rows", instead="insert-only tables are compacted by the rules of their format"),
-    # -- metrics
-    _row("hive.compactor.active.delta.dir.threshold", "int", 200, "", (0, None), "warn about partitions with more active deltas", instead=_NO_METRICS),
-    _row("hive.compactor.obsolete.delta.dir.threshold", "int", 200, "", (0, None), "warn about partitions with more obsolete deltas", instead=_NO_METRICS),
-    _row("hive.compactor.small.delta.dir.threshold", "int", 200, "", (0, None), "warn about partitions with more small deltas", instead=_NO_METRICS),
-    _row("hive.compactor.initiator.duration.update.interval", "int", 60, "s", (1, None), "how often the running time of the initiator is published", instead=_NO_METRICS),
-    _row("hive.compactor.cleaner.duration.update.interval", "int", 60, "s", (1, None), "how often the running time of the cleaner is published", instead=_NO_METRICS),
-    _row("metastore.compactor.long.running.initiator.threshold.warning", "float", 6.0, "h", (0, None), "warn about an initiator that runs longer", instead=_NO_METRICS),
-    _row("metastore.compactor.long.running.initiator.threshold.error", "float", 12.0, "h", (0, None), "report an initiator that runs longer as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.open.txn.threshold.warning", "float", 24.0, "h", (0, None), "warn about an older open transaction", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.open.txn.threshold.error", "float", 72.0, "h", (0, None), "report an older open transaction as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.replication.open.txn.threshold.warning", "float", 14.0, "d", (0, None), "warn about an older transaction of replication", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.replication.open.txn.threshold.error", "float", 21.0, "d", (0, None), "report an older transaction of replication as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning", "float", 24.0, "h", (0, None), "warn about older aborted data not yet removed", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error", "float", 48.0, "h", (0, None), "report older aborted data not yet removed as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.uncleaned.compaction.time.threshold", "float", 24.0, "h", (0, None), "warn about an older compaction not yet cleaned", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.initiated.compaction.time.threshold.warning", "float", 1.0, "h", (0, None), "warn about a compaction that waits longer", instead=_NO_METRICS),
-    _row("metastore.compactor.oldest.initiated.compaction.time.threshold.error", "float", 12.0, "h", (0, None), "report a compaction that waits longer as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.failed.compaction.ratio.threshold", "float", 0.01, "ratio", (0, 1), "warn when a larger share of compactions fails", instead=_NO_METRICS),
-    _row("metastore.compactor.tables.with.aborted.txn.threshold", "int", 1, "", (0, None), "warn when more tables have too many aborted transactions", instead=_NO_METRICS),
-    _row("metastore.acidmetrics.table.aborted.txns.threshold", "int", 1500, "", (0, None), "aborted transactions of a table that are too many", instead=_NO_METRICS),
-    _row("metastore.compactor.completed.txn.components.record.threshold.warning", "int", 500_000, "rows", (0, None), "warn about more completed components", instead=_NO_METRICS),
-    _row("metastore.compactor.completed.txn.components.record.threshold.error", "int", 1_000_000, "rows", (0, None), "report more completed components as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.txn.to.writeid.record.threshold.warning", "int", 500_000, "rows", (0, None), "warn about more write ids", instead=_NO_METRICS),
-    _row("metastore.compactor.txn.to.writeid.record.threshold.error", "int", 1_000_000, "rows", (0, None), "report more write ids as an error", instead=_NO_METRICS),
-    _row("metastore.compactor.number.of.disabled.compaction.tables.threshold", "int", 1, "", (0, None), "warn when more tables with writes are not compacted by themselves", instead=_NO_METRICS),
-    _row("metastore.compactor.acid.metrics.logger.frequency", "int", 360, "min", (0, None), "how often the warnings are logged", instead=_NO_METRICS),
-    _row("metastore.compactor.worker.detect.multiple.versions.threshold", "float", 24.0, "h", (0, None), "how far back workers of different versions are looked for", instead=_NO_METRICS),
-    _row("metastore.acidmetrics.check.interval", "int", 300, "s", (1, None), "how often metrics are collected", instead=_NO_METRICS),
-    _row("metastore.acidmetrics.thread.on", "bool", True, "", _ANY, "collect metrics", instead=_NO_METRICS),
-    _row("metastore.acidmetrics.ext.on", "bool", True, "", _ANY, "collect metrics of directories too", instead=_NO_METRICS),
     # -- cache and events
     _row("metastore.rawstore.impl", "str", "CachedStore", "", _ANY, "CachedStore keeps metadata in memory; ObjectStore asks the database each time", choices=("CachedStore", "ObjectStore", "org.apache.hadoop.hive.metastore.cache.CachedStore", "org.apache.hadoop.hive.metastore.ObjectStore")),
-    _row("metastore.cached.rawstore.impl", "str", "ObjectStore", "", _ANY, "what the cache is in front of", instead="it is in front of the metastore database"),
     _row("metastore.cached.rawstore.cache.update.frequency", "int", 60, "s", (1, None), "a follower reads the notification log at least this often; announcements wake it earlier"),
     _row("metastore.cached.rawstore.cached.object.whitelist", "list", (".*",), "", _ANY, "patterns of catalog.database.table to keep in the cache"),
     _row("metastore.cached.rawstore.cached.object.blacklist", "list", (), "", _ANY, "patterns of catalog.database.table to keep out of it"),
@@ -225,3 +168,154 @@ SETTINGS: tuple[Setting, ...] = (
     _row("metastore.event.db.listener.clean.interval", "int", 7200, "s", (1, None), "how often the housekeeping cuts the notification log, where it runs by itself"),
 )
 # fmt: on
+
+IGNORED: tuple[Ignored, ...] = (
+    *_ignored(
+        "transactions and locks are always on",
+        "hive.txn.manager=org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+        "hive.support.concurrency=true",
+    ),
+    *_ignored(
+        "each statement that runs has a thread for its heartbeats",
+        "hive.txn.heartbeat.threadpool.size",
+    ),
+    *_ignored(
+        "an id is never visible before its transaction is",
+        "metastore.txn.opentxn.timeout",
+    ),
+    *_ignored(
+        "errors that may be tried again are known by the database's own codes",
+        "metastore.txn.retryable.sqlex.regex=",
+    ),
+    *_ignored(
+        "the cleaner asks which write ids the open transactions can see, table by table",
+        "metastore.txn.use.minhistorylevel",
+        "metastore.txn.use.minhistorywriteid=true",
+    ),
+    *_ignored(
+        "writes to tables without transactions lock as those to tables with transactions do",
+        "hive.txn.strict.locking.mode=false",
+    ),
+    *_ignored(
+        "statistics of transactional tables are kept",
+        "hive.txn.stats.enabled=true",
+    ),
+    *_ignored(
+        "the table property `transactional_properties` decides",
+        "hive.txn.operational.properties=1",
+    ),
+    *_ignored(
+        "`_orc_acid_version` is written where the row layout is `hive`",
+        "hive.txn.write.acid.version.file",
+    ),
+    *_ignored(
+        "each scan has the delete events of its partitions, and no others",
+        "hive.txn.filter.delete.events=true",
+    ),
+    *_ignored(
+        "directories are rows of the metastore; readers list none",
+        "hive.txn.acid.dir.cache.duration",
+    ),
+    *_ignored(
+        "a dropped table's files are deleted, and a new table of its name gets another folder if any were left",
+        "hive.acid.createtable.softdelete=false",
+    ),
+    *_ignored(
+        "a dropped partition's files are deleted when no reader needs them",
+        "hive.acid.droppartition.usebase=false",
+    ),
+    *_ignored(
+        "a renamed partition keeps its files",
+        "hive.acid.renamepartition.makecopy=false",
+    ),
+    *_ignored(
+        "TRUNCATE writes an empty base",
+        "hive.acid.truncate.usebase=true",
+    ),
+    *_ignored(
+        "writers use a staging directory, and move it to its place before they commit",
+        "hive.acid.direct.insert.enabled=false",
+    ),
+    *_ignored(
+        "Hive has another name for it, and does not read this one either",
+        "hive.timedout.txn.reaper.start",
+        "hive.timedout.txn.reaper.interval",
+        "hive.writeset.reaper.interval",
+        "hive.compactor.history.reaper.interval",
+    ),
+    *_ignored(
+        "the schedule of the compaction DAG decides, or the caller of the compactor",
+        "metastore.compactor.cleaner.on",
+        "metastore.compactor.worker.threads",
+        "hive.compactor.worker.<pool>.threads",
+        "hive.compactor.check.interval",
+        "hive.compactor.worker.sleep.time",
+        "hive.compactor.worker.max.sleep.time",
+        "hive.compactor.cleaner.run.interval",
+    ),
+    *_ignored(
+        "the initiator reads tables once in a round",
+        "metastore.compactor.initiator.tablecache.on=true",
+    ),
+    *_ignored(
+        "the cleaner reads each table when it cleans it",
+        "metastore.compactor.cleaner.tablecache.on=false",
+    ),
+    *_ignored(
+        "no statistics query of Hive's runs",
+        "metastore.compactor.enable.stats.compression",
+    ),
+    *_ignored(
+        "compaction uses the metastore's connections",
+        "metastore.compactor.connectionPool.maxPoolSize",
+    ),
+    *_ignored(
+        "the initiator looks at one table after the other",
+        "hive.compactor.request.queue=1",
+    ),
+    *_ignored(
+        "`hive.compactor.gather.stats` decides",
+        "hive.mr.compactor.gather.stats",
+    ),
+    *_ignored(
+        "insert-only tables are compacted by the rules of their format",
+        "hive.compaction.merge.enabled",
+    ),
+    *_ignored(
+        "the metrics of this release have other names and no thresholds; the monitoring that reads them has these",
+        "hive.compactor.active.delta.dir.threshold",
+        "hive.compactor.obsolete.delta.dir.threshold",
+        "hive.compactor.small.delta.dir.threshold",
+        "hive.compactor.initiator.duration.update.interval",
+        "hive.compactor.cleaner.duration.update.interval",
+        "metastore.compactor.long.running.initiator.threshold.warning",
+        "metastore.compactor.long.running.initiator.threshold.error",
+        "metastore.compactor.oldest.open.txn.threshold.warning",
+        "metastore.compactor.oldest.open.txn.threshold.error",
+        "metastore.compactor.oldest.replication.open.txn.threshold.warning",
+        "metastore.compactor.oldest.replication.open.txn.threshold.error",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
+        "metastore.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
+        "metastore.compactor.oldest.uncleaned.compaction.time.threshold",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.warning",
+        "metastore.compactor.oldest.initiated.compaction.time.threshold.error",
+        "metastore.compactor.failed.compaction.ratio.threshold",
+        "metastore.compactor.tables.with.aborted.txn.threshold",
+        "metastore.acidmetrics.table.aborted.txns.threshold",
+        "metastore.compactor.completed.txn.components.record.threshold.warning",
+        "metastore.compactor.completed.txn.components.record.threshold.error",
+        "metastore.compactor.txn.to.writeid.record.threshold.warning",
+        "metastore.compactor.txn.to.writeid.record.threshold.error",
+        "metastore.compactor.number.of.disabled.compaction.tables.threshold",
+        "metastore.compactor.acid.metrics.logger.frequency",
+        "metastore.compactor.worker.detect.multiple.versions.threshold",
+        "metastore.acidmetrics.check.interval",
+        "metastore.acidmetrics.thread.on",
+        "metastore.acidmetrics.ext.on",
+    ),
+    *_ignored(
+        "it is in front of the metastore database",
+        "metastore.cached.rawstore.impl",
+    ),
+)
+"""The parameters of Hive that change nothing here. A configuration of Hive's may be given as it is."""

@@ -19,7 +19,7 @@ from airflow_hivex.core.model.configuration import (
 from airflow_hivex.core.model.secrets import hide_in_properties
 from airflow_hivex.core.model.snapshots import MaxLag
 from airflow_hivex.core.model.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
-from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS, Settings, describe
+from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS, Settings, describe, without_effect
 from airflow_hivex.core.statements.context import Result, StatementContext
 
 log = logging.getLogger(__name__)
@@ -139,9 +139,10 @@ def _check_without_effect(settings: Settings, name: str, value: str) -> None:
     """
     if name in settings:
         asked = settings.with_overrides({name: value})
-        if not describe(name).instead and asked[name] != settings[name]:
+        if asked[name] != settings[name]:
             reason = f"it is a setting of the metastore, {settings[name]} for all sessions; change it there"
             raise InvalidOperationError("SET", name, reason)
         return
     if name != IGNORES_NONEXISTENT:
-        log.info("SET %s = %s has no effect here", name, value)
+        ignored = without_effect(name)
+        log.info("SET %s = %s has no effect%s", name, value, "" if ignored is None else f": {ignored.instead}")
