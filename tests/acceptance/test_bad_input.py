@@ -95,6 +95,16 @@ REFUSED = [
     ("INSERT INTO t VALUES ('x', 'y')", TypeMismatchError, "a of default.t has type int"),
     ("INSERT INTO t VALUES (true, 'y')", TypeMismatchError, "CAST"),
     ("INSERT INTO t VALUES (:a, :b)", InvalidParametersError, ":a, :b"),
+    # names of folders
+    (f"INSERT INTO p VALUES (1, '{'x' * 253}', 1)", InvalidObjectError, "its folder would have a name"),
+    (f"INSERT INTO p PARTITION (ds = '{'ü' * 127}', n) VALUES (1, 1)", InvalidObjectError, "its folder would have"),
+    (f"INSERT INTO p PARTITION (ds = '{'=' * 85}', n) SELECT 1, 1", InvalidObjectError, "its folder would have"),
+    (f"ALTER TABLE p ADD PARTITION (ds = '{'x' * 253}', n = 1)", InvalidObjectError, "its folder would have a name"),
+    (
+        f"ALTER TABLE p PARTITION (ds = 'x', n = 1) RENAME TO PARTITION (ds = '{'x' * 1000}', n = 1)",
+        InvalidObjectError,
+        "its folder would have a name",
+    ),
     # definitions
     ("CREATE TABLE new (a foo)", StatementSyntaxError, "Line 1, column 21.*foo"),
     ("CREATE TABLE new (a int, A string)", StatementSyntaxError, "twice"),
@@ -184,7 +194,8 @@ FAILING_JOBS = [
     ("INSERT INTO t VALUES (99999999999, 'x')", JobError, "overflow"),
     ("INSERT INTO t SELECT a + 99999999999, b FROM t", JobError, "overflow"),
     ("INSERT OVERWRITE t SELECT a / (a - 1), b FROM t", HivexError, "(?i)by zero|int"),
-    ("INSERT INTO p SELECT 1, repeat('x', 300), 1", JobError, "Mkdirs failed to create"),
+    ("INSERT INTO p SELECT 1, repeat('x', 300), 1", InvalidObjectError, "of default.p: its folder would have a name"),
+    ("INSERT INTO p SELECT 1, repeat('/', 85), 1", InvalidObjectError, "of default.p: its folder would have a name"),
     ("INSERT INTO p VALUES (1, 'a\\0b', 1)", InvalidObjectError, "has a NUL character at position 5"),
     ("INSERT INTO p SELECT 1, 'a\\0b', 1", InvalidObjectError, r"'ds = a\\x00b' of default.p: the value has a NUL"),
     ("UPDATE t SET a = 'one'", TypeMismatchError, "a of default.t has type int"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 
 pytestmark = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
@@ -48,6 +48,35 @@ def test_partitions_follow_the_directories_of_an_external_table(session: Session
     # The files of the directory that spells its value otherwise.
     partition = session.sql("DESCRIBE FORMATTED e PARTITION (p = 2, q = 'b')").rows
     assert any("P=02/q=b" in str(value) for _, value, _ in partition)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("p=1/q=a", "P=01/q=a"), ("p=2/q=x y", "p=2/q=x%20y"), ("p=2/q=a", "p=2/Q=a")]
+)
+def test_two_directories_of_one_value_are_an_error_that_names_both(
+    session: Session, folder: Path, one: str, other: str
+) -> None:
+    for path in (one, other):
+        (folder / path).mkdir(parents=True)
+    for sql in ("MSCK REPAIR TABLE e", "MSCK TABLE e", "ALTER TABLE e RECOVER PARTITIONS"):
+        with pytest.raises(InvalidObjectError) as raised:
+            session.sql(sql)
+        assert f"{one} " in str(raised.value)
+        assert f"{other} " in str(raised.value)
+    assert rows(session, "SHOW PARTITIONS e") == []
+    (folder / other).rmdir()
+    assert len(rows(session, "MSCK REPAIR TABLE e")) == 1
+
+
+def test_two_folders_of_one_value_are_not_added_at_once(session: Session, folder: Path) -> None:
+    one, other = (
+        "PARTITION (p = {}, q = 'a') LOCATION 'files/{}'".format(*each) for each in (("1", "x"), ("'01'", "y"))
+    )
+    add = f"ALTER TABLE e ADD {{}}{one} {other}"
+    for words in ("", "IF NOT EXISTS "):
+        with pytest.raises(InvalidObjectError, match=r"files/x and .*files/y both"):
+            session.sql(add.format(words))
+    assert rows(session, "SHOW PARTITIONS e") == []
 
 
 def test_a_managed_table_is_not_repaired(session: Session) -> None:

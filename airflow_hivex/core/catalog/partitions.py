@@ -23,6 +23,7 @@ from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, P
 from airflow_hivex.core.model.partitions import (
     DEFAULT_PARTITION,
     NUL_IN_VALUE,
+    check_folder_name,
     check_partition_name,
     partition_name,
     partition_values,
@@ -138,6 +139,8 @@ def insert_partitions(
     storage_ids = _insert_storage_descriptors(connection, given)
     rows = []
     for name, location in wanted.items():
+        if location in ("", f"{table.storage.primary.location}/{name}"):
+            check_folder_name(name)
         partition = given.get(name)
         created_at = None if partition is None else stored_time(name, partition.created_at)
         rows.append(
@@ -232,11 +235,16 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
     Raises:
         AlreadyExistsError: one exists, or is given twice, and ``skip`` is false.
+        InvalidObjectError: one is given twice, in two folders.
     """
     known = set(existing)
+    folders: dict[str, str] = {}
     names = []
     for partition in given:
         name = name_of(table, partition.values)
+        folder = partition.location or name
+        if folders.setdefault(name, folder) != folder:
+            raise two_folders(table, name, folders[name], folder)
         if name in known:
             if not skip:
                 raise AlreadyExistsError("partition", f"{table.full_name} {name}")
@@ -244,6 +252,12 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
         known.add(name)
         names.append(name)
     return names
+
+
+def two_folders(table: Table, name: str, one: str, other: str) -> InvalidObjectError:
+    """Return the error of two folders that both are one partition, of which only one can be registered."""
+    reason = f"folders {one} and {other} both have its values; move the files of one into the other and delete it"
+    return InvalidObjectError("partition", f"{table.full_name} {name}", reason)
 
 
 def name_of(table: Table, values: Sequence[Value]) -> str:
@@ -325,6 +339,8 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
     check_partition_name(name)
     # The files of an external table stay where their owner has put them.
     moves = not table.is_external and stored.location.endswith(old)
+    if moves:
+        check_folder_name(name)
     location = stored.location.removesuffix(old) + new if moves else stored.location
     try:
         with connection.begin_nested():

@@ -14,11 +14,20 @@ DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 NUL_IN_VALUE = "the value has a NUL character, which the name of a directory cannot have; remove it"
 """The reason why a text is not a partition value."""
 
+MAX_FOLDER_BYTES = 255
+"""The longest name of a folder in most file systems, HDFS among them."""
+
+LONG_FOLDER = (
+    f"its folder would have a name of more than {MAX_FOLDER_BYTES} bytes, which file systems refuse; "
+    "give the partition a shorter value"
+)
+"""The reason why a partition cannot be made."""
+
 MAX_NAME_BYTES = 2000
 """PostgreSQL finds partitions and their locks by indexes, which take 2,704 bytes together with the table's name."""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
-_ESCAPED = {
+ESCAPED = {
     char: f"%{ord(char):02X}"
     for char in [
         *map(chr, range(1, 0x20)),
@@ -39,7 +48,8 @@ _ESCAPED = {
         "^",
     ]
 }
-_TABLE = str.maketrans(_ESCAPED)
+"""How each character that does not stand for itself is written, in three bytes instead of one."""
+_TABLE = str.maketrans(ESCAPED)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -82,6 +92,18 @@ def check_partition_name(name: str) -> str:
             f"{name[:60]}...",
             f"its name has {size} bytes; a partition's name has at most {MAX_NAME_BYTES}",
         )
+    return name
+
+
+def check_folder_name(name: str) -> str:
+    """Return the name of a partition that is to be made, below whose table there can be a folder of this name.
+
+    Raises:
+        InvalidObjectError: a part of the name is too long for a folder.
+    """
+    long = next((part for part in name.split("/") if len(part.encode()) > MAX_FOLDER_BYTES), None)
+    if long is not None:
+        raise InvalidObjectError("partition", f"{long[:60]}...", LONG_FOLDER)
     return name
 
 

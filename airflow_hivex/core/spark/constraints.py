@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from airflow_hivex.core.errors import ConstraintViolationError, InvalidObjectError, ReplaceConditionError
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.partitions import NUL_IN_VALUE
+from airflow_hivex.core.model.partitions import LONG_FOLDER, NUL_IN_VALUE
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.spark import layout
 from airflow_hivex.core.spark.assignment import quoted, text_literal
@@ -20,7 +20,7 @@ _END = "\x1f"
 # Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
 _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
 _CONDITION = "replaced rows: "
-_PARTITION = "partition key "
+_PARTITION, _LONG = "partition key ", "folder of partition key "
 NUL = "CAST(X'00' AS STRING)"
 """A NUL character in Spark SQL, whatever Spark makes of escapes."""
 _MOST_COLUMNS = 3
@@ -99,6 +99,11 @@ def no_partition_value(key: Column, write: Write) -> str:
     return _error(write, f"{_PARTITION}{key.name}", [key])
 
 
+def no_folder(key: Column, write: Write) -> str:
+    """Return the error, in Spark SQL, of a row whose partition has a name that is too long for a folder."""
+    return _error(write, f"{_LONG}{key.name}", [key])
+
+
 def _error(write: Write, constraint: str, columns: Sequence[Column]) -> str:
     shown = [column for column in columns if _is_shown(column)][:_MOST_COLUMNS]
     values = ", ".join(
@@ -126,4 +131,6 @@ def violation(text: str) -> ConstraintViolationError | InvalidObjectError | Repl
         return ReplaceConditionError(table, constraint.removeprefix(_CONDITION), sample)
     if constraint.startswith(_PARTITION):
         return InvalidObjectError("partition", f"{sample!a} of {table}", NUL_IN_VALUE)
+    if constraint.startswith(_LONG):
+        return InvalidObjectError("partition", f"{sample!a} of {table}", LONG_FOLDER)
     return ConstraintViolationError(table, constraint, sample)

@@ -15,7 +15,12 @@ from airflow_hivex.core.model.buckets import MAX_WRITER_ID, VERSION_SHIFT, WRITE
 from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_partition_name, partition_name
+from airflow_hivex.core.model.partitions import (
+    DEFAULT_PARTITION,
+    check_folder_name,
+    check_partition_name,
+    partition_name,
+)
 from airflow_hivex.core.model.plans import Write
 
 OPERATION = "__operation"
@@ -155,7 +160,7 @@ def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str |
         for key in (column.name.lower() for column in write.partition_columns)
     )
     name = partition_name([column.name for column in write.partition_columns], [value or "" for value in values])
-    return check_partition_name(name), values
+    return check_folder_name(check_partition_name(name)), values
 
 
 def _value(text: str | None) -> str | None:

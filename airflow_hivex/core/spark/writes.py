@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, ESCAPED, MAX_FOLDER_BYTES
 from airflow_hivex.core.model.plans import Write, WrittenDirectory
 from airflow_hivex.core.spark import bucketing, constraints, layout
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
@@ -90,12 +90,23 @@ def new_partition_text(column: Column, write: Write) -> str:
     text, declared = _partition_text(column.name), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
-        text = f"IF(contains({name}, {constraints.NUL}), {refused}, {text})"
+        most = MAX_FOLDER_BYTES - len(f"{column.name}=".encode())
+        is_long = f"octet_length({name}) > {most // 3} AND {_folder_bytes(name)} > {most}"
+        text = (
+            f"CASE WHEN contains({name}, {constraints.NUL}) THEN {refused} "
+            f"WHEN {is_long} THEN {constraints.no_folder(column, write)} ELSE {text} END"
+        )
     return f"{text} AS {quoted(column.name)}"
 
 
 def _partition_text(name: str) -> str:
     return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
+
+
+def _folder_bytes(name: str) -> str:
+    """Return the length of a value in the name of a folder, where some characters take three bytes, in Spark SQL."""
+    escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
+    return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
 
 def arranged(rows: DataFrame, write: Write) -> DataFrame:

@@ -14,7 +14,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
 )
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_folder_name, partition_name
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.model.statements import Insert, Query, TextEdit
 
@@ -41,6 +41,7 @@ def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     dynamic = [name for name in keys if name not in statement.static]
     static_keys = [keys[name] for name in static_names]
     values = stored_values(target.full_name, static_keys, [statement.static[name].value for name in static_names])  # type: ignore[misc]
+    check_folder_name(partition_name(static_names, values))
     _check_column_list(statement, target, dynamic)
     return {
         name: None if value == DEFAULT_PARTITION else value for name, value in zip(static_names, values, strict=True)

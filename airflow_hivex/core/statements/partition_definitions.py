@@ -21,7 +21,7 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
 )
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredTable, Table
-from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.partitions import check_folder_name, partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.statements import AddPartitions, DropPartitions, Literal, RenamePartition
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -125,6 +125,8 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
     old, new = (partition_name_of("RENAME PARTITION", table, each) for each in (statement.partition, statement.name))
+    if not table.is_external:
+        check_folder_name(new)
     names = catalog.list_partition_names(database, name)
     if old not in names:
         raise NoSuchPartitionError(table.database, table.name, old)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.partitions import name_of, two_folders
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -34,6 +34,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
         RoutingError: the session is pinned to another cluster.
         InvalidOperationError: it is a managed table, whose partitions commits register, or has no partition keys.
         StorageError: its directories cannot be listed.
+        InvalidObjectError: two directories have the same values.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -95,8 +96,7 @@ def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str
             log.warning("The directory %s of %s is not a partition: %s", path, table.full_name, error)
             continue
         if name in found:
-            log.warning("Directories %s and %s of %s are one partition", found[name][0], path, table.full_name)
-            continue
+            raise two_folders(table, name, found[name][0], path)
         found[name] = path, values
     return found
 

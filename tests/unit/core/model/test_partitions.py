@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.partitions import (
     DEFAULT_PARTITION,
+    check_folder_name,
     escape,
     partition_name,
     partition_values,
@@ -57,6 +58,19 @@ def test_values_survive_the_round_trip_through_the_name(values: list[str]) -> No
 def test_the_number_of_values_must_be_that_of_the_keys() -> None:
     with pytest.raises(ValueError, match="zip"):
         partition_name(["a", "b"], ["1"])
+
+
+@pytest.mark.parametrize(
+    ("value", "is_long"),
+    [("x" * 253, False), ("x" * 254, True), ("ü" * 126, False), ("ü" * 127, True), ("/" * 85, True)],
+)
+def test_the_name_of_a_folder_has_at_most_255_bytes(value: str, is_long: bool) -> None:
+    name = partition_name(["p", "q"], ["a", value])
+    if not is_long:
+        assert check_folder_name(name) == name
+        return
+    with pytest.raises(InvalidObjectError, match="more than 255 bytes"):
+        check_folder_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "ds", "=1", "ds=1/", "ds=1//hour=2"])
