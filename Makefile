@@ -12,6 +12,9 @@ INSTALLED := $(VENV)/.installed
 CLASSES := $(VENV)/spark-classes.jsa
 # A server of S3 for tests. It takes other releases than Airflow of what both use.
 OBJECT_STORE := $(VENV)/object-store/.installed
+# Clients of Hive for the evidence: Spark 3.5 and Iceberg, Airflow's provider of Hive, hive-metastore-client. What they
+# have in common with the tests comes from the tests' own environment.
+HIVE_CLIENTS := $(VENV)/hive-clients/.installed
 # The builder of the documentation takes other releases than Airflow of what both use, too.
 DOCS := $(VENV)/docs/.installed
 # Options for pytest, such as: make test-unit PYTEST="-k router -x"
@@ -44,6 +47,13 @@ $(OBJECT_STORE): $(INSTALLED) requirements/object-store.txt
 	@echo "Installing a server of S3 for the tests (about 5 seconds) ..."
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/object-store.txt
+	@touch $@
+
+$(HIVE_CLIENTS): $(INSTALLED) requirements/hive-clients.txt
+	@echo "Installing Spark 3.5 and other clients of Hive for the evidence (1 minute) ..."
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	@UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(@D)/bin/python --no-deps -r requirements/hive-clients.txt
+	@$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/of_the_tests.pth"
 	@touch $@
 
 $(DOCS): $(INSTALLED) requirements/docs.txt
@@ -86,7 +96,7 @@ test: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run all tests, and
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
 
 .PHONY: evidence
-evidence: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) ## Run all of the long tests, and write their counts into docs/evidence.md
+evidence: setup postgresql chromium $(CLASSES) $(OBJECT_STORE) $(HIVE_CLIENTS) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: coverage

@@ -23,8 +23,6 @@ DELIBERATE = (
     # More is accepted than by Hive, or an error has a name where Hive has none.
     r"get_partitions_with_auth of a (missing .*|table of an empty name)",
     r"get_partitions_by_names of (another order|null)",
-    r"get_partition_by_name of (nothing|null|a table without keys)",
-    r"drop_partition_by_name (of null|without keys)",
     r"add_partitions? .*of no (table|database|storage descriptor)|add_partition\w* of no (table|database)",
     r"add_partition\w* of no storage descriptor",
     r"(add|alter)_partitions of null",

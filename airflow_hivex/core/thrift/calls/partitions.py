@@ -66,6 +66,8 @@ class Wanted:
             MetaException: a text is not a filter on keys of the table.
         """
         keys = self.stored().partition_keys
+        if not keys and not any(texts):
+            return []
         return self.left_by([checked_filter(text, keys) for text in texts])
 
     def left_by(self, filters: Sequence[DecidedFilter]) -> list[StoredPartition]:
@@ -96,9 +98,14 @@ class Wanted:
 
         Raises:
             NoSuchPartitionError: the table has no such partition.
+            MetaException: the table has no partitions, or the name is empty.
         """
+        stored = self.stored()
+        if not name or not stored.is_partitioned:
+            reason = "the table has no partition keys" if name else "the name is empty"
+            raise ttypes.MetaException(f"{name!r} is not a valid name of a partition of {stored.full_name}: {reason}")
         try:
-            values = values_of_name(self.stored(), name)
+            values = values_of_name(stored, name)
         except InvalidObjectError as error:
             raise NoSuchPartitionError(self.name.given, self.table, name) from error
         return self.by_values(values)
@@ -167,7 +174,7 @@ class Wanted:
 def _parts_of_name(name: str | None) -> list[tuple[str, str]]:
     """Return the keys and values of a partition's name; a part without ``=`` is skipped, as in Hive."""
     parts = (part.partition("=") for part in (name or "").split("/"))
-    return [(unescape(key).lower(), unescape(value)) for key, equals, value in parts if key and equals]
+    return [(unescape(key), unescape(value)) for key, equals, value in parts if key and equals]
 
 
 def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
