@@ -27,6 +27,14 @@ _SHORT = 64
 """The most bytes of a text that is kept once."""
 _MOST_SHORT = 4096
 _LONG = 1 << 16
+_LONG_FIELDS = frozenset(
+    {
+        *("filter", "expr", "validWriteIdList", "validTxnList", "validWriteIdlist"),
+        *("viewOriginalText", "viewExpandedText", "type", "comment", "bitVectors", "message", "description"),
+        *("default_value", "check_expression"),
+    }
+)
+"""The fields that are not names, which errors repeat and the catalog looks up: their texts may be long."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
 """The bytes that the values of each message may take."""
@@ -77,7 +85,14 @@ class _Decoder:
             if field is None or field[1] != kind:
                 self._skip(kind)
             else:
+                if kind == TType.STRING and field[2] not in _LONG_FIELDS:
+                    self._check_name(field[2])
                 setattr(struct, field[2], self._value(kind, field[3]))
+
+    def _check_name(self, field: str) -> None:
+        (length,) = _I32(self._message, self._position)
+        if length > _LONG:
+            raise MalformedMessageError(f"{field} has {length} bytes, and at most {_LONG} are taken")
 
     def _struct(self, made_by: Any) -> Any:
         of, spec = made_by

@@ -18,7 +18,7 @@ _DEEPEST = 64
 FEW = 1000
 """The structures and containers of a message that the decoder of the bindings decodes at once."""
 _MOST_FREE = 10_000
-_BYTES_EACH = 8
+_BYTES_EACH = 12
 
 STRICT = 0x80010000
 """The version word of a message, without its type."""
@@ -99,6 +99,8 @@ class MessageScanner:
                     continue
                 following = position + 3
             else:
+                if frame[2] and kind != _MAP and frame[1] == _STRING:
+                    position = self._texts(buffer, size, frame, position)
                 if frame[2] == 0:
                     stack.pop()
                     continue
@@ -114,15 +116,32 @@ class MessageScanner:
                 frame[2] -= 1
             position = self._checked(skipped[0])
             if skipped[1] is not None:
-                if len(stack) >= _DEEPEST:
-                    raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
-                stack.append(skipped[1])
-                self.parts += 1
-                if self.parts > _MOST_FREE + position // _BYTES_EACH:
-                    # Each of them would take some hundred bytes of memory. Honest ones have thirty on the wire.
-                    raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
+                self._enter(skipped[1], position)
         self._position = position
         return None if stack else position
+
+    def _enter(self, frame: list[int], position: int) -> None:
+        """Begin with a structure or container whose contents are at a position."""
+        if len(self._stack) >= _DEEPEST:
+            raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
+        self._stack.append(frame)
+        self.parts += 1
+        if self.parts > _MOST_FREE + position // _BYTES_EACH:
+            # Each of them would take some hundred bytes of memory. Those of honest clients have more on the wire.
+            raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
+
+    def _texts(self, buffer: bytes | bytearray, size: int, frame: list[int], position: int) -> int:
+        """Go over the texts of a list that have come, and return where the next one begins."""
+        longest, count = self._longest, frame[2]
+        while count and position + 4 <= size:
+            (length,) = _I32(buffer, position)
+            end = position + 4 + length
+            if not 0 <= length <= longest or end > size or end > longest:
+                break
+            position = end
+            count -= 1
+        frame[2] = count
+        return position
 
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
