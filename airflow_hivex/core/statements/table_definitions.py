@@ -71,6 +71,9 @@ DROPPED_COLUMNS = "hivex.columns.dropped"
 _HIVE_FORMATS = {"jsonfile": "json"}
 _MOST_BUCKETS = 4095
 
+_FULL_ACID = "default"
+"""The kind of a full ACID table, which need not be named."""
+
 
 def describe_table(
     context: StatementContext,
@@ -254,7 +257,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
         reason = "a managed table is transactional: set 'transactional' = 'true' in the same statement"
         raise InvalidObjectError("table", table, reason)
     for name in fixed:
-        if before.get(name, "").lower() != after.get(name, "").lower():
+        if _meaning(before, name) != _meaning(after, name):
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
     check_no_constraint(
         table, [name for name in {**before, **after} if is_constraint(name) and before.get(name) != after.get(name)]
@@ -263,6 +266,12 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     external = TRANSACTIONAL not in before
     table_properties.check_properties(table, changed, external=external, bucketed=BUCKETING_VERSION in before)
+
+
+def _meaning(properties: Mapping[str, str], name: str) -> str:
+    """Return the value of a property that decides how the data is stored; a full ACID table need not name its kind."""
+    is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
+    return properties.get(name, _FULL_ACID if is_kind else "").lower()
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:
@@ -359,10 +368,10 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
     if PARTITION_ROW_IDS in properties:
         reason = f"property {PARTITION_ROW_IDS} is set by an import from Hive alone; leave it out"
         raise InvalidObjectError("table", table, reason)
-    kind = properties.get(TRANSACTIONAL_PROPERTIES, "default").lower()
+    kind = properties.get(TRANSACTIONAL_PROPERTIES, _FULL_ACID).lower()
     if kind == INSERT_ONLY:
         return _insert_only_properties(table, format, properties)
-    if kind != "default":
+    if kind != _FULL_ACID:
         reason = f"transactional_properties={kind} is neither default nor {INSERT_ONLY}"
         raise InvalidObjectError("table", table, reason)
     if format != "orc":

@@ -25,6 +25,10 @@ _NAMES = frozenset(
 """Names of databases, tables and functions, which a client may not leave out."""
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
+_SWAPPED = frozenset({"get_partition_names"})
+"""Methods that have only a MetaException in Hive 2.3, as their first field. Its clients read no other one, and all
+exceptions have the same field, a message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -53,6 +57,8 @@ def method(name: str) -> Method | None:
         result = getattr(service, f"{name}_result", None)
         fields = [field for field in (result.thrift_spec if result is not None else ()) if field]
         exceptions = {field[3][0]: field[2] for field in fields if field[0] != 0}
+        if name in _SWAPPED:
+            exceptions = dict.fromkeys(exceptions, next(field[2] for field in fields if field[0] == 1))
         given = [field for field in arguments.thrift_spec or () if field]
         structures = [field[2] for field in given if field[1] == TType.STRUCT and field[2] not in _OPTIONAL]
         names = [field[2] for field in given if field[1] == TType.STRING and field[2] in _NAMES]

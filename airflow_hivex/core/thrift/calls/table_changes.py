@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     TableChangedError,
 )
+from airflow_hivex.core.imports import spark_tables
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
@@ -140,6 +141,8 @@ def _create(
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     table = _with_constraints(table, given)
     is_placed = bool(hive.sd is not None and hive.sd.location)
+    if table.is_transactional:
+        _check_empty(endpoint, table, hive.sd, cluster)
     if table.is_view:
         endpoint.services.namespaces.check_view(table)
     else:
@@ -169,6 +172,25 @@ def _create(
     if not table.is_view:
         # The one of the last try, as a commit may be tried again.
         make_directories(endpoint, cluster, [created[-1].storage.primary.location])
+
+
+def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
+    """Refuse a transactional table in a folder with files: its readers would not see them.
+
+    CREATE TABLE ... USING ... AS SELECT of Spark writes them before it creates the table, and sends their folder as a
+    parameter of the SerDe.
+
+    Raises:
+        InvalidObjectError: there are files.
+        LocationOutsideClusterError: the folder is outside of the cluster's root.
+    """
+    for location in {sd.location, spark_tables.path(sd.serdeInfo.parameters or {})} - {None, ""}:
+        if endpoint.services.files(cluster).list_entries(cluster.relative(location)):
+            reason = (
+                f"its folder {location} has files, which no transaction of the table has written; delete them, and "
+            )
+            advice = "leave 'transactional' out, or let `hivex sql` create the table and write its rows"
+            raise InvalidObjectError("table", table.full_name, reason + advice)
 
 
 def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:

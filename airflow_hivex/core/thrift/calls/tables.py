@@ -35,6 +35,11 @@ def check_writer(endpoint: Endpoint, table: StoredTable, text: str | None) -> No
         given_lists.check_writer(connection, table, ids)
 
 
+_NO_ACCESS = 1
+"""Hive's access type of a table that the client cannot read."""
+_DATA_SOURCE = "spark.sql.sources."
+
+
 def read_table(
     endpoint: Endpoint, client: Client, name: DatabaseName, table: str, ids: GivenList, context: Any = None
 ) -> Any:
@@ -53,15 +58,42 @@ def read_table(
     return endpoint.hive_table(stored, name.given, cluster)
 
 
+def described_table(
+    endpoint: Endpoint, client: Client, name: DatabaseName, table: str, ids: GivenList
+) -> StoredTable | Any:
+    """Return a table, or the structure of a table that the client may not read.
+
+    A client asks for a table before it drops it, too. So a transactional one is described to a call without a write id
+    list, as lists of tables describe it: without its location, so that no client reads its directories as plain files.
+    """
+    if "@" in table:
+        return read_table(endpoint, client, name, table, ids)
+    cluster = client.cluster(name)
+    try:
+        return endpoint.catalog.get_table(name.name, table, ids, cluster)
+    except MissingWriteIdListError:
+        stored = endpoint.catalog.get_table(name.name, table, cluster=cluster)
+        return without_place(endpoint.hive_table(stored, name.given, cluster))
+
+
+def without_place(hive: Any) -> Any:
+    """Return the structure of a table that the client may not read."""
+    hive.sd.location, hive.accessType = None, _NO_ACCESS
+    # Spark reads the table of a data source in its path, and without one as an empty table.
+    options = hive.sd.serdeInfo.parameters
+    hive.sd.serdeInfo.parameters = {key: value for key, value in options.items() if key.lower() != "path"}
+    hive.parameters = {key: value for key, value in hive.parameters.items() if not key.startswith(_DATA_SOURCE)}
+    return hive
+
+
 @call("get_table")
 def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table; a transactional one is refused, as the call has no write id list."""
+    """Return a table, a transactional one without its location."""
     name = read_database(args.dbname)
-    if "@" in (args.tbl_name or ""):
-        return read_table(endpoint, client, name, args.tbl_name, None)
-    cluster = client.cluster(name)
-    stored = endpoint.catalog.get_table(name.name, args.tbl_name or "", None, cluster)
-    return Raw(STRUCT_RESULT + endpoint.table_bytes(stored, name.given, cluster))
+    found = described_table(endpoint, client, name, args.tbl_name or "", None)
+    if not isinstance(found, StoredTable):
+        return found
+    return Raw(STRUCT_RESULT + endpoint.table_bytes(found, name.given, client.cluster(name)))
 
 
 @from_memory("get_table")
@@ -75,11 +107,13 @@ def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
 
 @call("get_table_req")
 def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table as of the write id list of the request."""
+    """Return a table as of the write id list of the request, a transactional one without list without its location."""
     request = args.req
     name = read_database(request.dbName, request.catName)
-    table = read_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
-    return ttypes.GetTableResult(table=table)
+    found = described_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
+    if isinstance(found, StoredTable):
+        found = endpoint.hive_table(found, name.given, client.cluster(name))
+    return ttypes.GetTableResult(table=found)
 
 
 def _wrapped(table: bytes) -> bytes:
@@ -101,8 +135,6 @@ def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | N
     return None if kept is None else _wrapped(endpoint.table_bytes(kept, name.given, cluster))
 
 
-_NO_ACCESS = 1
-"""Hive's access type of a table that the client cannot read."""
 _READS_TRANSACTIONAL = frozenset({"HIVEFULLACIDREAD", "HIVEMANAGEDINSERTREAD"})
 
 
@@ -133,7 +165,7 @@ def _tables(
     for table in stored:
         hive = endpoint.hive_table(table, name.given, cluster)
         if table.is_transactional and not reads_transactional:
-            hive.sd.location, hive.accessType = None, _NO_ACCESS
+            without_place(hive)
         found[table.name] = hive
     for each in names:
         if "@" in each:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,67 @@ def test_transactional_table_is_one_of_ours(hive: Any, metastore: Metastore) -> 
     hive.truncate_table("default", "acid", [])
     hive.drop_table("default", "acid", True)
     assert hive.get_all_tables("default") == []
+
+
+def test_transactional_table_in_a_folder_with_files_is_refused(hive: Any, tmp_path: Path) -> None:
+    """Spark writes the files of CREATE TABLE ... AS SELECT first, and sends their folder in one of two ways."""
+    folder = tmp_path / "c1/default.db/t"
+    folder.mkdir(parents=True)
+    (folder / "part-0").write_text("x")
+    fields = [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    acid = {"transactional": "true", "spark.sql.sources.provider": "orc", "spark.sql.sources.schema": schema}
+    placed, with_path = table("default", "t", parameters=acid), table("default", "t", parameters=acid)
+    placed.sd.location = with_path.sd.serdeInfo.parameters["path"] = folder.as_uri()
+    for described in (placed, with_path):
+        with pytest.raises(ttypes.InvalidObjectException, match="has files, which no transaction"):
+            hive.create_table(described)
+    assert hive.get_all_tables("default") == []
+    (folder / "part-0").unlink()
+    hive.create_table(with_path)
+    found = hive.get_table("default", "t")
+    # Spark reads a data source without a place as an empty table.
+    assert (found.sd.location, found.sd.serdeInfo.parameters.get("path")) == (None, None)
+    assert not any(name.startswith("spark.sql.sources.") for name in found.parameters)
+
+
+def test_tables_are_dropped_one_by_one_and_with_their_database(hive: Any, metastore: Metastore) -> None:
+    """Clients of Hive drop each table of a database, and ask for it before."""
+    hive.create_database(ttypes.Database("d", None, None, {}))
+    with metastore.session(user="ann") as session:
+        session.sql("CREATE TABLE d.acid (id INT) PARTITIONED BY (p INT)")
+        session.sql("INSERT INTO d.acid VALUES (1, 2)")
+        session.sql("CREATE VIEW d.v AS SELECT id FROM d.acid")
+    hive.create_table(table("d", "plain"))
+    assert hive.get_all_tables("d") == ["acid", "plain", "v"]
+    for name in hive.get_all_tables("d"):
+        assert hive.get_table("d", name).tableName == name
+        hive.drop_table("d", name, True)
+    hive.drop_database("d", True, True)
+    assert hive.get_all_databases() == ["default"]
+
+
+@pytest.mark.parametrize("kind", [{}, {"transactional_properties": "default"}])
+def test_transactional_table_that_is_written_back_unchanged_is_accepted(
+    hive: Any, metastore: Metastore, kind: dict[str, str]
+) -> None:
+    hive.create_table(table("default", "made", parameters={"transactional": "true"}))
+    made = metastore.catalog.get_table("default", "made")
+    storage = replace(made.storage, primary=replace(made.storage.primary, location=""))
+    alone = {"transactional": "true", **kind}
+    metastore.catalog.create_table(replace(made, name="t", parameters=alone, storage=storage))
+    for parameters in (None, {"transactional": "true"}, {"transactional": "TRUE", "k": "v"}):
+        ids = metastore.transactions.valid_write_ids(["default.t"], metastore.transactions.valid_txns())
+        listed = str(ids["default.t"])
+        found = hive.get_table_req(ttypes.GetTableRequest("default", "t", validWriteIdList=listed)).table
+        found.parameters = found.parameters if parameters is None else parameters
+        request = ttypes.AlterTableRequest(dbName="default", tableName="t", table=found, validWriteIdList=listed)
+        hive.alter_table_req(request)
+    found.parameters = {"transactional": "true", "transactional_properties": "insert_only"}
+    ids = metastore.transactions.valid_write_ids(["default.t"], metastore.transactions.valid_txns())
+    request.validWriteIdList = str(ids["default.t"])
+    with pytest.raises(ttypes.InvalidOperationException, match="transactional_properties cannot be changed"):
+        hive.alter_table_req(request)
 
 
 @pytest.mark.parametrize(
