@@ -77,6 +77,9 @@ def test_capacity_is_that_of_the_files(metastore: Metastore, a: Session, tmp_pat
     a.sql("INSERT INTO a.t VALUES (3, 'three', 3)")
     (of_b,) = shown(a, "SHOW CAPACITY NAMESPACE b CLUSTER c1")
     assert of_b["linked_bytes"] == linked + bytes_on(tmp_path / "c1/a.db/t/ds=3")
+    of_links = shown(a, "SHOW CAPACITY NAMESPACE b BY TABLE")
+    assert [(each["table"], each["owned_bytes"]) for each in of_links] == [("t@a", 0), ("u@a", 0)]
+    assert sum(int(str(each["linked_bytes"])) for each in of_links) == of_b["linked_bytes"]
     every = {(str(each["namespace"]), str(each["cluster"])): each for each in shown(a, "SHOW CAPACITY")}
     assert every.keys() == {("a", "c1"), ("b", "c1"), ("default", "c1")}
     # What an overwrite leaves waits for the cleaner, and so does a dropped partition until its files are gone.

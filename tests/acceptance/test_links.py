@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -641,3 +642,62 @@ def test_table_like_a_link_has_the_definition_of_its_source(a: Session, metastor
     assert rows_of(a, "own") == [(3, "three", "3")]
     with pytest.raises(NoSuchLinkError):
         a.sql("CREATE TABLE other LIKE t2@b")
+
+
+def test_link_tells_no_statistics_of_rows_that_it_hides(a: Session, b: Session) -> None:
+    b.sql("ALTER TABLE t1 UPDATE STATISTICS FOR COLUMN id SET ('lowValue' = '1', 'highValue' = '2', 'numNulls' = '0')")
+    a.sql("CREATE LINK TO t1@b")
+    assert described(b, "DESCRIBE FORMATTED t1 id")["max"] == "2"
+    for partition in ((), ("1",)):
+        for value in partition:
+            a.sql(f"ALTER LINK t1@b ADD PARTITION (ds = '{value}')")
+        told = described(a, "DESCRIBE FORMATTED t1@b id")
+        assert {told[fact] for fact in ("min", "max", "num_nulls", "distinct_count")} == {"NULL"}
+        assert "COLUMN_STATS_ACCURATE" not in told
+    # The statistics of the whole source are those of a link that shows all of it.
+    a.sql("ALTER LINK t1@b ADD PARTITION (ds = '2')")
+    assert described(a, "DESCRIBE FORMATTED t1@b id")["max"] == "2"
+
+
+def test_descriptions_and_errors_of_a_link_have_its_own_name_and_properties(a: Session, b: Session) -> None:
+    a.sql("CREATE LINK TO t1@b LINKPROPERTIES ('mine' = 'yes')")
+    a.sql("ALTER LINK t1@b ADD PARTITION (ds = '1')")
+    document = json.loads(str(a.sql("DESCRIBE EXTENDED t1@b AS JSON").rows[0][0]))
+    assert document["table_properties"] == {"mine": "yes"}
+    of_partition = json.loads(str(a.sql("DESCRIBE EXTENDED t1@b PARTITION (ds = '1') AS JSON").rows[0][0]))
+    assert (of_partition["table_name"], of_partition["table_properties"]) == ("t1@b", {"mine": "yes"})
+    told = described(a, "DESCRIBE EXTENDED t1@b PARTITION (ds = '1')")
+    assert (told["Database"], told["Table"]) == ("a", "t1@b")
+    for text in (
+        "DESCRIBE t1@b PARTITION (ds = '2')",
+        "DESCRIBE t1@b PARTITION (ds = '9')",
+        "DESCRIBE t1@b PARTITION (nope = '9')",
+        "DESCRIBE t1@b nope",
+        "ALTER LINK t1@b ADD PARTITION (ds = '9')",
+        "ALTER LINK t1@b ADD PARTITION (nope = '9')",
+        "ALTER LINK t1@b ADD PARTITION (ds > '9')",
+        "ALTER LINK t1@b DROP PARTITION (nope = '9')",
+        "ALTER LINK t1@b DROP PARTITION (ds = '9')",
+    ):
+        with pytest.raises(HivexError) as error:
+            a.sql(text)
+        assert "t1@b" in str(error.value), text
+        assert "b.t1" not in str(error.value), text
+    row = a.sql("SHOW TABLE EXTENDED LIKE 't1@b'").rows[0]
+    assert row[:3] == ("a", "t1@b", False)
+    assert "Link Target: b.t1" in str(row[3])
+    assert "quality" not in str(row[3])
+
+
+def test_partitions_are_added_to_a_link_by_conditions(a: Session, b: Session) -> None:
+    b.sql("INSERT INTO t1 VALUES (3, 'three', '3'), (4, 'four', '4'), (5, 'five', '5')")
+    a.sql("CREATE LINK TO t1@b")
+    assert a.sql("ALTER LINK t1@b ADD PARTITION (ds > '2', ds < '5')").rows == [("ds=3",), ("ds=4",)]
+    assert a.sql("ALTER LINK t1@b ADD PARTITION (ds >= '4'), PARTITION (ds = '1')").rows == [("ds=1",), ("ds=5",)]
+    assert partitions(a, "t1@b") == ["ds=1", "ds=3", "ds=4", "ds=5"]
+    with pytest.raises(NoSuchPartitionError):
+        a.sql("ALTER LINK t1@b ADD PARTITION (ds > '9')")
+    assert a.sql("ALTER LINK t1@b ADD IF NOT EXISTS PARTITION (ds > '9')").rows == []
+    # Those that come later are not a part of it.
+    b.sql("INSERT INTO t1 VALUES (0, 'none', '2')")
+    assert partitions(a, "t1@b") == ["ds=1", "ds=3", "ds=4", "ds=5"]

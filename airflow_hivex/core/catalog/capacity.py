@@ -64,10 +64,11 @@ class HeldBytes:
 
 @dataclass(frozen=True, slots=True)
 class LinkedBytes:
-    """The bytes that a namespace reaches through its links, on the primary clusters of their sources."""
+    """The bytes that a namespace reaches through a link, on the primary cluster of its source."""
 
     namespace: str
     cluster: str
+    link: str
     size_bytes: int
 
 
@@ -126,7 +127,7 @@ def read_held(
 def read_linked(
     connection: Connection, namespaces: Collection[str] | None = None, cluster: str | None = None
 ) -> list[LinkedBytes]:
-    """Return the bytes that namespaces reach through their links. One round trip."""
+    """Return the bytes that namespaces reach through each of their links. One round trip."""
     link, exceptions = links.c, link_partitions.c
     judged = _judged(select(link.table_id))
     is_shown = or_(
@@ -138,8 +139,9 @@ def read_linked(
             judged.c.partition_id > link.after_partition_id,
         ),
     )
+    named = link.table_name + "@" + link.namespace
     query = (
-        select(databases.c.name, tables.c.primary_cluster, _sum(judged.c.size_bytes))
+        select(databases.c.name, tables.c.primary_cluster, named, _sum(judged.c.size_bytes))
         .select_from(links)
         .join(databases, databases.c.id == link.database_id)
         .join(tables, tables.c.id == link.table_id)
@@ -150,8 +152,8 @@ def read_linked(
             isouter=True,
         )
         .where(judged.c.is_obsolete == 0, is_shown)
-        .group_by(databases.c.name, tables.c.primary_cluster)
-        .order_by(databases.c.name, tables.c.primary_cluster)
+        .group_by(databases.c.name, tables.c.primary_cluster, link.table_name, link.namespace)
+        .order_by(databases.c.name, tables.c.primary_cluster, link.table_name, link.namespace)
     )
     if namespaces is not None:
         query = query.where(databases.c.name.in_(sorted(namespaces)))

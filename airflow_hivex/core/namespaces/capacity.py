@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from airflow_hivex.core.catalog import capacity, quotas
-from airflow_hivex.core.catalog.capacity import HeldBytes
+from airflow_hivex.core.catalog.capacity import HeldBytes, LinkedBytes
 from airflow_hivex.core.catalog.databases import select_database, select_database_names
 from airflow_hivex.core.catalog.quotas import Quota
 from airflow_hivex.core.clock import Clock
@@ -113,9 +113,9 @@ class Capacities:
         with self._store.read() as connection:
             every = names or select_database_names(connection, None)
             held = capacity.read_held(connection, (), names, on)
-            linked = {
-                (each.namespace, each.cluster): each.size_bytes for each in capacity.read_linked(connection, names, on)
-            }
+            linked: Counter[tuple[str, str]] = Counter()
+            for each in capacity.read_linked(connection, names, on):
+                linked[each.namespace, each.cluster] += each.size_bytes
             limits = {(each.namespace, each.cluster): each for each in quotas.read_quotas(connection)}
             earlier = _earlier(connection, today)
         amounts = {(key[0], key[1]): each for key, each in _summed(held, _by_cluster).items()}
@@ -132,6 +132,16 @@ class Capacities:
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
         """Return the use by table, the largest first within a namespace and cluster. See :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.table)
+
+    def by_link(self, namespace: str | None = None, cluster: str | None = None) -> list[LinkedBytes]:
+        """Return the bytes that each link shows, by namespace, cluster and link; they count for their owners only.
+
+        Raises:
+            NoSuchDatabaseError, UnknownClusterError: as :meth:`show`.
+        """
+        names, on = self._scope(namespace, cluster)
+        with self._store.read() as connection:
+            return capacity.read_linked(connection, names, on)
 
     def by_format(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
         """Return the use by format of tables. See :meth:`show`."""

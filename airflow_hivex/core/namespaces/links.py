@@ -239,7 +239,7 @@ class Links(JoinsTransactions):
             for each in names:
                 spelled = partitions.spelled_name(source, each)
                 if spelled not in ids:
-                    raise NoSuchPartitionError(source.database, source.name, spelled)
+                    raise NoSuchPartitionError(name.database, name.in_database, spelled)
                 if (spelled in added or found.shows(ids[spelled])) and not if_not_exists:
                     raise AlreadyExistsError("partition", f"{name} {spelled}")
                 if not found.shows(ids[spelled]):

@@ -20,20 +20,27 @@ _TOTALS = (
 
 
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
-    """SHOW CAPACITY: one row a namespace and cluster; with BY, one a table, format or age within them."""
+    """SHOW CAPACITY: one row a namespace and cluster; with BY, one a table or link, format or age within them."""
     capacity = context.services.capacity
     asked = (statement.database, statement.cluster)
     if statement.by is not None:
         shares = {"TABLE": capacity.by_table, "FORMAT": capacity.by_format, "AGE": capacity.by_age}[statement.by](
             *asked
         )
-        return Result(
-            ["namespace", "cluster", statement.by.lower(), *_AMOUNTS],
-            [
-                (each.namespace, each.cluster, each.name, *(getattr(each.amounts, name) for name in _AMOUNTS))
-                for each in shares
-            ],
-        )
+        columns = ["namespace", "cluster", statement.by.lower(), *_AMOUNTS]
+        found: list[tuple[object, ...]] = [
+            (each.namespace, each.cluster, each.name, *(getattr(each.amounts, name) for name in _AMOUNTS))
+            for each in shares
+        ]
+        if statement.by != "TABLE":
+            return Result(columns, found)
+        found = [(*row, 0) for row in found]
+        found += [
+            (each.namespace, each.cluster, each.link, *(0 for _ in _AMOUNTS), each.size_bytes)
+            for each in capacity.by_link(*asked)
+        ]
+        # The links of a namespace and cluster stand behind its tables.
+        return Result([*columns, "linked_bytes"], sorted(found, key=lambda row: (str(row[0]), str(row[1]))))
     rows: list[tuple[object, ...]] = [
         (
             each.namespace,

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable, Table
+from airflow_hivex.core.model.objects import Column, StoredPartition, Table
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.session_objects import TemporaryView
 from airflow_hivex.core.model.statistics import Statistics
@@ -44,7 +44,9 @@ def json_of_table(table: Table, statistics: Statistics | None, link: Link | None
     return _result(document)
 
 
-def json_of_partition(table: StoredTable, partition: StoredPartition, statistics: Statistics | None) -> Result:
+def json_of_partition(
+    table: Table, partition: StoredPartition, statistics: Statistics | None, link: Link | None = None
+) -> Result:
     """Return the document of a partition, with the facts of its table."""
     document = _identifier(table) | {"columns": _columns(table)}
     keys = [key.name for key in table.partition_keys]
@@ -52,7 +54,7 @@ def json_of_partition(table: StoredTable, partition: StoredPartition, statistics
     document |= _storage(table, partition.location)
     if partition.created_at is not None:
         document["created_time"] = _time(partition.created_at)
-    document = _facts(table, None) | document
+    document = _facts(table, link) | document
     if statistics is not None:
         document["partition_statistics"] = _statistics(statistics)
     return _result(document)
@@ -149,10 +151,12 @@ def _facts(table: Table, link: Link | None) -> Document:
     found["type"] = _TYPES.get(table.type.value, table.type.value) if link is None else link.type.value
     if not table.is_view:
         found["provider"] = table.storage.format
-    if table.comment:
-        found["comment"] = table.comment
-    if table.parameters:
-        found["table_properties"] = dict(sorted(hide_in_properties(table.parameters).items()))
+    # A link has properties of its own, and no comment.
+    comment, properties = (table.comment, table.parameters) if link is None else (None, link.properties)
+    if comment:
+        found["comment"] = comment
+    if properties:
+        found["table_properties"] = dict(sorted(hide_in_properties(properties).items()))
     if table.is_partitioned:
         found |= {"partition_provider": "Catalog", "partition_columns": _names(table.partition_keys)}
     return found

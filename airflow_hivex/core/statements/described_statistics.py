@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from airflow_hivex.core.catalog.statistics import select_statistics
 from airflow_hivex.core.errors import NoSuchColumnError
-from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable
+from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable, Table
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
@@ -58,13 +58,14 @@ def statistics_of(
 
 
 def partition_rows(
-    context: StatementContext, table: StoredTable, partition: StoredPartition
+    context: StatementContext, table: StoredTable, partition: StoredPartition, named: Table | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the facts of a partition, by the names of Spark."""
+    """Yield the facts of a partition, by the names of Spark; ``named`` has those of a link to the table."""
+    named = named or table
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
-    yield "Database", table.database
-    yield "Table", table.name
+    yield "Database", named.database
+    yield "Table", named.name
     yield "Partition Values", f"[{values}]"
     yield "Location", hide_in_uri(partition.location)
     yield "Created Time", "" if partition.created_at is None else partition.created_at.isoformat()
@@ -76,18 +77,27 @@ def partition_rows(
 
 
 def column_rows(
-    context: StatementContext, table: StoredTable, name: str, partition: StoredPartition | None, *, extended: bool
+    context: StatementContext,
+    table: StoredTable,
+    name: str,
+    partition: StoredPartition | None,
+    *,
+    extended: bool,
+    named: Table | None = None,
+    is_known: bool = True,
 ) -> Rows:
     """Return the facts of a column; an unknown one is the text NULL, as in Spark.
+
+    ``named`` has the names of a link to the table. All statistics are unknown where they are not ``is_known``.
 
     Raises:
         NoSuchColumnError: the table has no column of that name.
     """
-    column = _column((*table.columns, *table.partition_keys), table, name)
+    column = _column((*table.columns, *table.partition_keys), named or table, name)
     rows: Rows = [("col_name", column.name), ("data_type", column.type), ("comment", column.comment or _NOTHING)]
     if not extended:
         return rows
-    statistics, current = _statistics(context, table, partition)
+    statistics, current = _statistics(context, table, partition) if is_known else (None, None)
     found = None if statistics is None else statistics.columns.get(column.in_files)
     facts: dict[str, object] = (
         {}
@@ -116,7 +126,7 @@ def _is_exact(statistics: Statistics, column: Column, current: ValidWriteIdList 
     return found is not None and is_exact(found.valid_write_ids, current)
 
 
-def _column(columns: Sequence[Column], table: StoredTable, name: str) -> Column:
+def _column(columns: Sequence[Column], table: Table, name: str) -> Column:
     for column in columns:
         if column.name.lower() == name:
             return column

@@ -8,7 +8,7 @@ from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.statements import ShowTableExtended
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.described_statistics import partition_rows
-from airflow_hivex.core.statements.listings import table_facts
+from airflow_hivex.core.statements.listings import link_facts, table_facts
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 
 _COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
@@ -24,6 +24,7 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
     database = statement.database or context.session.database
     catalog = context.services.catalog
     names = catalog.list_tables(database, statement.pattern)
+    links = context.services.links.show(database, statement.pattern)
     if statement.partition is not None:
         if names != [statement.pattern.lower()]:
             # As in Spark, a partition is that of one table.
@@ -37,7 +38,10 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
     for each in names:
         found = catalog.get_table(database, each, cluster=None)
         rows.append((database, each, False, _text({**table_facts(found), **_schema(found)})))
-    return Result(_COLUMNS, rows)
+    for link in links:
+        source = context.services.links.source(link)
+        rows.append((database, link.name.in_database, False, _text({**link_facts(link, source), **_schema(source)})))
+    return Result(_COLUMNS, sorted(rows, key=lambda row: str(row[1])))
 
 
 def _schema(table: Table) -> dict[str, str]:

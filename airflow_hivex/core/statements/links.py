@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.partitions import name_of
-from airflow_hivex.core.catalog.specifications import typed_specification
+from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     InvalidObjectError,
@@ -20,7 +21,7 @@ from airflow_hivex.core.errors import (
     ViewIsNotALinkError,
 )
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.statements import (
     AddLinkPartitions,
     CreateLink,
@@ -92,7 +93,18 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
 def add_link_partitions(context: StatementContext, statement: AddLinkPartitions) -> Result:
     """ALTER LINK ADD PARTITION: one row for each partition that the link did not show before."""
     link, source = _link(context, "ALTER LINK", statement.link)
-    names = [_full_name(link, source, each) for each in statement.partitions]
+    names = [_full_name(link, as_link(source, link), each) for each in statement.partitions]
+    wanted: set[str] = set()
+    for specification in statement.specifications:
+        exact = typed_specification("ALTER LINK ADD PARTITION", as_link(source, link), specification)
+        may = context.services.catalog.list_partition_names(source.database, source.name, exact)
+        found = covered(may, exact, source.partition_keys)
+        if not found and not statement.if_not_exists:
+            raise NoSuchPartitionError(link.name.database, link.name.in_database, "that the specification covers")
+        wanted |= set(found)
+    # A condition adds those that the link does not show yet; named ones are added once.
+    shown = set(context.services.links.partitions(link.name.database, link.name.in_database)) if wanted else set()
+    names += sorted(wanted - shown)
     added = context.services.links.add_partitions(
         link.name.database, link.name.in_database, names, if_not_exists=statement.if_not_exists
     )
@@ -105,7 +117,7 @@ def drop_link_partitions(context: StatementContext, statement: DropLinkPartition
     links = context.services.links
     names: set[str] = set()
     for specification in statement.specifications:
-        exact = typed_specification("ALTER LINK DROP PARTITION", source, specification)
+        exact = typed_specification("ALTER LINK DROP PARTITION", as_link(source, link), specification)
         found = links.partitions(link.name.database, link.name.in_database, exact)
         if not found and not statement.if_exists:
             raise NoSuchPartitionError(link.name.database, link.name.in_database, "that the specification covers")
@@ -178,6 +190,11 @@ def linked(context: StatementContext, name: TableName) -> tuple[Link, StoredTabl
     return link, context.services.links.source(link)
 
 
+def as_link(source: Table, link: Link) -> Table:
+    """Return the source of a link by the name of the link, for messages and facts."""
+    return replace(source, database=link.name.database, name=link.name.in_database)
+
+
 def _link(context: StatementContext, operation: str, name: TableName) -> tuple[Link, StoredTable]:
     if name.namespace is None:
         _refuse_table(context, operation, name, if_exists=False)
@@ -198,7 +215,7 @@ def _refuse_table(context: StatementContext, operation: str, name: TableName, *,
     raise refused(operation, table.full_name)
 
 
-def _full_name(link: Link, source: StoredTable, given: Mapping[str, Literal]) -> str:
+def _full_name(link: Link, source: Table, given: Mapping[str, Literal]) -> str:
     """Return the name of the partition with these values.
 
     Raises:

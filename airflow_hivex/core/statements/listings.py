@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,8 +12,17 @@ from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionErro
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import CLUSTER, PARTITION_ROW_IDS, TRANSACTIONAL, Column, Table, TableType
-from airflow_hivex.core.model.partitions import partition_values
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.objects import (
+    CLUSTER,
+    PARTITION_ROW_IDS,
+    TRANSACTIONAL,
+    Column,
+    StoredPartition,
+    StoredTable,
+    Table,
+    TableType,
+)
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.model.statements import (
@@ -39,7 +48,7 @@ from airflow_hivex.core.statements.described_statistics import (
     statistics_of,
 )
 from airflow_hivex.core.statements.described_storage import properties_text, quoted_text, skewed_by, storage_facts
-from airflow_hivex.core.statements.links import linked
+from airflow_hivex.core.statements.links import as_link, linked
 from airflow_hivex.core.statements.partition_definitions import partition_name_of
 from airflow_hivex.core.statements.routing import route
 from airflow_hivex.core.statements.temporary_tables import as_named
@@ -156,19 +165,21 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         link, source = linked(context, statement.table)
         database, name = source.database, source.name
     table = catalog.get_table(database, name, cluster=None)
+    # Errors and facts have the name of the link.
+    named = table if link is None else as_link(table, link)
     partition = None
     if statement.partition is not None:
-        named = partition_name_of("DESCRIBE ... PARTITION", table, statement.partition)
-        partition = catalog.get_partition(database, name, partition_values(named), cluster=None)
-        if link is not None and not link.shows(partition.id):
-            raise NoSuchPartitionError(link.name.database, link.name.in_database, named)
+        partition = _partition(context, table, named, statement.partition, link)
     if statement.as_json and partition is not None:
-        return json_of_partition(table, partition, statistics_of(context, table, partition))
+        return json_of_partition(named, partition, statistics_of(context, table, partition), link)
     if statement.as_json:
         statistics = statistics_of(context, table) if link is None else None
         return json_of_table(as_named(context.session, table), statistics, link)
     if statement.column is not None:
-        told = column_rows(context, table, statement.column, partition, extended=statement.extended)
+        hides = link is not None and partition is None and _hides(context, link, table)
+        told = column_rows(
+            context, table, statement.column, partition, extended=statement.extended, named=named, is_known=not hides
+        )
         return Result(["info_name", "info_value"], told)
     rows: list[tuple[object, ...]] = [
         (column.name, column.type, column.comment) for column in (*table.columns, *table.partition_keys)
@@ -178,12 +189,12 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         rows += [(key.name, key.type, key.comment) for key in table.partition_keys]
     if statement.extended and partition is not None:
         rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
-        rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition)]
+        rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition, named)]
     elif statement.extended:
         facts = (
             table_facts(as_named(context.session, table)) | statistics_facts(context, table)
             if link is None
-            else _link_facts(link, table)
+            else link_facts(link, table)
         )
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(fact, value, "") for fact, value in facts.items()]
@@ -390,7 +401,34 @@ def _create_link_statement(link: Link) -> str:
     return f"CREATE {static}LINK TO `{link.name.table}`@`{link.name.namespace}`{properties}"
 
 
-def _link_facts(link: Link, source: Table) -> dict[str, str]:
+def _partition(
+    context: StatementContext,
+    table: StoredTable,
+    named: Table,
+    specification: Mapping[str, Literal],
+    link: Link | None,
+) -> StoredPartition:
+    """Return a partition of a table, or of the link that ``named`` stands for.
+
+    Raises:
+        NoSuchPartitionError: the table or link does not have it.
+    """
+    name = partition_name_of("DESCRIBE ... PARTITION", named, specification)
+    found = context.services.catalog.get_partitions_by_names(table.database, table.name, [name])
+    if not found or (link is not None and not link.shows(found[0].id)):
+        raise NoSuchPartitionError(named.database, named.name, name)
+    return found[0]
+
+
+def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
+    """Return whether a link shows less than all partitions of its source, whose statistics are of hidden rows, too."""
+    if not source.is_partitioned:
+        return False
+    shown = context.services.links.partitions(link.name.database, link.name.in_database)
+    return set(shown) != set(context.services.catalog.list_partition_names(source.database, source.name))
+
+
+def link_facts(link: Link, source: Table) -> dict[str, str]:
     """Return the facts of a link: those of its source that say how rows are stored, with its own owner and times."""
     facts = table_facts(source)
     own = {

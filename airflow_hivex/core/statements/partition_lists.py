@@ -11,7 +11,7 @@ from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_val
 from airflow_hivex.core.model.predicates import PaddedText, Predicate, Truth, Value, columns_in, evaluate, typed
 from airflow_hivex.core.model.statements import ShowPartitions
 from airflow_hivex.core.statements.context import Result, StatementContext
-from airflow_hivex.core.statements.links import linked
+from airflow_hivex.core.statements.links import as_link, linked
 from airflow_hivex.core.statements.partition_definitions import covered_partitions
 
 _SHOW = "SHOW PARTITIONS"
@@ -40,8 +40,9 @@ def _all(context: StatementContext, statement: ShowPartitions) -> tuple[Table, S
         link, source = linked(context, statement.table)
         exact = None
         if statement.specification is not None:
-            exact = typed_specification(_SHOW, source, statement.specification)
-        return source, context.services.links.partitions(link.name.database, link.name.in_database, exact)
+            exact = typed_specification(_SHOW, as_link(source, link), statement.specification)
+        shown = context.services.links.partitions(link.name.database, link.name.in_database, exact)
+        return as_link(source, link), shown
     catalog = context.services.catalog
     table = catalog.get_table(*context.session.qualify(statement.table))
     if statement.specification is not None:

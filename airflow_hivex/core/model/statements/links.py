@@ -49,15 +49,19 @@ class DropLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AddLinkPartitions(Statement):
-    """Partitions that a static link shows from now on; a value of None is NULL."""
+    """Partitions that a link shows from now on, by their values, or by comparisons of keys; a value of None is NULL."""
 
     KIND = "ALTER LINK ADD PARTITION"
-    SYNTAX = (f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <partitions static_partitions>",)
+    SYNTAX = (
+        f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <partitions static_partitions>",
+        f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <specifications>",
+    )
     IN_TRANSACTIONS = False
 
     link: Annotated[TableName, Named(Role.ALTER)]
-    partitions: tuple[Mapping[str, Literal], ...]
+    partitions: tuple[Mapping[str, Literal], ...] = ()
     if_not_exists: bool = False
+    specifications: tuple[Predicate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
