@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,12 @@ def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None
     """Add the arguments of the command; ``tell`` shows its progress."""
     actions = namespace.add_subparsers(title="actions", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="list what a namespace depends on outside of it; exit with 1 if anything")
-    check.add_argument("namespace", metavar="NAMESPACE", help="the namespace to check")
+    check.add_argument("namespace", metavar="NAMESPACE", nargs="?", help="the namespace to check")
+    check.add_argument(
+        "--all",
+        action="store_true",
+        help="show a matrix of all namespaces: how many links and other dependencies each one has on each other one",
+    )
     check.add_argument(
         "--sql", metavar="FILE", type=Path, action="append", default=[], help="check the statements of a file, too"
     )
@@ -144,6 +150,10 @@ def _check(options: argparse.Namespace) -> int:
     from airflow_hivex.core.preflight import Outlook
     from airflow_hivex.core.session import Result
 
+    if options.all:
+        return _check_all(options)
+    if options.namespace is None:
+        raise InvalidParametersError("namespace check needs the name of a NAMESPACE, or --all.")
     statements = [NamedStatement(str(file), _text_of(file)) for file in options.sql]
     unreadable = []
     for file in options.dag:
@@ -174,6 +184,32 @@ def _check(options: argparse.Namespace) -> int:
     printer(options.format)(Result(list(COLUMNS), rows))
     is_refused = any(each.outlook is Outlook.REFUSED for each in routes)
     return 0 if closure.is_closed and not unreadable and not is_refused else 1
+
+
+def _check_all(options: argparse.Namespace) -> int:
+    """Print a row for each namespace, with a column for each one that it depends on."""
+    from airflow_hivex.core.session import Result
+
+    if options.namespace is not None or options.sql or options.dag:
+        raise InvalidParametersError("--all stands alone; check a NAMESPACE for --sql and --dag.")
+    with open_metastore(options) as metastore:
+        found = metastore.namespaces.check_all()
+        modes = {each.namespace: metastore.namespaces.is_closed(each.namespace) for each in found}
+    names = [each.namespace for each in found]
+    rows: list[tuple[object, ...]] = []
+    for closure in found:
+        links = Counter(each.source.split(".")[0] for each in closure.imports)
+        others = Counter(each.namespace for each in closure.dependencies)
+        cells = (_cell(links[name], others[name]) for name in names)
+        rows.append((closure.namespace, modes[closure.namespace], len(closure.dependencies), *cells))
+    printer(options.format)(Result(["namespace", "closed_mode", "dependencies", *names], rows))
+    return 0 if all(each.is_closed for each in found) else 1
+
+
+def _cell(links: int, others: int) -> str:
+    """Return the text of a cell: the numbers of links and of other dependencies, empty without any."""
+    told = ((links, "link", "links"), (others, "dependency", "dependencies"))
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in told if count)
 
 
 def _text_of(file: Path) -> str:

@@ -137,8 +137,8 @@ READS = {
         "wait",
     },
     "doctor": {"examine"},
-    "capacity": {"by_age", "by_format", "by_table", "drop_quota", "history", "record", "set_quota", "show"},
-    "namespaces": {"check", "check_definition", "check_function", "check_view", "is_closed"},
+    "capacity": {"by_age", "by_format", "by_link", "by_table", "drop_quota", "history", "record", "set_quota", "show"},
+    "namespaces": {"check", "check_all", "check_definition", "check_function", "check_view", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {
         *("check", "find", "get", "of_table", "partitions", "show", "show_all", "source", "joining"),

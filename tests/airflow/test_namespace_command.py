@@ -48,6 +48,10 @@ def test_check_reads_scripts_and_dag_files(sqlite_url: str, tmp_path: Path, caps
         metastore.links.create("a", "t@b")
     code, rows = check(sqlite_url, capsys)
     assert (code, [row["kind"] for row in rows]) == (0, ["link"])
+    assert main(["--metastore", sqlite_url, "namespace", "check", "--all", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["columns"] == ["namespace", "closed_mode", "dependencies", "a", "b", "default"]
+    assert found["rows"][0] == ["a", False, 0, "", "1 link", ""]
     script, dag = tmp_path / "nightly.sql", tmp_path / "nightly.py"
     script.write_text("SELECT 1;\nSELECT * FROM b.u")
     dag.write_text(DAG_FILE)

@@ -48,7 +48,8 @@ class Dependency:
     ``object`` is such as ``a.v``, or the place of a statement; ``kind`` is ``view``, ``function``, ``table`` (its
     constraints), ``folder`` or ``statement``. ``name`` is the name in it, and ``reason`` says what is wrong.
     ``create_link`` makes the table available, None where no link does.
-    ``line`` and ``column`` count from 1 in a statement's text.
+    ``line`` and ``column`` count from 1 in a statement's text. ``namespace`` is the other one, where an object of a
+    namespace depends on one.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Dependency:
     create_link: str | None = None
     line: int | None = None
     column: int | None = None
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +149,13 @@ class ClosureCheck:
         for text in texts:
             found += text.found
             found += [
-                Dependency(
-                    "statement", text.name, ".".join(call), "it is a function of another namespace", None, *place
-                )
-                for call, *place in text.calls
+                Dependency("statement", text.name, ".".join(call), _FOREIGN_FUNCTION, None, line, column)
+                for call, line, column in text.calls
                 if call in existing
             ]
             found += [
-                Dependency("statement", text.name, folder, f"the folder is shared with {owner}", None, *place)
-                for folder, *place in text.folders
+                Dependency("statement", text.name, folder, f"the folder is shared with {owner}", None, line, column)
+                for folder, line, column in text.folders
                 for owner in owners.get(folder, ())
             ]
         imports = tuple(Import(link.name.in_database, ".".join(link.source), link.type.value) for link in imported)
@@ -194,14 +194,15 @@ def _of_definition(
         # Nothing is read of a table that a foreign key references.
         link = None if kind == "table" else create_link(link_of(name.name, name.database or "", name.namespace))
         if name in foreign:
-            yield Dependency(kind, owner, str(name), "it is of another namespace", link)
+            reason = "it is of another namespace"
+            yield Dependency(kind, owner, str(name), reason, link, namespace=name.database)
         elif name.namespace is not None and LinkName(namespace, name.name, name.namespace) not in known:
             yield Dependency(kind, owner, str(name), "the link does not exist", link)
         elif name.namespace is None and name.name not in own:
             yield Dependency(kind, owner, str(name), "it does not exist")
     for call in dict.fromkeys(definition.foreign_calls):
         if call in existing:
-            yield Dependency(kind, owner, ".".join(call), _FOREIGN_FUNCTION)
+            yield Dependency(kind, owner, ".".join(call), _FOREIGN_FUNCTION, namespace=call[0])
 
 
 def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
@@ -210,7 +211,7 @@ def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
     if shared.inner.location == shared.outer.location:
         relation = "is"
     reason = f"the folder {mine.location} on cluster {shared.cluster} {relation} that of {other.owner}"
-    return Dependency("folder", mine.owner, other.owner, reason)
+    return Dependency("folder", mine.owner, other.owner, reason, namespace=other.database)
 
 
 @dataclass(slots=True)

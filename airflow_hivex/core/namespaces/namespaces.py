@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_hivex.core.catalog import closed_namespaces, functions
+from airflow_hivex.core.catalog.databases import select_database_names
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.namespaces.closure import Closure, ClosureCheck, NamedStatement
 from airflow_hivex.core.namespaces.definitions import Definition, function_definition, view_definition
 from airflow_hivex.core.namespaces.foreign_names import foreign_call_error, foreign_view_error
@@ -78,6 +80,12 @@ class Namespaces:
             NoSuchDatabaseError: the namespace does not exist.
         """
         return self._closure.check(namespace, statements)
+
+    def check_all(self) -> list[Closure]:
+        """Return the dependencies of all namespaces, by name."""
+        with self._store.read() as connection:
+            names = select_database_names(connection, None)
+        return [self._closure.check(name) for name in names if name != TEMPORARY_DATABASE]
 
     def _refuse_foreign(self, definition: Definition) -> None:
         tables = definition.foreign_tables
