@@ -44,13 +44,17 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 @dataclass
 class StandaloneCluster:
-    """A master and a worker, each a process that a test may kill and start again."""
+    """A master and a worker, each a process that a test may kill and start again.
+
+    ``worker_command`` is put before the command of the worker, as one that gives it another view of the files.
+    """
 
     name: str
     folder: Path
     ports: Sequence[int]
     cores: int = 4
     memory: str = "2g"
+    worker_command: Sequence[str] = ()
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -163,9 +167,10 @@ class StandaloneCluster:
         }
         options["host"] = "127.0.0.1"
         given = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
+        prefix = self.worker_command if name == "worker" else ()
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [str(HOME / "bin" / "spark-class"), main, *given, *arguments],
+                [*prefix, str(HOME / "bin" / "spark-class"), main, *given, *arguments],
                 env=environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

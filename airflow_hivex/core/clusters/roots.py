@@ -19,6 +19,7 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.plans import PlannedRoot
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     cluster_roots,
@@ -78,6 +79,18 @@ class Roots:
         root_id, is_marked, found = self._look(name, files)
         if is_marked:
             self._compare(cluster, root_id, found)
+
+    def planned(self, name: str) -> PlannedRoot:
+        """Return the root of a cluster for the plan of a job. Asks neither database nor file system.
+
+        The processes of a job compare the marker if this process has compared it before.
+        """
+        cluster = self._clusters.get(name)
+        known = self._known.get(name)
+        if known is None or cluster.root.scheme != "file":
+            return PlannedRoot(name, cluster.shown_filesystem)
+        path = cluster.root.uri.partition("://")[2]
+        return PlannedRoot(name, cluster.shown_filesystem, path, f"{path.rstrip('/')}/{MARKER}", known)
 
     def accept(self, name: str) -> int:
         """Take the root of a cluster as it is now, whatever was there before; how many directories are registered.

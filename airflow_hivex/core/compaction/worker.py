@@ -23,6 +23,7 @@ from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.clusters.written_files import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
@@ -348,9 +349,10 @@ class CompactionWorker:
         if worker_id in self._cancelled:
             raise JobCancelledError(cluster.name)
         with self._cancelled_at_time_out(runner, plan.tag):
-            written = runner.run(plan, cluster.name, ProgressLog(f"Compaction {entry.id}")).directories
-        made += [each.name for each in written]
-        return written
+            plan = replace(plan, roots=(self._roots.planned(cluster.name),))
+            result = runner.run(plan, cluster.name, ProgressLog(f"Compaction {entry.id}"))
+            made += [each.name for each in result.directories]
+            return check_written(cluster, plan, result).directories
 
     @contextmanager
     def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:

@@ -37,10 +37,12 @@ from airflow_hivex.core.errors.clusters import (
     LocationOutsideClusterError,
     NoUsableClusterError,
     RootMissingError,
+    RootUnseenError,
     RoutingError,
     StorageError,
     UnknownClusterError,
     UnsupportedJobTrackerError,
+    WrittenRowsMissingError,
 )
 from airflow_hivex.core.errors.compaction import (
     CompactionError,
@@ -237,6 +239,7 @@ __all__ = [
     "ReplaceConditionError",
     "ReplacementMissingError",
     "RootMissingError",
+    "RootUnseenError",
     "RoutingError",
     "SettingsError",
     "SparkProcessError",
@@ -273,4 +276,5 @@ __all__ = [
     "WriteConflictError",
     "WriteTakenBackError",
     "WritesLostError",
+    "WrittenRowsMissingError",
 ]

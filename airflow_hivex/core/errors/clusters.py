@@ -108,6 +108,52 @@ class RootMissingError(HivexError, OperationalError):
         self.cluster = cluster
 
 
+class RootUnseenError(HivexError, OperationalError):
+    """A process of a cluster's Spark does not see the root of the cluster's file system at its path."""
+
+    code = "ROOT_UNSEEN"
+    retryable = True
+
+    def __init__(self, cluster: str, filesystem: str, host: str, problem: str) -> None:
+        super().__init__(
+            f"Host {host} does not see the root {filesystem} of cluster {cluster}: {problem}. The statement has "
+            "changed nothing. Mount the file system at that path on each host that runs Spark for the cluster, and run "
+            "the statement again.",
+            cluster,
+            filesystem,
+            host,
+            problem,
+        )
+        self.cluster = cluster
+        self.filesystem = filesystem
+        self.host = host
+
+
+class WrittenRowsMissingError(HivexError, OperationalError):
+    """The tasks of a job have written rows that are not in the files that were found."""
+
+    code = "WRITTEN_ROWS_MISSING"
+    retryable = True
+
+    def __init__(self, cluster: str, table: str, folder: str, written: str, found: str, hosts: str) -> None:
+        super().__init__(
+            f"The tasks on cluster {cluster} have written {written} to {folder} for {table}, and {found} were found "
+            f"there. The hosts of the cluster do not share this folder ({hosts}). The statement has changed nothing. "
+            "Mount the file system at that path on each host that runs Spark for the cluster, and on this one, and run "
+            "the statement again.",
+            cluster,
+            table,
+            folder,
+            written,
+            found,
+            hosts,
+        )
+        self.cluster = cluster
+        self.table = table
+        self.folder = folder
+        self.hosts = hosts
+
+
 class ForeignRootError(HivexError, OperationalError):
     """The root of a cluster's file system has the marker of another metastore, or of another cluster."""
 

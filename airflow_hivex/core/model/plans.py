@@ -305,6 +305,21 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRoot:
+    """The root of a cluster's file system, as all processes of a job must see it.
+
+    ``path`` is that of a local folder, or of one that each host mounts; ``marker`` is the file there that has
+    ``root_id``. Both are empty where the URI alone says which file system it is, or where the root has no marker yet.
+    """
+
+    cluster: str
+    filesystem: str
+    path: str = ""
+    marker: str = ""
+    root_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One job: scans, the Spark SQL over their views, and what becomes of its rows.
 
@@ -315,6 +330,7 @@ class Plan:
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     With ``explain``, a form of EXPLAIN, the rows of the result are the texts of Spark's plans, and nothing is run.
     A ``command`` is one of Spark's own about functions, whose rows come back.
+    ``roots`` are those of the clusters whose files it reads or writes.
     A ``prelude`` has the statements that declare the variables and temporary functions that the texts name.
     """
 
@@ -334,6 +350,7 @@ class Plan:
     loaded: LoadedFiles | None = None
     explain: str | None = None
     command: str | None = None
+    roots: tuple[PlannedRoot, ...] = ()
     prelude: tuple[str, ...] = field(default=(), repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 

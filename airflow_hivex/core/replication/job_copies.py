@@ -14,13 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.errors import CopyAlteredError, JobCancelledError, StorageError
+from airflow_hivex.core.errors import CopyAlteredError, JobCancelledError, StorageError, WrittenRowsMissingError
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.plans import COPIED, FAILED, KEPT, WRONG_SIZE, FileCopies, Plan, PlannedCopy
+from airflow_hivex.core.model.plans import COPIED, FAILED, KEPT, WRONG_SIZE, FileCopies, Plan, PlannedCopy, PlannedRoot
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.model.replication import CopyProgress
 from airflow_hivex.core.model.secrets import hide_in_uri
@@ -63,6 +64,7 @@ def copy_by_jobs(
     *,
     name: str,
     threads: int,
+    roots: Sequence[PlannedRoot] = (),
     bytes_per_second: int | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
     only_by_job: bool = False,
@@ -80,6 +82,7 @@ def copy_by_jobs(
         stop: cancels the job when it is set.
         name: the name of the jobs for people.
         threads: the number of tasks at least; exactly so many if there is a limit of bytes.
+        roots: those of all clusters that files come from or go to, for which each task looks.
         bytes_per_second: how much all tasks together copy at most.
         progress: called every few seconds, in the thread of the caller, with the files of the tasks that are done.
         only_by_job: an error of a task is raised.
@@ -87,6 +90,8 @@ def copy_by_jobs(
     Raises:
         CopyAlteredError: a source has not the size that it was listed with.
         StorageError: a task could not read or write a file, and it was to be copied ``only_by_job``.
+        RootUnseenError: a task does not see one of the roots.
+        WrittenRowsMissingError: a copy that a task has made is not there.
         JobError: the job failed.
         StoppedError: ``stop`` was set.
     """
@@ -98,10 +103,11 @@ def copy_by_jobs(
     size_bytes = sum(each.size_bytes for each in files)
     for start in range(0, len(chosen), _FILES_IN_JOB):
         batch = chosen[start : start + _FILES_IN_JOB]
-        plan = _plan(clusters, cluster, target, batch, name, threads, bytes_per_second)
+        plan = replace(_plan(clusters, cluster, target, batch, name, threads, bytes_per_second), roots=tuple(roots))
         report = _Reporting(done, batch, len(files), size_bytes, plan, progress)
         for number, outcome, checksum, location, problem in _run(runner, cluster, plan, stop, report):
             _take(done, batch[number], outcome, checksum, (location, problem), only_by_job=only_by_job)
+        _check_there(cluster, target, [each for each in batch if each.place in done.checksums], threads)
     return JobCopies(CopiedFiles(done.checksums, frozenset(done.kept)), (*replaced, *done.left))
 
 
@@ -160,6 +166,22 @@ def _run(
             runner.cancel(plan.tag)
             raise
     yield from cast("tuple[tuple[int, str, str, str, str], ...]", result.rows)
+
+
+def _check_there(cluster: Cluster, target: Cluster, copied: Sequence[FileCopy], threads: int) -> None:
+    """Ensure that this process finds the files that tasks have copied.
+
+    Raises:
+        WrittenRowsMissingError: some are not there, or have another size.
+    """
+    there = ClusterFiles(target.filesystem, target.storage_options)
+    with ThreadPoolExecutor(threads) as pool:
+        sizes = list(pool.map(lambda each: there.size(each.place), copied))
+    lost = [each for each, size in zip(copied, sizes, strict=True) if size != each.size_bytes]
+    if lost:
+        folder = target.shown_uri(lost[0].place.rpartition("/")[0])
+        written, found = f"{len(copied)} files", f"{len(copied) - len(lost)} of them"
+        raise WrittenRowsMissingError(cluster.name, lost[0].table, folder, written, found, "those of its Spark")
 
 
 def _take(

@@ -9,6 +9,7 @@ from functools import cache
 
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
+from airflow_hivex.core.model.plans import PlannedRoot
 from airflow_hivex.core.model.replication import CopyProgress
 from airflow_hivex.core.replication.comparing import CopyComparison
 from airflow_hivex.core.replication.copying import CopiedFiles, FileCopy, There, copy_files
@@ -98,6 +99,7 @@ class Transfers:
                 running.stop,
                 name=f"copies to {target}, transaction {running.txn_id}",
                 threads=options.threads,
+                roots=self._roots(wanted, target),
                 bytes_per_second=options.bytes_per_second,
                 progress=options.progress,
                 only_by_job=options.copy_cluster is not None,
@@ -114,6 +116,17 @@ class Transfers:
             progress=options.progress,
         )
         return CopiedFiles({**by_job.checksums, **copied.checksums}, by_job.kept | copied.kept)
+
+    def _roots(self, wanted: Sequence[FileCopy], target: str) -> list[PlannedRoot]:
+        """Return the roots that the tasks of a job read or write below.
+
+        Raises:
+            RootMissingError, ForeignRootError: a root is not the one that it was.
+        """
+        names = dict.fromkeys([*(each.source for each in wanted), target])
+        for name in names:
+            self._services.roots.examine(name)
+        return [self._services.roots.planned(name) for name in names]
 
     def _job_cluster(self, wanted: Sequence[FileCopy], target: str, options: CopyOptions) -> Cluster | None:
         """Return the cluster whose Spark copies the files, None where this process does.

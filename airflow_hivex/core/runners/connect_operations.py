@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError
@@ -32,11 +32,14 @@ class ConnectOperation:
     def __init__(self, session: SparkSession, write: ResumableWrite) -> None:
         self._session: Any = session
         self._write = write
+        self._observed: dict[str, object] = {}
         self.refused: HivexError | None = None
         """The reason for which the write is not this process's any more."""
 
-    def save(self, writer: DataFrameWriter, uri: str) -> None:
+    def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
         """Run a writer, or wait for the operation that has run it; the written files are this process's then.
+
+        Returns the values that were observed of the rows.
 
         Raises:
             WriteTakenBackError: the write belongs to another process.
@@ -52,6 +55,7 @@ class ConnectOperation:
             self.refused = error
             raise
         self._release(operation)
+        return self._observed
 
     def interrupt(self) -> None:
         """Tell the server to stop the operation of an earlier process; that of this one has the tag of its job."""
@@ -84,12 +88,16 @@ class ConnectOperation:
     def _complete(self, operation: ServerOperation, request: Any) -> None:
         """Wait until the operation is complete; it begins with the request, if there is one."""
         import grpc
+        from pyspark.sql.connect.expressions import LiteralExpression
         from pyspark.sql.connect.shell.progress import Progress, from_proto
 
         client = self._session.client
         try:
             with Progress(handlers=client._progress_handlers, operation_id=operation.operation_id) as progress:
                 for response in self._responses(operation, request):
+                    for observed in response.observed_metrics:
+                        values = map(LiteralExpression._to_value, observed.values)
+                        self._observed.update(zip(observed.keys, values, strict=True))
                     if response.HasField("execution_progress"):
                         counts = from_proto(response.execution_progress)
                         progress.update_ticks(*counts, operation_id=response.operation_id)

@@ -33,10 +33,12 @@ from airflow_hivex.core.errors import (
     MergeCardinalityError,
     NoSuchColumnError,
     ReplaceConditionError,
+    RootUnseenError,
     SparkProcessError,
     StorageError,
     TypeMismatchError,
     UnreadableTextError,
+    WrittenRowsMissingError,
 )
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import VERSION, JobResult, Plan
@@ -58,9 +60,11 @@ _ERRORS: dict[str, type[HivexError]] = {
         ReplaceConditionError,
         MergeCardinalityError,
         NoSuchColumnError,
+        RootUnseenError,
         StorageError,
         TypeMismatchError,
         UnreadableTextError,
+        WrittenRowsMissingError,
     )
 }
 

@@ -18,6 +18,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.spark import root_checks
 from airflow_hivex.core.spark.assignment import unreadable
 from airflow_hivex.core.spark.constraints import violation
 
@@ -67,6 +68,9 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
     if isinstance(error, HivexError):
         return error
     text = str(error)
+    unseen = root_checks.as_error(text, plan.roots)
+    if unseen is not None:
+        return unseen
     violated = None if isinstance(error, AnalysisException) else violation(text) or unreadable(text)
     if violated is not None:
         return violated

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -22,7 +22,7 @@ from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import COPIED, FAILED, IN_THE_WAY, KEPT, WRONG_SIZE, FileCopies, JobResult
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.spark import storage
+from airflow_hivex.core.spark import root_checks, root_markers, storage
 from airflow_hivex.core.spark.storage import Place, place
 
 _CHUNK_BYTES = 4 << 20
@@ -37,7 +37,7 @@ _TYPES = ("int", "string", "string", "string", "string")
 def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.Table]:
     """Copy files in tasks; return a row for each: its number, outcome, checksum, and a problem with its location."""
     # By value: a cluster's Python workers need nothing of ours installed.
-    for module in (storage, sys.modules[__name__]):
+    for module in (storage, root_markers, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     tasks = max((each.task for each in copies.files), default=0) + 1
     given = spark.createDataFrame(_as_table(copies))
@@ -45,7 +45,7 @@ def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.T
     rate = None if copies.bytes_per_second is None else copies.bytes_per_second / tasks
     columns = [Column(*each) for each in zip(_RETURNED, _TYPES, strict=True)]
     returned = ", ".join(f"{column.name} {column.type}" for column in columns)
-    return JobResult(tuple(columns)), dealt.mapInArrow(_task(rate), returned).toArrow()
+    return JobResult(tuple(columns)), dealt.mapInArrow(_task(rate, root_checks.markers()), returned).toArrow()
 
 
 def _as_table(copies: FileCopies) -> pa.Table:
@@ -62,10 +62,13 @@ def _as_table(copies: FileCopies) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(_GIVEN))
 
 
-def _task(rate: float | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    rate: float | None, markers: Sequence[root_markers.Marker]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task, which copies the files of its rows, at most ``rate`` bytes per second."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        root_markers.check(markers)
         copier = _Copier(rate)
         for batch in batches:
             rows = batch.to_pylist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Row
@@ -22,6 +22,7 @@ class Fingerprint:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
         self._observation = F.new_observation()
+        self._taken: Mapping[str, object] | None = None
 
     @property
     def aggregates(self) -> list[Expression]:
@@ -37,13 +38,21 @@ class Fingerprint:
         """Return the same rows, whose fingerprint this is as soon as they were written."""
         return rows.observe(self._observation, *self.aggregates)
 
+    def take(self, values: Mapping[str, object]) -> None:
+        """Take the values that another process has observed, which has begun the write."""
+        self._taken = values
+
+    def written(self) -> Mapping[str, object]:
+        """Return the values of the rows that were written."""
+        return self._observation.get if self._taken is None else self._taken
+
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
         """Return the columns whose values differ in the parts of what was read; None if all rows are the same.
 
         Each part has the :attr:`aggregates` of some rows.
         """
         parts = list(parts)
-        written = self._observation.get
+        written = self.written()
 
         def differs(name: str) -> bool:
             return (written[name] or 0) != sum(part[name] or 0 for part in parts)

@@ -31,6 +31,7 @@ from airflow_hivex.core.spark import (
     multi_inserts,
     originals,
     preludes,
+    root_checks,
     row_changes,
     scans,
     selects,
@@ -76,6 +77,7 @@ def run(
             _tagged(spark, plan),
             _configured(spark, plan, is_shared=is_shared),
             preludes.declared(spark, plan.prelude, is_shared=is_shared),
+            root_checks.checked(spark, plan.roots),
         ):
             return documents.result_to_json(*_execute(spark, plan, views, save))
     except Exception as error:
@@ -99,7 +101,8 @@ def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFra
             configured(spark, plan.spark_conf),
             preludes.declared(spark, plan.prelude, is_shared=True),
         ):
-            _check_time_zone(spark, plan)
+            with root_checks.checked(spark, plan.roots):
+                _check_time_zone(spark, plan)
             if originals.needs_one_file_a_task(plan):
                 # It may be computed when the session is configured otherwise, so its rows are found now.
                 with originals.one_file_a_task(spark):

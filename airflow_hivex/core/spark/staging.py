@@ -16,7 +16,7 @@ from airflow_hivex.core.model.file_properties import COMPRESSION
 from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.model.text_files import TEXTFILE
-from airflow_hivex.core.spark import data_files, layout, local_times
+from airflow_hivex.core.spark import data_files, layout, local_times, root_checks
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.fingerprints import ROWS, Fingerprint
@@ -25,8 +25,11 @@ from airflow_hivex.core.spark.storage import Place, place
 
 log = logging.getLogger(__name__)
 
-Save: TypeAlias = Callable[[DataFrameWriter, str], None]
-"""Runs a writer of Spark's with the URI of a directory, in place of its own method of that name."""
+Save: TypeAlias = Callable[[DataFrameWriter, str], Mapping[str, object]]
+"""Runs a writer of Spark's with the URI of a directory, in place of its own method of that name.
+
+Returns the values that were observed of the rows.
+"""
 
 _TASK = re.compile(r"part-(\d+)-")
 # Readers know by the name of a file how it is compressed, where the file does not say it itself.
@@ -82,6 +85,7 @@ class Staging:
         self._is_external = write.is_external
         self._spark: SparkSession | None = None
         self._fingerprint: Fingerprint | None = None
+        self._written: Callable[[], Mapping[str, object]] | None = None
         self._is_owned = True
         self.place = place(write.path) / self._name
 
@@ -100,7 +104,12 @@ class Staging:
             rows = local_times.store(rows, tuple(parted_by))
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
-            rows = self._fingerprint.observed(rows)
+            rows = self._fingerprint.observed(root_checks.guarded(rows))
+            self._written = self._fingerprint.written
+        elif root_checks.is_elsewhere(rows.sparkSession):
+            observation = F.new_observation()
+            rows = root_checks.guarded(rows).observe(observation, F.count(F.lit(1)).alias(ROWS))
+            self._written = lambda: observation.get
         writer = data_files.writer(rows, self._format, self._options, self._columns, parted_by)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
@@ -116,7 +125,11 @@ class Staging:
             return
         # An earlier process may have begun it, and a later one may go on with it.
         self._is_owned = False
-        self._save(writer, self._uri)
+        saved = self._save(writer, self._uri)
+        if self._written is not None:
+            self._written = lambda: saved
+        if self._fingerprint is not None:
+            self._fingerprint.take(saved)
         self._is_owned = True
 
     def last_task(self) -> int:
@@ -129,7 +142,15 @@ class Staging:
 
         Raises:
             InvalidOperationError: the format cannot hold some of the values: the files would give back others.
+            WrittenRowsMissingError: tasks have written more rows than were found, or fewer.
         """
+        found = list(self._found(parted_by))
+        if self._written is not None:
+            written = int(str(self._written()[ROWS]))
+            root_checks.check_written(self._table, self.place.path, written, sum(file.rows for file in found))
+        yield from found
+
+    def _found(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
         counted = self._read_back() if self._format not in _FOOTERS else {}
         for path, size_bytes in self.place.files():
             *parts, name = path.split("/")
@@ -167,6 +188,7 @@ class Staging:
         parts = rows.groupBy(F.input_file_name().alias("file")).agg(*self._fingerprint.aggregates).collect()
         changed = self._fingerprint.changed(parts)
         if changed is not None:
+            root_checks.ask_again(self._spark)
             raise InvalidOperationError("INSERT", self._table, _unholdable(self._format, changed))
         return {unquote(part["file"]).partition(f"/{self._name}/")[2]: int(part[ROWS]) for part in parts}
 

@@ -28,7 +28,7 @@ from airflow_hivex.core.model.directories import NO_BUCKET, bucket_number
 from airflow_hivex.core.model.file_properties import COMPRESSION, compression
 from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.spark import layout, row_keys, storage, stripe_rewriting
+from airflow_hivex.core.spark import layout, root_checks, root_markers, row_keys, storage, stripe_rewriting
 from airflow_hivex.core.spark.delete_events import event_files, events_in
 from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
 from airflow_hivex.core.spark.new_directories import NewDirectories
@@ -322,14 +322,17 @@ def _rewrite(
 
 def _in_tasks(spark: SparkSession, pieces: Sequence[Piece], form: Form, directory: str) -> list[Rewritten]:
     # By value: a cluster's Python workers need nothing of ours installed.
-    for module in (row_keys, storage, stripe_rewriting):
+    for module in (row_keys, storage, root_markers, stripe_rewriting):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     tasks = min(len(pieces), MOST_TASKS)
     given = spark.createDataFrame(stripe_rewriting.as_table(pieces))
     dealt = given.repartitionById(tasks, F.expr(f"CAST({stripe_rewriting.NUMBER} % {tasks} AS INT)"))
     try:
-        found = dealt.mapInArrow(stripe_rewriting.task(form, directory), stripe_rewriting.RESULT).toArrow()
+        task = stripe_rewriting.task(form, directory, root_checks.markers())
+        found = dealt.mapInArrow(task, stripe_rewriting.RESULT).toArrow()
     except PythonException as error:
+        if root_checks.names_root(str(error)):
+            raise
         # Such as executors without pyarrow.
         raise _UnfitError(str(error)) from error
     return stripe_rewriting.results(found)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_hivex.core.spark import root_markers
 from airflow_hivex.core.spark.row_keys import Key, Writer, writers
 from airflow_hivex.core.spark.storage import Place, place
 
@@ -204,10 +205,13 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
         yield row[NUMBER], Piece(list(zip(row["files"], row["stripes"], strict=True)), deleted)
 
 
-def task(form: Form, directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def task(
+    form: Form, directory: str, markers: Sequence[root_markers.Marker]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of a task: it returns a row of :data:`RESULT` for each row of :func:`as_table`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        root_markers.check(markers)
         for batch in batches:
             for number, piece in _pieces(batch):
                 done = rewrite(piece, form, directory)

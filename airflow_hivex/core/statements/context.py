@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -13,6 +13,7 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.clusters.written_files import check_written
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import (
     InProcessJobError,
@@ -345,12 +346,13 @@ class StatementContext:
         running = self.session.running
         assert running is not None
         runner = self._own_runner or self.services.runner(cluster)
+        plan = replace(plan, roots=(self.services.roots.planned(cluster.name),))
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
         if write is not None and isinstance(runner, ResumingRunner):
             return runner.run_resumable(plan, cluster.name, write, report)
-        return runner.run(plan, cluster.name, report)
+        return check_written(cluster, plan, runner.run(plan, cluster.name, report))
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
         """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""
