@@ -99,7 +99,7 @@ class Metastore:
         self.catalog_listing = CatalogListing(services.store)
         """Pages of long lists for people, as are the next two."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
-        self.compaction_listing = CompactionListing(services.store, services.clock)
+        self.compaction_listing = CompactionListing(services.store, services.clock, services.settings)
         self.replayed_transactions = ReplayedTransactions(
             services.store, services.settings, services.clock, services.transactions
         )

@@ -7,19 +7,28 @@ from urllib.parse import urlencode
 
 from airflow.sdk import BaseOperatorLink, conf
 
+from airflow_hivex.hooks.tasks import agent_of
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
 
+_MOST_IDS = 20
+
+
 class HivexTransactionsLink(BaseOperatorLink):
-    """The transactions and locks of the warehouse of a task."""
+    """The transactions of a task, in whatever state they are."""
 
     name = "Hivex: transactions"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """Return the address of the page. The task calls it at its end."""
-        return page_address(operator, tab="transactions")
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address of the page. The task calls it at its end.
+
+        It names the transactions by the task, and by their ids where the task knows them: a group's transaction has
+        another owner, and the record of a transaction is deleted some time after its end.
+        """
+        return page_address(operator, tab="transactions", agent=_agent_of(ti_key), txns=_transactions_of(operator))
 
 
 class HivexCompactionsLink(BaseOperatorLink):
@@ -49,6 +58,21 @@ def page_address(operator: BaseOperator, **place: str | None) -> str:
     parameters = {"connection": connection, **place}
     base = conf.get("api", "base_url", fallback="/").rstrip("/")
     return f"{base}/plugin/hivex?{urlencode({name: value for name, value in parameters.items() if value})}"
+
+
+def _agent_of(ti_key: TaskInstanceKey | None) -> str | None:
+    """Return the name that a task has as the owner of a transaction."""
+    if ti_key is None:
+        return None
+    return agent_of(ti_key.dag_id, ti_key.task_id, ti_key.map_index, ti_key.run_id, ti_key.try_number)
+
+
+def _transactions_of(operator: BaseOperator) -> str | None:
+    """Return the ids of the transactions that a task has worked in, as far as it knows them."""
+    given = [getattr(operator, name, None) for name in ("transaction", "txn_id")]
+    ids = [int(each) for each in map(str, given) if each.isascii() and each.isdigit()]
+    ids += getattr(operator, "txn_ids", ())
+    return ",".join(map(str, dict.fromkeys(ids[-_MOST_IDS:]))) or None
 
 
 def _table_of(operator: BaseOperator) -> str | None:

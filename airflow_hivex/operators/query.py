@@ -157,7 +157,7 @@ class HivexQueryOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
         self._thread: StatementThread | None = None
         self._killed = False
-        self._committed: list[int] = []
+        self.txn_ids: list[int] = []
 
     def execute(self, context: Context) -> Any:
         """Run the statements.
@@ -245,7 +245,7 @@ class HivexQueryOperator(BaseOperator):
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
         from airflow_hivex.operators.link_statements import declare_links
 
-        self._committed = list(txn_ids)
+        self.txn_ids = list(txn_ids)
         declare_inlets(self, hook, split_statements(self.sql), self.database)
         declare_links(self, context, self.hivex_conn_id, links, with_events=self.asset_events)
         if self.asset_events:
@@ -316,7 +316,7 @@ class HivexQueryOperator(BaseOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return the tables of the statements, with the rows and bytes that were written."""
-        return self._lineage(self._committed)
+        return self._lineage(self.txn_ids)
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
         """Return the tables of the statements."""

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure, states_of_tasks, what_to_clear
 from airflow_hivex.hooks.warehouse import WarehouseHook
+from airflow_hivex.operators.page_links import HivexTransactionsLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -196,6 +197,7 @@ class HivexBeginOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("hivex_conn_id",)
+    operator_extra_links = (HivexTransactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(
@@ -206,6 +208,7 @@ class HivexBeginOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
         self.work_task_ids: tuple[str, ...] = ()
         self.commit_task_id: str | None = None
+        self.txn_ids: list[int] = []
 
     def execute(self, context: Context) -> int:
         """Return the id of the open transaction.
@@ -219,12 +222,14 @@ class HivexBeginOperator(BaseOperator):
         earlier = self._of_earlier_tries(metastore, context)
         going_on = self._to_go_on_with(earlier[0] if earlier else None, context)
         if going_on is not None:
+            self.txn_ids = [going_on]
             return going_on
         for transaction in earlier:
             if transaction.state is TxnState.OPEN:
                 self.log.warning("Aborting transaction %s, which an earlier try has opened.", transaction.id)
                 metastore.abort(transaction.id, f"repeated by {agent_info(context)}")
         txn_id = self._open(metastore, context)
+        self.txn_ids = [txn_id]
         self.log.info("Transaction %s is open; it may rest for %s.", txn_id, self.timeout)
         return txn_id
 
@@ -301,6 +306,7 @@ class HivexCommitOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
+    operator_extra_links = (HivexTransactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(
@@ -361,6 +367,7 @@ class HivexAbortOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
+    operator_extra_links = (HivexTransactionsLink(),)
     ui_color = "#fdee21"
 
     def __init__(

@@ -27,8 +27,8 @@ class HivexQuotaSensor(HivexObjectSensor):
     :param percent: the share of the quota, above 0; None for the warning level of each quota (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the namespace does not exist; by default
-        the sensor waits until it is created
+    :param check_existence: fail at once, without a retry, where the namespace does not exist, as where it has no quota;
+        False waits until it is created
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")
@@ -39,9 +39,10 @@ class HivexQuotaSensor(HivexObjectSensor):
         namespace: str | None = None,
         cluster: str | None = None,
         percent: float | str | None = None,
+        check_existence: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(check_existence=check_existence, **kwargs)
         self.namespace = namespace
         self.cluster = cluster
         self.percent = percent

@@ -192,6 +192,91 @@ def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
 
 
 @SHARE
+def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    metastore = pages.metastore
+    for number, width in enumerate(evidence.drawn("widths of the page", [1280, 400], 1)):
+        table = f"orders_{number}"
+        with metastore.session() as session:
+            session.sql(f"CREATE TABLE mart.{table} (a INT) TBLPROPERTIES ('transactional' = 'true')")
+            for value in range(4):
+                session.sql(f"INSERT INTO mart.{table} VALUES ({value})")
+        agent = f"nightly.load_{number} scheduled__2026-11-27 1"
+        holder, waiter = metastore.transactions.open(2, user="etl", agent_info=agent, timeout=86_400)
+        wanted = [LockComponent("mart", table, type=LockType.EXCLUSIVE, operation=DataOperation.UPDATE)]
+        metastore.locks.acquire(wanted, txn_id=holder, user="etl", agent_info=agent)
+        metastore.locks.acquire(wanted, txn_id=waiter, user="etl", agent_info=agent, wait=False)
+        page, errors = _open(pages, "editor", width=width)
+
+        def shoot(name: str, page: Page = page, width: int = width) -> None:
+            page.screenshot(path=SCREENSHOTS / f"{name}-{width}.png", full_page=True)
+
+        _go(page, pages, "overview")
+        page.get_by_role("button", name="default.flights").first.wait_for()
+        shoot("overview-blocked")
+        _go(page, pages, "transactions")
+        waits = page.get_by_role("table", name="Waiting requests").get_by_role("row").filter(has_text=f"mart.{table}")
+        waits.wait_for()
+        shoot("blocked-lock")
+        page.get_by_role("button", name="Abort").first.click()
+        dialog = page.get_by_role("dialog", name="Abort")
+        dialog.wait_for()
+        box = dialog.bounding_box()
+        assert box is not None
+        assert box["height"] < 400, "a dialog is as high as its content"
+        shoot("dialog")
+        dialog.get_by_role("button", name="Cancel").click()
+        page.goto(f"{pages.url}/plugin/hivex?tab=namespaces")
+        tab = page.get_by_role("tab", name="Namespaces", selected=True)
+        tab.wait_for()
+        page.wait_for_function(
+            "(() => { const box = document.getElementById('hivex-tab-namespaces').getBoundingClientRect();"
+            " return box.left >= 0 && box.right <= innerWidth; })()"
+        )
+        page.goto(f"{pages.url}/plugin/hivex?tab=transactions&agent={quote(agent)}&txns=999999")
+        own = page.get_by_role("table", name="Transactions of the task")
+        own.get_by_role("cell", name=str(holder), exact=True).wait_for()
+        metastore.transactions.abort(waiter)
+        metastore.transactions.abort(holder)
+        own.get_by_text("aborted").first.wait_for(timeout=60_000)
+        shoot("transactions-of-task")
+
+        _go(page, pages, "compactions")
+        deltas = page.get_by_role("table", name="Delta directories that readers must merge").get_by_role("row")
+        deltas = deltas.filter(has_text=f"mart.{table}")
+        deltas.get_by_text("4", exact=True).wait_for()
+        shoot("compaction-before")
+        deltas.get_by_role("button", name="Compact").click()
+        dialog = page.get_by_role("dialog", name="Compact")
+        dialog.get_by_text("major compaction").wait_for()
+        shoot("compact-dialog")
+        dialog.get_by_role("button", name="Compact").click()
+        dialog.get_by_text("is in the queue").wait_for()
+        dialog.get_by_role("button", name="Close").click()
+        queue = page.get_by_role("table", name="Compactions").get_by_role("row").filter(has_text=f"mart.{table}")
+        queue.get_by_text("waiting").wait_for()
+        while (done := metastore.compactor.work()) and done.table != table:
+            pass
+        page.get_by_role("button", name="Refresh now").click()
+        queue.get_by_text("merged").first.wait_for(timeout=60_000)
+        queue.get_by_text("old files kept until").wait_for()
+        assert "—" not in queue.get_by_role("cell").nth(6).inner_text(), (
+            "the duration is known once the merge has ended"
+        )
+        deltas.wait_for(state="detached")
+        shoot("compaction-after")
+        page.goto(f"{pages.url}/plugin/hivex?tab=tables&table=mart.{table}")
+        page.get_by_text("replaced; kept for readers").first.wait_for()
+        page.get_by_role("button", name="Compact").wait_for()
+        shoot("table-after")
+        _go(page, pages, "overview")
+        page.get_by_text("merged, old files kept for readers").wait_for()
+        shoot("overview-after")
+        assert errors == []
+        page.context.close()
+
+
+@SHARE
 def test_task_instance_has_a_tab_with_its_work(
     pages: Pages, run_dag: Callable[..., DagRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,7 +222,7 @@ OBJECT_SENSORS: list[tuple[type[HivexSensor], dict[str, Any]]] = [
     (HivexReplicaFreshnessSensor, {"table": "later", "cluster": "local"}),
     (HivexCompactionThresholdSensor, {"table": "later"}),
     (HivexCompactionThresholdSensor, {"table": "events", "partition": "day=1"}),
-    (HivexQuotaSensor, {"namespace": "nowhere"}),
+    (HivexQuotaSensor, {"namespace": "nowhere", "check_existence": False}),
 ]
 
 
@@ -240,7 +240,7 @@ def test_missing_object_is_waited_for_unless_it_must_exist(
         sensor(task_id="t", timeout=0, poke_interval=0, **arguments).execute(context())
     for deferrable in (True, False):
         with pytest.raises(AirflowFailException, match=r"nowhere|later|day=1"):
-            sensor(task_id="t", deferrable=deferrable, check_existence=True, **arguments).execute(context())
+            sensor(task_id="t", deferrable=deferrable, **arguments | {"check_existence": True}).execute(context())
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def read_held(
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
-    judged = _judged(None if namespaces is None else _tables_in(namespaces))
+    judged = judged_directories(None if namespaces is None else _tables_in(namespaces))
     held = (
         select(
             judged.c.table_id,
@@ -129,7 +129,7 @@ def read_linked(
 ) -> list[LinkedBytes]:
     """Return the bytes that namespaces reach through each of their links. One round trip."""
     link, exceptions = links.c, link_partitions.c
-    judged = _judged(select(link.table_id))
+    judged = judged_directories(select(link.table_id))
     is_shown = or_(
         judged.c.partition_id.is_(None),
         exceptions.is_shown,
@@ -164,7 +164,7 @@ def read_linked(
 
 def used_bytes(connection: Connection, database_id: int, cluster: str) -> int:
     """Return the bytes that the tables of a namespace hold on a cluster, without obsolete directories."""
-    judged = _judged(_tables_of(database_id))
+    judged = judged_directories(_tables_of(database_id))
     query = (
         select(_sum(judged.c.size_bytes))
         .join(directory_copies, _COPIES.directory_id == judged.c.id)
@@ -175,7 +175,7 @@ def used_bytes(connection: Connection, database_id: int, cluster: str) -> int:
 
 def largest_tables(connection: Connection, database_id: int, cluster: str, count: int) -> list[tuple[str, int]]:
     """Return the names and bytes of the largest tables of a namespace on a cluster, the largest first."""
-    judged = _judged(_tables_of(database_id))
+    judged = judged_directories(_tables_of(database_id))
     size = _sum(judged.c.size_bytes)
     query = (
         select(databases.c.name, tables.c.name, size)
@@ -190,8 +190,10 @@ def largest_tables(connection: Connection, database_id: int, cluster: str, count
     return [(f"{database}.{name}", int(bytes_)) for database, name, bytes_ in connection.execute(query)]
 
 
-def _judged(table_ids: Select[tuple[int]] | None) -> Subquery:
+def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Collection[int] | None = None) -> Subquery:
     """Return the directories of tables, by default of all, and whether each is obsolete (1) or may be read (0).
+
+    With ``partition_ids`` these are the directories of some partitions only.
 
     A directory is obsolete when a newer base holds its rows, when a compaction has merged it into another one, or when
     its table or partition was dropped. Registered directories have all been committed.
@@ -203,6 +205,9 @@ def _judged(table_ids: Select[tuple[int]] | None) -> Subquery:
     # They are looked for in the wanted tables only: a commit to a namespace with a quota waits for the answer.
     of_directory = [] if table_ids is None else [_D.table_id.in_(table_ids)]
     of_replacing = [] if table_ids is None else [replacing.table_id.in_(table_ids)]
+    if partition_ids is not None:
+        of_directory.append(_D.partition_id.in_(partition_ids))
+        of_replacing.append(replacing.partition_id.in_(partition_ids))
     replaced = select(replacing.table_id, _partition(replacing)).where(
         or_(replacing.kind == "base", replacing.visibility_txn_id > 0), *of_replacing
     )

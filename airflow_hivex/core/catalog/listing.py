@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
+from airflow_hivex.core.catalog.capacity import judged_directories
 from airflow_hivex.core.catalog.commit_history import CommitPeriod, read_commit_history
 from airflow_hivex.core.catalog.copy_lags import CopyLag, read_copy_lags
 from airflow_hivex.core.catalog.tables import select_table
@@ -52,7 +53,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition, and its registered directories: those of obsolete files count until the cleaner deletes them."""
+    """A partition, and the directories that readers of now need, without those that the cleaner will delete."""
 
     name: str
     created_at: datetime
@@ -64,7 +65,10 @@ class ListedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListedDirectory:
-    """A registered directory, and the clusters that hold it."""
+    """A registered directory, and the clusters that hold it.
+
+    One that is obsolete stays for earlier versions and open transactions, until the cleaner deletes it.
+    """
 
     partition: str | None
     name: str
@@ -76,11 +80,12 @@ class ListedDirectory:
     size_bytes: int
     txn_id: int
     clusters: tuple[str, ...]
+    is_obsolete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """The registered directories of a table on a cluster, and how many there are of the table in all."""
+    """The directories of a table on a cluster, and how many there are of the table in all, without obsolete ones."""
 
     cluster: str
     is_primary: bool
@@ -91,28 +96,30 @@ class HeldCopy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether no directory is missing there, also of those that no snapshot reads any more."""
+        """Return whether no directory is missing there."""
         return self.directories == self.all_directories
 
 
 @dataclass(frozen=True, slots=True)
 class TableDeltas:
-    """The number and size of a table's delta directories, and the size of all of its directories."""
+    """The number and size of a table's delta directories, and of all of its directories, without obsolete ones."""
 
     database: str
     table: str
     deltas: int
     delta_bytes: int
     size_bytes: int
+    is_partitioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """The tables whose primary is a cluster, and the bytes of all directories there."""
+    """The tables whose primary is a cluster, the bytes that readers need there, and those of obsolete directories."""
 
     cluster: str
     tables: int
     size_bytes: int
+    obsolete_bytes: int = 0
 
 
 class CatalogListing:
@@ -165,15 +172,18 @@ class CatalogListing:
                 query = query.where(contains(wanted.search, _P.name))
             found = read_page(connection, query, wanted, _PARTITION_ORDERS, _P.id, lambda row: row)
             # Of the rows of the page only: a database computes the columns of skipped rows, too.
+            shown = [row.id for row in found.rows]
+            judged = judged_directories(select(_T.id).where(_T.id == table_id), shown).c
             summed = (
                 select(
                     _D.partition_id,
                     func.count().label("directories"),
                     func.count(case((_D.kind.in_(_DELTAS), 1))).label("deltas"),
-                    func.sum(_D.rows).label("rows"),
+                    func.sum(judged.rows).label("rows"),
                     func.sum(_D.size_bytes).label("size_bytes"),
                 )
-                .where(_D.partition_id.in_([row.id for row in found.rows]))
+                .join(judged.id.table, judged.id == _D.id)
+                .where(_D.partition_id.in_(shown), judged.is_obsolete == 0)
                 .group_by(_D.partition_id)
             )
             sums = {row.partition_id: row for row in connection.execute(summed)}
@@ -182,7 +192,7 @@ class CatalogListing:
     def directories(
         self, database: str, table: str, wanted: PageRequest, partition: str | None = None
     ) -> Page[ListedDirectory]:
-        """Return the registered directories of a table, or of one of its partitions. Five statements.
+        """Return the registered directories of a table, or of one of its partitions. Six statements.
 
         Raises:
             NoSuchTableError: it does not exist.
@@ -201,8 +211,17 @@ class CatalogListing:
             holders = _holders(connection, [row.id for row in found.rows])
             named = select(_P.id, _P.name).where(_P.id.in_({row.partition_id for row in found.rows} - {None}))
             names = {row.id: row.name for row in connection.execute(named)}
+            shown = {row.partition_id for row in found.rows}
+            judged = judged_directories(
+                select(_T.id).where(_T.id == table_id), None if None in shown else sorted(shown)
+            ).c
+            gone = select(judged.id).where(judged.is_obsolete == 1, judged.id.in_([row.id for row in found.rows]))
+            obsolete = set(connection.scalars(gone))
         rows = [
-            _listed_directory(row, names.get(row.partition_id), tuple(holders.get(row.id, ()))) for row in found.rows
+            _listed_directory(
+                row, names.get(row.partition_id), tuple(holders.get(row.id, ())), is_obsolete=row.id in obsolete
+            )
+            for row in found.rows
         ]
         return Page(rows, found.total)
 
@@ -217,11 +236,12 @@ class CatalogListing:
         """
         with self._store.read() as connection:
             found = select_table(connection, database, table)
-            everything = connection.execute(select(func.count()).where(_D.table_id == found.id)).scalar_one()
+            live = judged_directories(select(_T.id).where(_T.id == found.id)).c
+            everything = connection.execute(select(func.count()).where(live.is_obsolete == 0)).scalar_one()
             query = (
-                select(_C.cluster, func.count(), func.sum(_D.size_bytes), func.max(_C.registered_ms))
-                .join(directories, _D.id == _C.directory_id)
-                .where(_D.table_id == found.id)
+                select(_C.cluster, func.count(), func.sum(live.size_bytes), func.max(_C.registered_ms))
+                .join(live.id.table, live.id == _C.directory_id)
+                .where(live.is_obsolete == 0)
                 .group_by(_C.cluster)
             )
             held = connection.execute(query).all()
@@ -250,6 +270,7 @@ class CatalogListing:
 
     def deltas(self, limit: int = 20) -> list[TableDeltas]:
         """Return the tables with the most delta directories. One statement."""
+        judged = judged_directories(None).c
         is_delta = _D.kind.in_(_DELTAS)
         number = func.count(case((is_delta, 1)))
         summed = (
@@ -259,11 +280,16 @@ class CatalogListing:
                 func.coalesce(func.sum(case((is_delta, _D.size_bytes))), 0).label("delta_bytes"),
                 func.sum(_D.size_bytes).label("size_bytes"),
             )
+            .join(judged.id.table, judged.id == _D.id)
+            .where(judged.is_obsolete == 0)
             .group_by(_D.table_id)
             .subquery()
         )
+        is_partitioned = select(_P.id).where(_P.table_id == _T.id).exists()
         query = (
-            select(databases.c.name, _T.name, summed.c.deltas, summed.c.delta_bytes, summed.c.size_bytes)
+            select(
+                databases.c.name, _T.name, summed.c.deltas, summed.c.delta_bytes, summed.c.size_bytes, is_partitioned
+            )
             .join(tables, _T.id == summed.c.table_id)
             .join(databases, databases.c.id == _T.database_id)
             .where(~_T.dropped, summed.c.deltas > 0)
@@ -271,19 +297,25 @@ class CatalogListing:
             .limit(limit)
         )
         with self._store.read() as connection:
-            return [TableDeltas(row[0], row[1], row[2], int(row[3]), int(row[4])) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return [TableDeltas(row[0], row[1], row[2], int(row[3]), int(row[4]), bool(row[5])) for row in rows]
 
     def clusters(self) -> list[ClusterUse]:
         """Return the clusters that hold tables or directories, by name. Two statements."""
         primaries = select(_T.primary_cluster, func.count()).where(~_T.dropped).group_by(_T.primary_cluster)
+        judged = judged_directories(None).c
         held = (
-            select(_C.cluster, func.sum(_D.size_bytes)).join(directories, _D.id == _C.directory_id).group_by(_C.cluster)
+            select(_C.cluster, judged.is_obsolete, func.sum(judged.size_bytes))
+            .join(judged.id.table, judged.id == _C.directory_id)
+            .group_by(_C.cluster, judged.is_obsolete)
         )
         with self._store.read() as connection:
             numbers: dict[str, int] = {row[0]: row[1] for row in connection.execute(primaries)}
-            sizes = {cluster: int(size) for cluster, size in connection.execute(held)}
-        names = sorted(numbers.keys() | sizes.keys())
-        return [ClusterUse(name, numbers.get(name, 0), sizes.get(name, 0)) for name in names]
+            sizes = {(cluster, int(obsolete)): int(size) for cluster, obsolete, size in connection.execute(held)}
+        names = sorted(numbers.keys() | {cluster for cluster, _ in sizes})
+        return [
+            ClusterUse(name, numbers.get(name, 0), sizes.get((name, 0), 0), sizes.get((name, 1), 0)) for name in names
+        ]
 
 
 def _holders(connection: Connection, ids: list[int]) -> dict[int, list[str]]:
@@ -313,7 +345,9 @@ def _listed_partition(row: Row[Any], sums: Row[Any] | None) -> ListedPartition:
     return ListedPartition(row.name, created, sums.directories, sums.deltas, int(sums.rows), int(sums.size_bytes))
 
 
-def _listed_directory(row: Row[Any], partition: str | None, clusters: tuple[str, ...]) -> ListedDirectory:
+def _listed_directory(
+    row: Row[Any], partition: str | None, clusters: tuple[str, ...], *, is_obsolete: bool
+) -> ListedDirectory:
     return ListedDirectory(
         partition,
         row.name,
@@ -325,4 +359,5 @@ def _listed_directory(row: Row[Any], partition: str | None, clusters: tuple[str,
         row.size_bytes,
         row.txn_id,
         clusters,
+        is_obsolete,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, String, cast, func, select
@@ -14,9 +14,12 @@ from airflow_hivex.core.compaction.history import ALL_COMPACTIONS, SHOWN_TYPE
 from airflow_hivex.core.compaction.rows import compaction_from_row
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from airflow_hivex.core.model.pages import Page, PageRequest
+from airflow_hivex.core.model.table_properties import history_retention_ms
+from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.paging import contains, read_page
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
+from airflow_hivex.core.transactions.commit_record import own_retentions
 
 _A = ALL_COMPACTIONS.c
 _MS_PER_DAY = 86_400_000
@@ -27,7 +30,8 @@ _ORDERS: dict[str, ColumnElement[Any]] = {
     "enqueued": _A.enqueued_ms,
     "started": _A.started_ms,
     "ended": _A.ended_ms,
-    "duration": _A.ended_ms - _A.started_ms,
+    # The merge has ended before the replaced files are deleted.
+    "duration": func.coalesce(_A.committed_ms, _A.ended_ms) - _A.started_ms,
     "worker": _A.worker_id,
 }
 
@@ -45,9 +49,10 @@ class CompactionCounts:
 class CompactionListing:
     """Lists of the queue and the history. Only reads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
         self._store = store
         self._clock = clock
+        self._settings = settings
 
     def compactions(self, wanted: PageRequest, states: Sequence[CompactionState] = ()) -> Page[Compaction]:
         """Return compactions in one of the states, or all. Names, workers and errors are searched. Two statements.
@@ -65,6 +70,23 @@ class CompactionListing:
             )
         with self._store.read() as connection:
             return read_page(connection, query, wanted, _ORDERS, _A.id, compaction_from_row)
+
+    def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
+        """Return the time until which earlier versions keep the replaced files of each merged compaction, by its id.
+
+        Open transactions may keep them for longer. One statement.
+        """
+        merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
+        if not merged:
+            return {}
+        with self._store.read() as connection:
+            own = own_retentions(connection, self._settings)
+        default_ms = history_retention_ms(self._settings, {})
+        return {
+            each.id: each.committed_at + timedelta(milliseconds=own.get(each.table_id, default_ms))
+            for each in merged
+            if each.committed_at is not None
+        }
 
     def counts(self) -> CompactionCounts:
         """Return the numbers of the queue, and of failures. Two statements, and a third for the last failure."""

@@ -26,11 +26,30 @@ class Urgency(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A sentence about one thing, and the part of the warehouse (``tab``) that shows more about it."""
+    """A sentence about one thing, and the part of the warehouse (``tab``) that shows more about it.
+
+    ``table`` is the name of a table that it is about, ``database.table``.
+    """
 
     urgency: Urgency
     tab: str
     sentence: str
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedRequest:
+    """The lock request that has waited longest, in names: what it wants, for whom, and the holder of the lock."""
+
+    name: str
+    by: str
+    holder: str
+
+    @property
+    def table(self) -> str | None:
+        """Return ``database.table``; None for a lock on a database."""
+        table = self.name.partition(" ")[0]
+        return table if "." in table else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +61,7 @@ class Situation:
     oldest: Transaction | None = None
     waiting: int = 0
     oldest_request_at: datetime | None = None
+    blocked: BlockedRequest | None = None
     in_queue: int = 0
     oldest_enqueued_at: datetime | None = None
     failed_compactions: int = 0
@@ -68,7 +88,12 @@ def _all(found: Situation) -> Iterator[Attention]:
         since = found.now - found.oldest_request_at
         urgency = Urgency.WARNING if since >= _LONG_WAIT else Urgency.NOTE
         requests = "1 lock request waits" if found.waiting == 1 else f"{found.waiting:,} lock requests wait"
-        yield Attention(urgency, "transactions", f"{requests}; the oldest since {in_words(since)}.")
+        sentence = f"{requests}; the oldest since {in_words(since)}."
+        if found.blocked is not None:
+            blocked = found.blocked
+            sentence = f"{requests}; the oldest since {in_words(since)}: {blocked.by} waits for {blocked.name}, "
+            sentence += f"which {blocked.holder} has locked."
+        yield Attention(urgency, "transactions", sentence, found.blocked.table if found.blocked else None)
     if found.failed_compactions and found.last_failed is not None:
         number = found.failed_compactions
         failed = "1 compaction has failed" if number == 1 else f"{number:,} compactions have failed"

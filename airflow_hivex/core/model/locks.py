@@ -132,6 +132,17 @@ class LockComponent:
         """``database/table/partition``, as far as it goes."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
+    @property
+    def shown(self) -> str:
+        """``database.table partition``, as far as it goes."""
+        return shown_resource(self.resource)
+
+
+def shown_resource(resource: str) -> str:
+    """Return a stored resource as people write it: ``database.table partition``, as far as it goes."""
+    parts = resource.split("/", 2)
+    return " ".join([".".join(parts[:2]), *parts[2:]])
+
 
 def _normalise_partition(name: str) -> str:
     """Keys are case-insensitive, values are not (docs/reference/transactions.md, "Names")."""

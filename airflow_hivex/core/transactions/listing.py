@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, cast, func, or_, select
 from sqlalchemy import String as Text
 
 from airflow_hivex.core.clock import Clock, to_datetime
-from airflow_hivex.core.model.locks import LockInfo, LockState
+from airflow_hivex.core.model.locks import LockInfo, LockState, shown_resource
 from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.model.transactions import Transaction, TxnState
 from airflow_hivex.core.store.engine import Store
@@ -59,6 +59,13 @@ class Wait:
     for_txn_id: int | None
     user: str
     for_user: str
+    agent_info: str | None = None
+    for_agent_info: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of what is locked: ``database.table partition``, as far as it goes."""
+        return shown_resource(self.resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +136,11 @@ class TransactionListing:
                 _L.resource,
                 _L.requested_ms,
                 _L.user,
+                _L.agent_info,
                 ahead.c.lock_id.label("for_lock_id"),
                 ahead.c.txn_id.label("for_txn_id"),
                 ahead.c.user.label("for_user"),
+                ahead.c.agent_info.label("for_agent_info"),
             )
             .join(
                 ahead,
@@ -152,6 +161,8 @@ class TransactionListing:
                     row.for_txn_id or None,
                     row.user,
                     row.for_user,
+                    row.agent_info,
+                    row.for_agent_info,
                 )
                 for row in connection.execute(query)
             ]

@@ -85,5 +85,13 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
     return tasks
 
 
+def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
+    """Return the owner of a lock in words: its transaction or request, its user, and its DAG and task if it has one."""
+    name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
+    parsed = _TASK.fullmatch(agent or "")
+    of = f"task {parsed['name']}" if parsed else user
+    return f"{name} of {of}"
+
+
 def _prefixes(name: str) -> list[str]:
     return [name[: place.start()] for place in re.finditer(r"\.", name) if place.start()]

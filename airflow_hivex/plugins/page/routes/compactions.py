@@ -43,8 +43,17 @@ def list_compactions(
     states = [CompactionState.read(each) for each in state or ()]
     found = metastore.compaction_listing.compactions(wanted, states)
 
+    kept = metastore.compaction_listing.kept_until(found.rows)
+
     def shown(each: Compaction) -> dict[str, Any]:
-        return {**document(each), "is_over": each.state.is_over}
+        merged_at = each.committed_at or each.ended_at
+        took = merged_at - each.started_at if merged_at and each.started_at else None
+        return {
+            **document(each),
+            "is_over": each.state.is_over,
+            "duration_s": None if took is None else max(0.0, took.total_seconds()),
+            "kept_until": document(kept.get(each.id)),
+        }
 
     return answer(page(found, shown))
 

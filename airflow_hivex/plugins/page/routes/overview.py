@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from airflow_hivex.core.metastore import Metastore
-from airflow_hivex.core.model.attention import Situation, judge
+from airflow_hivex.core.model.attention import BlockedRequest, Situation, judge
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.health import Health
-from airflow_hivex.plugins.page.documents import answer, document, tasks_of
+from airflow_hivex.plugins.page.documents import answer, document, holder_of, tasks_of
 from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
@@ -23,12 +23,19 @@ def read_overview(metastore: Warehouse) -> JSONResponse:
     """Return the numbers of transactions, requests and compactions, and what needs attention. Asks no cluster."""
     counts = metastore.transaction_listing.counts()
     compactions = metastore.compaction_listing.counts()
+    wait = next(iter(metastore.transaction_listing.waits(1)), None) if counts.waiting else None
+    blocked = None
+    if wait is not None:
+        by = holder_of(wait.txn_id, wait.lock_id, wait.user, wait.agent_info)
+        holder = holder_of(wait.for_txn_id, wait.for_lock_id, wait.for_user, wait.for_agent_info)
+        blocked = BlockedRequest(wait.name, by, holder)
     situation = Situation(
         now=counts.now,
         open=counts.open,
         oldest=counts.oldest,
         waiting=counts.waiting,
-        oldest_request_at=counts.oldest_request_at,
+        oldest_request_at=counts.oldest_request_at if wait is None else wait.since,
+        blocked=blocked,
         in_queue=compactions.queue.get(CompactionState.INITIATED, 0),
         oldest_enqueued_at=compactions.oldest_enqueued_at,
         failed_compactions=compactions.failed,
@@ -42,6 +49,7 @@ def read_overview(metastore: Warehouse) -> JSONResponse:
             "oldest": oldest,
             "oldest_task": None if oldest is None else tasks_of([oldest.agent_info]).get(oldest.agent_info or ""),
             "waiting": counts.waiting,
+            "blocked": None if blocked is None else {**document(blocked), "table": blocked.table},
             "queue": compactions.queue,
             "failed": compactions.failed,
             "attention": judge(situation),

@@ -103,6 +103,7 @@ def read_task(metastore: Warehouse, task: Task) -> JSONResponse:
             **document(lock),
             "component": None,
             "resource": lock.component.resource,
+            "name": lock.component.shown,
             "type": document(lock.component.type),
         }
         for each in listed

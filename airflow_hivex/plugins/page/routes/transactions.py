@@ -12,7 +12,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.locks import LockInfo, LockState
 from airflow_hivex.core.model.pages import PageRequest
 from airflow_hivex.core.model.transactions import TxnState
-from airflow_hivex.core.transactions.listing import ListedTransaction
+from airflow_hivex.core.transactions.listing import ListedTransaction, Wait
 from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request, tasks_of
 from airflow_hivex.plugins.page.warehouses import Warehouse
@@ -21,6 +21,7 @@ router = APIRouter()
 Wanted = Annotated[PageRequest, Depends(page_request)]
 _STATES = {"open": TxnState.OPEN, "aborted": TxnState.ABORTED, "committed": TxnState.COMMITTED, "all": None}
 _LOCK_STATES = {"acquired": LockState.ACQUIRED, "waiting": LockState.WAITING, "all": None}
+_MOST_IDS, _MOST_DIRECTORIES = 50, 200
 State = Annotated[str, Query(pattern="^(open|aborted|committed|all)$")]
 StateOfLock = Annotated[str, Query(pattern="^(acquired|waiting|all)$")]
 
@@ -69,6 +70,7 @@ def list_locks(
             **document(each),
             "component": None,
             "resource": component.resource,
+            "name": component.shown,
             "type": document(component.type),
             "operation": document(component.operation),
             "task": tasks.get(each.agent_info or ""),
@@ -80,7 +82,45 @@ def list_locks(
 @router.get("/waits")
 def list_waits(metastore: Warehouse) -> JSONResponse:
     """Return the requests that wait, at most 200, each with the lock that it waits for."""
-    return answer({"rows": metastore.transaction_listing.waits()})
+    waits = metastore.transaction_listing.waits()
+    tasks = tasks_of(agent for each in waits for agent in (each.agent_info, each.for_agent_info))
+
+    def shown(each: Wait) -> dict[str, Any]:
+        return {
+            **document(each),
+            "name": each.name,
+            "task": tasks.get(each.agent_info or ""),
+            "for_task": tasks.get(each.for_agent_info or ""),
+        }
+
+    return answer({"rows": [shown(each) for each in waits]})
+
+
+@router.get("/transactions/of")
+def list_transactions_of(
+    metastore: Warehouse,
+    agent: Annotated[str, Query(max_length=1000)] = "",
+    txn_id: Annotated[list[int] | None, Query(max_length=_MOST_IDS)] = None,
+) -> JSONResponse:
+    """Return the transactions of a task in any state, by its name as an owner and by their ids.
+
+    ``ended`` are ids whose records were deleted, and ``directories`` what all of them have written.
+    """
+    wanted = [each for each in txn_id or () if 0 < each < 2**63]
+    found = metastore.transaction_listing.of_agents([agent] if agent else [], wanted)
+    tasks = tasks_of(each.transaction.agent_info for each in found)
+    ids = {each.transaction.id for each in found}
+    rows = [
+        {
+            **document(each.transaction),
+            "acquired": each.locks_acquired,
+            "waiting": each.locks_waiting,
+            "task": tasks.get(each.transaction.agent_info or ""),
+        }
+        for each in reversed(found)
+    ]
+    written = metastore.commits.directories_of(sorted(ids.union(wanted)), _MOST_DIRECTORIES)
+    return answer({"rows": rows, "ended": sorted(set(wanted) - ids), "directories": written})
 
 
 @router.get("/cleaning")

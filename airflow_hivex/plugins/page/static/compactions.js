@@ -1,20 +1,55 @@
 /* Compactions: the queue and its history, a request, and why something is not compacted. */
 import { get } from "./api.js";
-import { Action, Bars, Failure, Field, Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+import { Action, Bars, Compact, Failure, Field, Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 const FILTERS = [
   ["all", "all", []],
-  ["queue", "in the queue", ["initiated", "working", "ready for cleaning"]],
-  ["initiated", "initiated", ["initiated"]],
-  ["working", "working", ["working"]],
-  ["ready", "ready for cleaning", ["ready for cleaning"]],
-  ["succeeded", "succeeded", ["succeeded"]],
+  ["queue", "waiting or running", ["initiated", "working"]],
+  ["initiated", "waiting", ["initiated"]],
+  ["working", "running", ["working"]],
+  ["ready", "merged, old files kept", ["ready for cleaning"]],
+  ["succeeded", "finished", ["succeeded"]],
   ["failed", "failed", ["failed"]],
-  ["refused", "refused, aborted, not begun", ["refused", "aborted", "did not initiate"]],
+  ["refused", "refused, withdrawn, not started", ["refused", "aborted", "did not initiate"]],
 ];
+// The states as SHOW COMPACTIONS has them, and the words of the page.
+const WORDS = {
+  initiated: "waiting",
+  working: "running",
+  "ready for cleaning": "merged",
+  succeeded: "finished",
+  aborted: "withdrawn",
+  "did not initiate": "not started",
+};
 
-export function Compactions({ tick, refresh, mayEdit, place }) {
+function State({ row }) {
+  const word = h("span", { title: `SHOW COMPACTIONS: ${row.state}` }, WORDS[row.state] || row.state);
+  const kept = row.state === "ready for cleaning" ? keptFiles(row) : null;
+  return h(R.Fragment, null, word, kept, row.error_message ? h("small", null, row.error_message) : null);
+}
+
+function keptFiles(row) {
+  if (!row.kept_until) return h("small", null, "old files kept for readers");
+  const isOver = Date.parse(row.kept_until) <= Date.now();
+  const time = h("time", { dateTime: row.kept_until }, moment(row.kept_until));
+  return h("small", null, isOver ? "old files are deleted by the next cleaning" : h(R.Fragment, null, "old files kept until ", time));
+}
+
+/* A day and a minute, in the time zone of the browser. */
+function moment(time) {
+  return new Date(time).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+}
+
+/* A table with partitions is compacted partition by partition, on its own page. */
+function CompactTable({ each, refresh, go }) {
+  if (each.is_partitioned) {
+    return h("button", { type: "button", onClick: () => go({ tab: "tables", table: `${each.database}.${each.table}` }) }, "Partitions");
+  }
+  return h(Compact, { database: each.database, table: each.table, partition: null, done: refresh });
+}
+
+export function Compactions({ tick, refresh, mayEdit, place, go }) {
   const [filter, setFilter] = R.useState("all");
   const charts = useData(() => get("compactions/charts"), [tick]);
   const states = FILTERS.find(([key]) => key === filter)[2];
@@ -49,11 +84,11 @@ export function Compactions({ tick, refresh, mayEdit, place }) {
           ["Type", (row) => row.type, "type"],
           [
             "State",
-            (row) => h(R.Fragment, null, row.state, row.error_message ? h("small", null, row.error_message) : null),
+            (row) => h(State, { row }),
           ],
-          ["Enqueued", (row) => h(Since, { time: row.enqueued_at }), "enqueued"],
-          ["Begun", (row) => h(Since, { time: row.started_at }), "started"],
-          ["Duration", duration, "duration"],
+          ["Requested", (row) => h(Since, { time: row.enqueued_at }), "enqueued"],
+          ["Started", (row) => h(Since, { time: row.started_at }), "started"],
+          ["Merged in", duration, "duration"],
           ["Worker", (row) => row.worker_id || "—", "worker"],
           [
             "",
@@ -61,7 +96,7 @@ export function Compactions({ tick, refresh, mayEdit, place }) {
               mayEdit && row.state === "initiated"
                 ? h(Action, {
                     title: "Withdraw",
-                    question: `Take compaction ${row.id} of ${name(row)} out of the queue?`,
+                    question: `Withdraw compaction ${row.id} of ${name(row)}, which no worker has started?`,
                     path: "compactions/withdraw",
                     body: { id: row.id },
                     done: refresh,
@@ -79,8 +114,13 @@ export function Compactions({ tick, refresh, mayEdit, place }) {
           "div",
           { className: "hivex-side" },
           h(Bars, {
-            title: "Delta directories",
-            items: deltas.map((each) => ({ label: name(each), value: each.deltas, text: count(each.deltas) })),
+            title: "Delta directories that readers must merge",
+            items: deltas.map((each) => ({
+              label: name(each),
+              value: each.deltas,
+              text: count(each.deltas),
+              action: mayEdit ? h(CompactTable, { each, refresh, go }) : null,
+            })),
           }),
           h(Bars, {
             title: "Bytes of deltas, and of the table",
@@ -98,8 +138,8 @@ export function Compactions({ tick, refresh, mayEdit, place }) {
 }
 
 function duration(row) {
-  if (!row.started_at || !row.ended_at) return "—";
-  const seconds = (Date.parse(row.ended_at) - Date.parse(row.started_at)) / 1000;
+  const seconds = row.duration_s;
+  if (seconds === null || seconds === undefined) return "—";
   return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
 }
 
@@ -142,7 +182,7 @@ function Question({ refresh, mayEdit, place }) {
             h(Action, {
               title: "Request",
               kind: "primary",
-              question: `Put a ${type} compaction of ${table}${partition ? ` ${partition}` : ""} into the queue?`,
+              question: `Request a ${type} compaction of ${table}${partition ? ` ${partition}` : ""}?`,
               path: "compactions/request",
               body: { ...named(), type },
               done: refresh,

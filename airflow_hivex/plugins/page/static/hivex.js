@@ -56,6 +56,11 @@ function Page() {
     return () => clearInterval(timer);
   }, [seconds]);
   R.useEffect(ensureStyle, []);
+  // In a narrow window the tabs do not fit beside each other.
+  const isKnown = Boolean(connections.data);
+  R.useEffect(() => {
+    document.getElementById(`hivex-tab-${tab}`)?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [tab, isKnown]);
 
   if (connections.error) return h("div", { className: "hivex" }, h(Failure, { error: connections.error }));
   if (!connections.data) return h("div", { className: "hivex" }, h(Loading));

@@ -261,9 +261,22 @@ export function Action({ title, question, path, body, done, kind = "danger", fie
   );
 }
 
+/* A button that requests a major compaction of a table or partition. */
+export function Compact({ database, table, partition, done }) {
+  const name = `${database}.${table}${partition ? ` ${partition}` : ""}`;
+  return h(Action, {
+    title: "Compact",
+    kind: "primary",
+    question: `Request a major compaction of ${name}? A worker merges its files while readers and writers go on.`,
+    path: "compactions/request",
+    body: { database, table, partition, type: "major" },
+    done,
+  });
+}
+
 /* The owner of a transaction or lock: a link to the task instance where it is one. */
 export function Owner({ user, host, agent, task }) {
-  if (!task) return h(R.Fragment, null, user || "nobody", h("small", null, agent || host || ""));
+  if (!task) return h(R.Fragment, null, user || "unknown", h("small", null, agent || host || ""));
   const part = encodeURIComponent;
   const mapped = task.map_index === null ? "" : `/mapped/${task.map_index}`;
   const run = `dags/${part(task.dag_id)}/runs/${part(task.run_id)}`;
@@ -284,7 +297,8 @@ export function Owner({ user, host, agent, task }) {
   );
 }
 
-export function Attention({ items }) {
+/* ``go`` leads to the tab that shows more. */
+export function Attention({ items, go }) {
   if (!items.length) return h("p", { className: "hivex-note hivex-good" }, "Nothing needs attention.");
   return h(
     "ul",
@@ -295,9 +309,20 @@ export function Attention({ items }) {
         { key: each.sentence, className: `hivex-note hivex-${each.urgency}` },
         h("span", { className: "hivex-hidden" }, `${each.urgency}: `),
         each.sentence,
+        go && each.tab !== "overview"
+          ? h(R.Fragment, null, " ", h(Link, { onClick: () => go({ tab: each.tab }) }, "Show"))
+          : null,
+        go && each.table
+          ? h(R.Fragment, null, " ", h(Link, { onClick: () => go({ tab: "tables", table: each.table }) }, each.table))
+          : null,
       ),
     ),
   );
+}
+
+/* A place in the page, which is a button, as nothing is loaded. */
+export function Link({ onClick, children }) {
+  return h("button", { type: "button", className: "hivex-link", onClick }, children);
 }
 
 /* Horizontal bars, with the numbers as text. */
@@ -322,28 +347,31 @@ export function Bars({ title, items }) {
             h("div", { className: "hivex-bar", style: { width: `${(100 * each.value) / most}%` } }),
           ),
           h("td", null, each.text),
+          items.some((one) => one.action) ? h("td", null, each.action) : null,
         ),
       ),
     ),
   );
 }
 
-/* A drawing of who points at whom, in columns by distance; a list of the same edges is the text of it. */
-export function Graph({ title, edges }) {
+/* A drawing of who points at whom, in columns by distance; a list of the same edges is the text of it. ``notes`` has a
+   second line for some boxes. */
+export function Graph({ title, edges, notes = {} }) {
   const levels = levelsOf(edges);
   const columns = [];
   for (const [node, level] of levels) (columns[level] ||= []).push(node);
   const at = new Map();
   columns.forEach((nodes, x) => nodes.forEach((node, y) => at.set(node, [x, y])));
-  const width = 200;
-  const height = 44;
+  const width = 350;
+  const height = 56;
+  const box = 210;
   const rows = Math.max(...columns.map((nodes) => nodes.length));
   const point = (node, right) => {
     const [x, y] = at.get(node);
-    return [x * width + (right ? 140 : 4), y * height + 22];
+    return [x * width + (right ? box + 4 : 4), y * height + 30];
   };
   const id = R.useId();
-  const short = (text) => (text.length > 20 ? `${text.slice(0, 19)}…` : text);
+  const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   return h(
     "figure",
     { className: "hivex-graph" },
@@ -367,13 +395,25 @@ export function Graph({ title, edges }) {
           const [x1, y1] = point(edge.from, true);
           const [x2, y2] = point(edge.to, false);
           const isBack = x2 < x1;
+          const half = box / 2;
           const path = isBack
-            ? `M ${x1 - 68} ${y1 + 15} C ${x1 - 68} ${y1 + 40}, ${x2 + 68} ${y2 + 40}, ${x2 + 68} ${y2 + 15}`
-            : `M ${x1} ${y1} C ${x1 + 30} ${y1}, ${x2 - 30} ${y2}, ${x2} ${y2}`;
+            ? `M ${x1 - half} ${y1 + 22} C ${x1 - half} ${y1 + 44}, ${x2 + half} ${y2 + 44}, ${x2 + half} ${y2 + 22}`
+            : `M ${x1} ${y1} C ${x1 + 60} ${y1}, ${x2 - 60} ${y2}, ${x2} ${y2}`;
           return h(
-            "path",
-            { key: number, d: path, className: "hivex-edge", markerEnd: `url(#${id}-arrow)` },
-            h("title", null, `${edge.from} → ${edge.to}: ${edge.label}`),
+            "g",
+            { key: number },
+            h(
+              "path",
+              { d: path, className: "hivex-edge", markerEnd: `url(#${id}-arrow)` },
+              h("title", null, `${edge.from} → ${edge.to}: ${edge.label}`),
+            ),
+            isBack || x2 - x1 > width
+              ? null
+              : h(
+                  "text",
+                  { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 6, textAnchor: "middle", className: "hivex-small" },
+                  short(edge.label, 22),
+                ),
           );
         }),
         [...at.keys()].map((node) => {
@@ -381,8 +421,14 @@ export function Graph({ title, edges }) {
           return h(
             "g",
             { key: node },
-            h("rect", { x, y: y - 15, width: 136, height: 30, rx: 5, className: "hivex-node" }),
-            h("text", { x: x + 8, y: y + 4, className: "hivex-text" }, short(node), h("title", null, node)),
+            h("rect", { x, y: y - 22, width: box, height: 44, rx: 5, className: "hivex-node" }),
+            h(
+              "text",
+              { x: x + 8, y: notes[node] ? y - 4 : y + 4, className: "hivex-text" },
+              short(node, 32),
+              h("title", null, notes[node] ? `${node}: ${notes[node]}` : node),
+            ),
+            notes[node] ? h("text", { x: x + 8, y: y + 13, className: "hivex-small" }, short(notes[node], 34)) : null,
           );
         }),
       ),

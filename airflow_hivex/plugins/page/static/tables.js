@@ -1,15 +1,15 @@
 /* Tables: columns, partitions, copies, directories, commits and links. */
 import { get } from "./api.js";
 import { Columns } from "./chart.js";
-import { Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+import { Compact, Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 
-export function Tables({ tick, place, go }) {
+export function Tables({ tick, place, go, mayEdit, refresh }) {
   const at = place.table ? place.table.indexOf(".") : -1;
   if (at > 0) {
     const named = { database: place.table.slice(0, at), table: place.table.slice(at + 1) };
-    return h(OneTable, { key: place.table, named, tick, place, go });
+    return h(OneTable, { key: place.table, named, tick, place, go, mayEdit, refresh });
   }
   return h(
     Section,
@@ -46,7 +46,7 @@ export function Tables({ tick, place, go }) {
   );
 }
 
-function OneTable({ named, tick, place, go }) {
+function OneTable({ named, tick, place, go, mayEdit, refresh }) {
   const table = useData(() => get("table", named), [tick]);
   const copies = useData(() => get("table/copies", named), [tick]);
   const partition = place.partition || null;
@@ -56,7 +56,7 @@ function OneTable({ named, tick, place, go }) {
     null,
     h("p", null, h("button", { type: "button", onClick: () => go({ tab: "tables" }) }, "← All tables")),
     h(Shown, { of: table }, (data) =>
-      h(R.Fragment, null, h(Definition, { data }), h(Links, { data, go }), data.is_transactional ? h(Commits, { named, tick }) : null),
+      h(R.Fragment, null, h(Definition, { data, mayEdit, refresh }), h(Links, { data, go }), data.is_transactional ? h(Commits, { named, tick }) : null),
     ),
     h(
       Section,
@@ -109,6 +109,9 @@ function OneTable({ named, tick, place, go }) {
               ["Rows", (row) => count(row.rows)],
               ["Bytes", (row) => bytes(row.size_bytes)],
               ["Created", (row) => h(Since, { time: row.created_at }), "created"],
+              ...(mayEdit && table.data.is_transactional
+                ? [["", (row) => h(Compact, { ...named, partition: row.name, done: refresh })]]
+                : []),
             ],
           }),
         )
@@ -128,7 +131,18 @@ function OneTable({ named, tick, place, go }) {
         first: { by: "write_id", descending: true },
         rowKey: (row) => `${row.partition} ${row.name}`,
         columns: [
-          ["Directory", (row) => h(R.Fragment, null, row.name, h("small", null, row.partition || "")), "name"],
+          [
+            "Directory",
+            (row) =>
+              h(
+                R.Fragment,
+                null,
+                h("span", { className: row.is_obsolete ? "hivex-obsolete" : null }, row.name),
+                h("small", null, row.partition || ""),
+                row.is_obsolete ? h("small", null, "replaced; kept for readers and earlier versions") : null,
+              ),
+            "name",
+          ],
           ["Write ids", (row) => `${row.min_write_id} to ${row.max_write_id}`, "write_id"],
           ["Files", (row) => count(row.files), "files"],
           ["Rows", (row) => count(row.rows), "rows"],
@@ -141,18 +155,24 @@ function OneTable({ named, tick, place, go }) {
   );
 }
 
-function Definition({ data }) {
+function Definition({ data, mayEdit, refresh }) {
   const columns = [
     ...data.columns.map((each) => ({ ...each, isKey: false })),
     ...data.partition_keys.map((each) => ({ ...each, isKey: true })),
   ];
   return h(
     Section,
-    { title: `${data.database}.${data.table}` },
+    {
+      title: `${data.database}.${data.table}`,
+      actions:
+        mayEdit && data.is_transactional && !data.partition_keys.length
+          ? h(Compact, { database: data.database, table: data.table, partition: null, done: refresh })
+          : null,
+    },
     h(
       "p",
       null,
-      `${data.type.toLowerCase().replaceAll("_", " ")}, ${data.format}, of ${data.owner || "nobody"}`,
+      `${data.type.toLowerCase().replaceAll("_", " ")}, ${data.format}, of ${data.owner || "an unknown owner"}`,
       data.location === null ? null : h("small", null, data.location),
       data.comment ? h("small", null, data.comment) : null,
     ),

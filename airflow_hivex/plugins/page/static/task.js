@@ -52,7 +52,7 @@ function Work({ task, tick }) {
             ["Transaction", (row) => row.id],
             ["State", (row) => h(R.Fragment, null, row.state, row.reason ? h("small", null, row.reason) : null)],
             ["Owner", (row) => h(R.Fragment, null, row.user, h("small", null, row.agent_info))],
-            ["Begun", (row) => h(Since, { time: row.started_at })],
+            ["Started", (row) => h(Since, { time: row.started_at })],
             ["Rows written", (row) => rowsOf(data.directories, row.id)],
             ["Locks", (row) => (row.acquired || row.waiting ? `${count(row.acquired)} held, ${count(row.waiting)} waiting` : "none")],
           ],
@@ -67,7 +67,7 @@ function Work({ task, tick }) {
               rows: data.locks,
               rowKey: (row) => `${row.lock_id}.${row.internal_id}`,
               columns: [
-                ["Locked", (row) => row.resource],
+                ["Table or partition", (row) => row.name],
                 ["Type", (row) => row.type],
                 ["State", (row) => (row.blocked_by ? `${row.state}, behind lock ${row.blocked_by.join(".")}` : row.state)],
                 ["Transaction", (row) => row.txn_id],

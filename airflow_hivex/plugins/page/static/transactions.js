@@ -1,10 +1,66 @@
 /* Transactions and locks: who holds what, who waits for whom, and what old readers keep. */
 import { get } from "./api.js";
-import { Action, Graph, Grid, List, Owner, Picker, Section, Shown, Since, count, h, useData } from "./parts.js";
+import { Action, Graph, Grid, Link, List, Owner, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 
-export function Transactions({ tick, refresh, mayEdit }) {
+/* The transactions of one task, to which its link leads: in any state, also when their records were deleted. */
+function OfTask({ place, tick, go }) {
+  const ids = (place.txns || "").split(",").filter((each) => /^[0-9]+$/.test(each));
+  const found = useData(() => get("transactions/of", { agent: place.agent, txn_id: ids }), [place.agent, place.txns, tick]);
+  const title = place.agent ? "Transactions of the task" : "Transaction";
+  return h(
+    Section,
+    { title, actions: h("button", { type: "button", onClick: () => go({ tab: "transactions" }) }, "Show all transactions") },
+    place.agent ? h("p", { className: "hivex-soft" }, `DAG and task, run and try: ${place.agent}`) : null,
+    h(Shown, { of: found }, ({ rows, ended, directories }) =>
+      h(
+        R.Fragment,
+        null,
+        h(Grid, {
+          caption: "Transactions of the task",
+          empty: ended.length
+            ? `Transaction ${ended.join(", ")} has ended. Its record was deleted since.`
+            : "There is no transaction of this task. The record of a transaction is deleted some time after its end.",
+          rows,
+          rowKey: (row) => row.id,
+          columns: [
+            ["Transaction", (row) => row.id],
+            ["State", (row) => h(R.Fragment, null, row.state, row.reason ? h("small", null, row.reason) : null)],
+            ["Owner", (row) => h(Owner, { user: row.user, host: row.host, agent: row.agent_info, task: row.task })],
+            ["Started", (row) => h(Since, { time: row.started_at })],
+            ["Locks", (row) => (row.acquired || row.waiting ? `${count(row.acquired)} held, ${count(row.waiting)} waiting` : "none")],
+          ],
+        }),
+        directories.length
+          ? h(Grid, {
+              caption: "Directories that they have written",
+              rows: directories,
+              rowKey: (row) => `${row.table} ${row.partition} ${row.name}`,
+              columns: [
+                [
+                  "Written",
+                  (row) =>
+                    h(
+                      R.Fragment,
+                      null,
+                      h(Link, { onClick: () => go({ tab: "tables", table: row.table }) }, row.table),
+                      row.partition ? h("small", null, row.partition) : null,
+                    ),
+                ],
+                ["Directory", (row) => row.name],
+                ["Rows", (row) => count(row.rows)],
+                ["Size", (row) => bytes(row.size_bytes)],
+                ["Transaction", (row) => row.txn_id],
+              ],
+            })
+          : null,
+      ),
+    ),
+  );
+}
+
+export function Transactions({ tick, refresh, mayEdit, place, go }) {
   const [state, setState] = R.useState("open");
   const [lockState, setLockState] = R.useState("all");
   const [txn, setTxn] = R.useState(null);
@@ -13,6 +69,7 @@ export function Transactions({ tick, refresh, mayEdit }) {
   return h(
     R.Fragment,
     null,
+    place.agent || place.txns ? h(OfTask, { place, tick, go }) : null,
     h(
       Section,
       { title: "Who waits for whom" },
@@ -21,20 +78,25 @@ export function Transactions({ tick, refresh, mayEdit }) {
         const edges = rows.map((row) => ({
           from: name(row.txn_id, row.lock_id),
           to: name(row.for_txn_id, row.for_lock_id),
-          label: row.resource,
+          label: row.name,
         }));
+        const notes = {};
+        for (const row of rows) {
+          notes[name(row.txn_id, row.lock_id)] = owner(row.task, row.user);
+          notes[name(row.for_txn_id, row.for_lock_id)] = owner(row.for_task, row.for_user);
+        }
         return h(
           R.Fragment,
           null,
-          h(Graph, { title: "Who waits for whom", edges }),
+          h(Graph, { title: "Who waits for whom", edges, notes }),
           h(Grid, {
             caption: "Waiting requests",
             rows,
             rowKey: (row) => `${row.lock_id} ${row.resource}`,
             columns: [
-              ["Waits", (row) => h(R.Fragment, null, name(row.txn_id, row.lock_id), h("small", null, row.user))],
-              ["For", (row) => h(R.Fragment, null, name(row.for_txn_id, row.for_lock_id), h("small", null, row.for_user))],
-              ["Locked", (row) => row.resource],
+              ["Waits", (row) => h(R.Fragment, null, name(row.txn_id, row.lock_id), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
+              ["For", (row) => h(R.Fragment, null, name(row.for_txn_id, row.for_lock_id), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
+              ["Table or partition", (row) => row.name],
               ["Since", (row) => h(Since, { time: row.since })],
             ],
           }),
@@ -67,8 +129,8 @@ export function Transactions({ tick, refresh, mayEdit }) {
             "state",
           ],
           ["Owner", (row) => h(Owner, { user: row.user, host: row.host, agent: row.agent_info, task: row.task }), "user"],
-          ["Begun", (row) => h(Since, { time: row.started_at }), "started"],
-          ["Heartbeat", (row) => h(Since, { time: row.heartbeat_at }), "heartbeat"],
+          ["Started", (row) => h(Since, { time: row.started_at }), "started"],
+          ["Last heartbeat", (row) => h(Since, { time: row.heartbeat_at }), "heartbeat"],
           [
             "Locks",
             (row) => {
@@ -119,7 +181,7 @@ export function Transactions({ tick, refresh, mayEdit }) {
         }),
         columns: [
           ["Lock", (row) => `${row.lock_id}.${row.internal_id}`, "id"],
-          ["Locked", (row) => row.resource, "resource"],
+          ["Table or partition", (row) => row.name, "resource"],
           ["Type", (row) => row.type],
           [
             "State",
@@ -141,7 +203,7 @@ export function Transactions({ tick, refresh, mayEdit }) {
               mayEdit && (row.state === "waiting" || !row.txn_id)
                 ? h(Action, {
                     title: "Release",
-                    question: `Release request ${row.lock_id} on ${row.resource}? Its owner goes on without the locks, or ends with an error.`,
+                    question: `Release request ${row.lock_id} on ${row.name}? Its owner goes on without the locks, or ends with an error.`,
                     path: "locks/release",
                     body: { lock_id: row.lock_id },
                     done: refresh,
@@ -156,7 +218,7 @@ export function Transactions({ tick, refresh, mayEdit }) {
         "The locks of an open transaction are released when it ends: abort the transaction to release them.",
       ),
     ),
-    h(Section, { title: "What old readers keep" }, h(Cleaning)),
+    h(Section, { title: "Old files that readers keep" }, h(Cleaning)),
   );
 }
 
@@ -206,4 +268,9 @@ function Plan({ asked }) {
       ],
     }),
   );
+}
+
+/* The owner of a transaction in a box of the drawing: its DAG and task, or its user. */
+function owner(task, user) {
+  return task ? `${task.dag_id}.${task.task_id}` : user;
 }
