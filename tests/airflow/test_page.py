@@ -264,6 +264,68 @@ def test_compaction_is_requested_explained_and_withdrawn(metastore: Metastore, e
     assert post(editor, "compactions/request", {"database": "default", "table": "nothing"}).status_code == 404
 
 
+def test_effect_of_a_compaction_is_seen_before_its_old_files_are_deleted(
+    metastore: Metastore, viewer: TestClient
+) -> None:
+    with metastore.session() as session:
+        session.sql("CREATE TABLE merged (a INT) TBLPROPERTIES ('transactional' = 'true')")
+        for number in range(3):
+            session.sql(f"INSERT INTO merged VALUES ({number})")
+    place = {"database": "default", "table": "merged"}
+
+    def deltas() -> list[int]:
+        rows = read(viewer, "compactions/charts")["deltas"]
+        return [row["deltas"] for row in rows if row["table"] == "merged"]
+
+    size = sum(row["size_bytes"] for row in read(viewer, "table/directories", **place)["rows"])
+    assert deltas() == [3]
+    metastore.compactor.request("default", "merged")
+    (waiting,) = read(viewer, "compactions", state="initiated")["rows"]
+    assert (waiting["duration_s"], waiting["kept_until"]) == (None, None)
+    assert metastore.compactor.work() is not None
+    (merged,) = read(viewer, "compactions", state="ready for cleaning")["rows"]
+    assert merged["duration_s"] >= 0
+    assert merged["kept_until"] >= merged["committed_at"]
+    assert deltas() == []
+    listed = read(viewer, "table/directories", **place)["rows"]
+    assert sorted((row["kind"], row["is_obsolete"]) for row in listed) == [("base", False)] + [("delta", True)] * 3
+    (copy,) = read(viewer, "table/copies", **place)["rows"]
+    assert (copy["directories"], copy["is_current"]) == (1, True)
+    (storage,) = (row for row in read(viewer, "storage")["rows"] if row["cluster"] == "c1")
+    assert storage["obsolete_bytes"] == size
+
+
+def test_transactions_of_a_task_are_listed_in_any_state(metastore: Metastore, viewer: TestClient) -> None:
+    agent = "nightly.load scheduled__2026 1"
+    committed, aborted, joined, other = metastore.transactions.open(4, user="etl", agent_info="other.task run 1")
+    (own,) = metastore.transactions.open(user="etl", agent_info=agent)
+    metastore.transactions.commit(committed)
+    metastore.transactions.abort(aborted)
+    found = read(viewer, "transactions/of", agent=agent, txn_id=[committed, aborted, joined, 999_999])
+    states = [(row["id"], row["state"]) for row in found["rows"]]
+    assert states == [(own, "open"), (joined, "open"), (aborted, "aborted"), (committed, "committed")]
+    assert found["ended"] == [999_999]
+    assert other not in {row["id"] for row in found["rows"]}
+
+
+def test_waiting_lock_is_told_with_its_table_and_holder(metastore: Metastore, viewer: TestClient) -> None:
+    agent = "nightly.load scheduled__2026 1"
+    first, second = metastore.transactions.open(2, user="etl", agent_info=agent)
+    wanted = [LockComponent("shop", "orders", "day=1", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
+    metastore.locks.acquire(wanted, txn_id=first, user="etl", agent_info=agent)
+    metastore.locks.acquire(wanted, txn_id=second, user="etl", agent_info=agent, wait=False)
+    (wait,) = read(viewer, "waits")["rows"]
+    assert (wait["name"], wait["agent_info"], wait["for_agent_info"]) == ("shop.orders day=1", agent, agent)
+    overview = read(viewer, "overview")
+    assert overview["blocked"]["table"] == "shop.orders"
+    (told,) = (each for each in overview["attention"] if each["tab"] == "transactions")
+    assert told["sentence"].endswith(
+        f"transaction {second} of task nightly.load waits for shop.orders day=1, "
+        f"which transaction {first} of task nightly.load has locked."
+    )
+    assert told["table"] == "shop.orders"
+
+
 def test_table_is_described(metastore: Metastore, viewer: TestClient) -> None:
     with metastore.session() as session:
         session.sql("CREATE TABLE t (a INT COMMENT '<i>x</i>') PARTITIONED BY (p STRING)")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from airflow.models.taskinstancekey import TaskInstanceKey
 
 from airflow_hivex.operators.compaction import HivexCleanOperator, HivexCompactOperator
 from airflow_hivex.operators.query import HivexQueryOperator
+from airflow_hivex.operators.transaction import HivexAbortOperator, HivexBeginOperator, HivexCommitOperator
 
 pytestmark = pytest.mark.airflow
 
@@ -26,6 +30,25 @@ def test_task_links_to_its_place_in_the_page() -> None:
     )
     assert compact["Hivex: table"].endswith("/plugin/hivex?connection=hivex_default&tab=tables&table=default.t")
     assert links_of(HivexCleanOperator(task_id="x"))["Hivex: compactions"].endswith("&tab=compactions")
+
+
+def test_transactions_of_a_task_are_named_by_task_and_id() -> None:
+    ti_key = TaskInstanceKey("dag.with.dots", "group.load", "manual__1", 2, -1)
+
+    def place(operator: Any) -> dict[str, list[str]]:
+        (link,) = (each for each in operator.operator_extra_links if each.name == "Hivex: transactions")
+        return parse_qs(urlsplit(link.get_link(operator, ti_key=ti_key)).query)
+
+    agent = ["dag.with.dots.group.load manual__1 2"]
+    query = HivexQueryOperator(task_id="q", sql="SELECT 1", transaction="7")
+    query.txn_ids = [8, 9]
+    assert place(query)["txns"] == ["7,8,9"]
+    assert place(query)["agent"] == agent
+    for operator in (HivexCommitOperator(task_id="c", txn_id="12"), HivexAbortOperator(task_id="a", txn_id=12)):
+        assert (place(operator)["txns"], place(operator)["agent"]) == (["12"], agent)
+    begin = HivexBeginOperator(task_id="b", timeout=timedelta(hours=1))
+    begin.txn_ids = [12]
+    assert place(begin)["txns"] == ["12"]
 
 
 def test_airflow_knows_the_links() -> None:

@@ -88,9 +88,13 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
 def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
     """Return the owner of a lock in words: its transaction or request, its user, and its DAG and task if it has one."""
     name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
+    return f"{name} of {owner_name(user, agent)}"
+
+
+def owner_name(user: str, agent: str | None) -> str:
+    """Return the DAG and task of an owner, or its user where it is not a task."""
     parsed = _TASK.fullmatch(agent or "")
-    of = f"task {parsed['name']}" if parsed else user
-    return f"{name} of {of}"
+    return f"task {parsed['name']}" if parsed else user
 
 
 def _prefixes(name: str) -> list[str]:

@@ -14,7 +14,7 @@ from airflow_hivex.core.model.pages import PageRequest
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.transactions.listing import ListedTransaction, Wait
 from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
-from airflow_hivex.plugins.page.documents import answer, document, page, page_request, tasks_of
+from airflow_hivex.plugins.page.documents import answer, document, owner_name, page, page_request, tasks_of
 from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
@@ -89,6 +89,8 @@ def list_waits(metastore: Warehouse) -> JSONResponse:
         return {
             **document(each),
             "name": each.name,
+            "by": owner_name(each.user, each.agent_info),
+            "for_by": owner_name(each.for_user, each.for_agent_info),
             "task": tasks.get(each.agent_info or ""),
             "for_task": tasks.get(each.for_agent_info or ""),
         }

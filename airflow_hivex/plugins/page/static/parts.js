@@ -425,10 +425,10 @@ export function Graph({ title, edges, notes = {} }) {
             h(
               "text",
               { x: x + 8, y: notes[node] ? y - 4 : y + 4, className: "hivex-text" },
-              short(node, 32),
+              short(node, 28),
               h("title", null, notes[node] ? `${node}: ${notes[node]}` : node),
             ),
-            notes[node] ? h("text", { x: x + 8, y: y + 13, className: "hivex-small" }, short(notes[node], 34)) : null,
+            notes[node] ? h("text", { x: x + 8, y: y + 13, className: "hivex-small" }, short(notes[node], 30)) : null,
           );
         }),
       ),

@@ -82,8 +82,8 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
         }));
         const notes = {};
         for (const row of rows) {
-          notes[name(row.txn_id, row.lock_id)] = owner(row.task, row.user);
-          notes[name(row.for_txn_id, row.for_lock_id)] = owner(row.for_task, row.for_user);
+          notes[name(row.txn_id, row.lock_id)] = row.by;
+          notes[name(row.for_txn_id, row.for_lock_id)] = row.for_by;
         }
         return h(
           R.Fragment,
@@ -94,8 +94,8 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
             rows,
             rowKey: (row) => `${row.lock_id} ${row.resource}`,
             columns: [
-              ["Waits", (row) => h(R.Fragment, null, name(row.txn_id, row.lock_id), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
-              ["For", (row) => h(R.Fragment, null, name(row.for_txn_id, row.for_lock_id), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
+              ["Waits", (row) => h(R.Fragment, null, h("div", null, name(row.txn_id, row.lock_id)), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
+              ["For", (row) => h(R.Fragment, null, h("div", null, name(row.for_txn_id, row.for_lock_id)), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
               ["Table or partition", (row) => row.name],
               ["Since", (row) => h(Since, { time: row.since })],
             ],
@@ -125,7 +125,13 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
           [
             "State",
             (row) =>
-              h(R.Fragment, null, row.state, row.reason ? h("small", null, row.reason) : null, h("small", null, row.type)),
+              h(
+                R.Fragment,
+                null,
+                row.state,
+                row.reason ? h("small", null, row.reason) : null,
+                row.type === "default" ? null : h("small", null, row.type),
+              ),
             "state",
           ],
           ["Owner", (row) => h(Owner, { user: row.user, host: row.host, agent: row.agent_info, task: row.task }), "user"],
@@ -268,9 +274,4 @@ function Plan({ asked }) {
       ],
     }),
   );
-}
-
-/* The owner of a transaction in a box of the drawing: its DAG and task, or its user. */
-function owner(task, user) {
-  return task ? `${task.dag_id}.${task.task_id}` : user;
 }
