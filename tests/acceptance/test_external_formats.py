@@ -232,3 +232,37 @@ def test_partition_of_another_format_is_kept_and_not_read_as_its_table(metastore
     with pytest.raises(InvalidOperationError, match=r"partition p=2 is stored as csv"):
         session.sql("SELECT * FROM parted")
     assert ("Provider", "csv", "") in session.sql("DESCRIBE EXTENDED parted PARTITION (p = 2)").rows
+
+
+def test_files_of_europes_excel_are_read_as_they_are_meant(session: Session, root: Path) -> None:
+    folder = root / "excel"
+    folder.mkdir(parents=True)
+    rows = "name;amount\r\nCafé „Zürich“ 5 €;1234,50\r\nÅrhus;0,75\r\n"
+    (folder / "sales 2026.csv").write_bytes(rows.encode("windows-1252"))
+    options = "header 'true', sep ';', encoding 'windows-1252', locale 'de-DE'"
+    session.sql(
+        f"CREATE EXTERNAL TABLE excel (name STRING, amount DECIMAL(10,2)) USING csv OPTIONS ({options}) "
+        "LOCATION 'excel'"
+    )
+    found = session.sql("SELECT * FROM excel ORDER BY amount").rows
+    assert found == [("Århus", Decimal("0.75")), ("Café „Zürich“ 5 €", Decimal("1234.50"))]
+
+
+def test_rows_of_other_lengths_are_cut_filled_dropped_or_refused_with_their_file(session: Session, root: Path) -> None:
+    folder = root / "uneven"
+    folder.mkdir(parents=True)
+    (folder / "part 1.csv").write_text("1;a\n2;b;more\n3\n")
+    for mode, rows in (
+        ("PERMISSIVE", [(1, "a"), (2, "b"), (3, None)]),
+        ("DROPMALFORMED", [(1, "a")]),
+    ):
+        session.sql(
+            f"CREATE EXTERNAL TABLE {mode} (id INT, v STRING) USING csv OPTIONS (sep ';', mode '{mode}') "
+            "LOCATION 'uneven'"
+        )
+        assert session.sql(f"SELECT id, v FROM {mode} ORDER BY id").rows == rows
+    session.sql(
+        "CREATE EXTERNAL TABLE strict (id INT, v STRING) USING csv OPTIONS (sep ';', mode 'FAILFAST') LOCATION 'uneven'"
+    )
+    with pytest.raises(JobError, match=r"2;b;more, in the file \S+/uneven/part 1\.csv"):
+        session.sql("SELECT id, v FROM strict")

@@ -54,9 +54,23 @@ TEXT_PROPERTIES = frozenset(
 CHARSETS = ("UTF-8", "US-ASCII", "ISO-8859-1")
 """The encodings of files that are read: those in which a line end is one byte, and which Spark decodes."""
 
+_SPARKS_CHARSETS = ("us-ascii", "iso-8859-1", "utf-8", "utf-16be", "utf-16le", "utf-16", "utf-32")
+_CHARSET_OPTIONS = ("encoding", "charset")
+
 _BYTE = re.compile(r"[+-]?[0-9]{1,3}")
 # From the fourth level of nesting on Hive has no names for them. It leaves out characters that texts may well have.
 _DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
+
+
+def needs_java_charset(options: Mapping[str, str]) -> bool:
+    """Return whether the options of a reader or writer name an encoding that Spark takes from Java alone.
+
+    Files of Excel in Europe are in ``windows-1252``, for example. Source: Spark's CharsetProvider.
+    """
+    return any(
+        name.lower() in _CHARSET_OPTIONS and value.strip().lower() not in _SPARKS_CHARSETS
+        for name, value in options.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)

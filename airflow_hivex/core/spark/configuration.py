@@ -66,7 +66,7 @@ OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
 """The options of readers of files with row ids. A setting of ORC would find columns by place instead of by name."""
 
 # What a DataFrame relies on when it is computed, which may be long after it was made.
-_LASTING = (_NESTED_PUSHDOWN,)
+_LASTING = (_NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
 
 _OF_SPEED = re.compile(
     r"spark\.sql\.(?:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import pyspark
 from pyspark.errors import AnalysisException
@@ -31,6 +32,7 @@ _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.?(?:\s|\Z)")
 _NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
 _NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
 _LOST = re.compile(r"\bExecutorLostFailure\b")
@@ -131,7 +133,10 @@ def _message(text: str) -> str:
     conditions = [message for message in own if message.startswith("[")]
     found = (conditions or own or [""])[-1]
     # It says that a task failed, the cause below it says why.
-    return f"{found} {own[-1]}" if found.startswith("[TASK_WRITE_FAILED]") and own[-1] != found else found
+    message = f"{found} {own[-1]}" if found.startswith("[TASK_WRITE_FAILED]") and own[-1] != found else found
+    # Spark names the file in an outer condition, and the row that it cannot read in an inner one.
+    file = next((read[1] for each in own if (read := _FILE.match(each))), None)
+    return message if file is None or file in message else f"{message.rstrip('.')}, in the file {unquote(file)}"
 
 
 def _own(text: str) -> str:

@@ -22,9 +22,12 @@ from dataclasses import replace
 
 from airflow_hivex.core.model.objects import HIVE_LAYOUT
 from airflow_hivex.core.model.plans import Plan, Scan
+from airflow_hivex.core.model.text_files import needs_java_charset
 
 _NO_PUSHDOWN = {"spark.sql.orc.filterPushdown": "false"}
 _NO_JOIN_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
+
+_ALL_CHARSETS = {"spark.sql.legacy.javaCharsets": "true"}
 
 _HIGH = re.compile(r"[\ud800-\U0010ffff]")
 # What Spark may turn into such a text while it plans: escapes, and functions that read characters out of others.
@@ -64,6 +67,19 @@ def with_safe_pushdown(plan: Plan) -> Plan:
     if any(map(_has_both_layouts, plan.scans)):
         conf |= _NO_JOIN_PRUNING
     return replace(plan, spark_conf={**plan.spark_conf, **conf}) if conf else plan
+
+
+def with_charsets(plan: Plan) -> Plan:
+    """Return the plan, whose Spark takes all charsets of Java where an encoding of files needs one.
+
+    Spark 4 takes a few of them by itself. A value of the cluster or the session counts.
+    """
+    options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
+    if plan.loaded is not None:
+        options.append(plan.loaded.options)
+    if not any(map(needs_java_charset, options)):
+        return plan
+    return replace(plan, spark_conf={**_ALL_CHARSETS, **plan.spark_conf})
 
 
 def _has_both_layouts(scan: Scan) -> bool:
