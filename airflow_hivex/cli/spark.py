@@ -76,6 +76,12 @@ def _start(options: argparse.Namespace) -> int:
     conf = dict(setting.split("=", 1) for setting in options.conf)
     server, is_new = connect_server.start(options.port, options.master, conf)
     sys.stderr.write(f"{'started' if is_new else 'runs already'}: {_described(server)}\n")
+    missing = connect_server.missing_library()
+    if missing is not None:
+        sys.stderr.write(
+            f"hivex: statements cannot use the server from here: the client of Spark Connect lacks a library "
+            f"({missing}). Install it: pip install airflow-provider-hivex\n"
+        )
     sys.stdout.write(f"{server.url}\n")
     return 0
 

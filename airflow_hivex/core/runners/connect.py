@@ -24,8 +24,9 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server, pyspark_packages
+from airflow_hivex.core.runners.answer_limits import ANSWER_LIMIT_S, ANSWER_LIMITS_S
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
-from airflow_hivex.core.runners.connect_watch import ANSWER_LIMIT_S, ConnectWatch, ask, release_of
+from airflow_hivex.core.runners.connect_watch import ConnectWatch, answered_release, ask
 from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
@@ -147,7 +148,7 @@ class ConnectRunner:
             return False
 
     def health(self, cluster: str) -> Health:
-        """Return whether the server answers, and runs the Spark of this client. Takes three seconds at most."""
+        """Return whether the server answers, and runs the Spark of this client. Takes a quarter of a minute at most."""
         try:
             return Health(version=self._release(cluster))
         except HivexError as error:
@@ -170,9 +171,9 @@ class ConnectRunner:
         try:
             with builder.toChannel() as channel:
                 stub: Any = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
-                limits: dict[str, Any] = {"timeout": ANSWER_LIMIT_S, "metadata": list(builder.metadata())}
-                server = release_of(stub, user, **limits)
-                self._release_left(stub, limits)
+                metadata: dict[str, Any] = {"metadata": list(builder.metadata())}
+                server = answered_release(stub, user, **metadata)
+                self._release_left(stub, {"timeout": ANSWER_LIMIT_S, **metadata})
         except grpc.RpcError as error:
             raise self._refusal(error, cluster) from error
         if server != pyspark.__version__:
@@ -188,7 +189,7 @@ class ConnectRunner:
         if state in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             return JobError(cluster, f"the Spark Connect server at {shown} refuses the token of its jobtracker")
         if state == "DEADLINE_EXCEEDED":
-            return ClusterUnreachableError(cluster, f"no answer within {ANSWER_LIMIT_S} s from {shown}")
+            return ClusterUnreachableError(cluster, f"no answer within {sum(ANSWER_LIMITS_S):g} s from {shown}")
         return ClusterUnreachableError(
             cluster, f"no Spark Connect server answers at {shown} ({error.details()}); start it, or mend the jobtracker"
         )

@@ -147,6 +147,16 @@ def start(
     return server, True
 
 
+def missing_library() -> str | None:
+    """Return the reason why a client of Spark Connect cannot run in this process; None if it can."""
+    try:
+        import grpc  # noqa: F401
+        import pyspark.sql.connect.proto  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return None
+
+
 def stop(port: int = DEFAULT_PORT) -> bool:
     """End the server on a port, and wait until the port is free; return whether one ran.
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_hivex.core.runners.answer_limits import ANSWER_LIMIT_S, ANSWER_LIMITS_S
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
-ANSWER_LIMIT_S = 2.5
-"""The time in which a server must answer a first call."""
 _INTERVAL_S = 10.0
 _INTERRUPTS = 3
 
@@ -94,6 +94,26 @@ def release_of(stub: Any, user: str, **limits: Any) -> str:
     # The server keeps one for an hour otherwise.
     stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
     return release
+
+
+def answered_release(stub: Any, user: str, **limits: Any) -> str:
+    """Return the release of a server's Spark, which is asked once more where it does not answer in time.
+
+    Raises:
+        grpc.RpcError: it does not answer in time, or refuses.
+    """
+    import grpc
+
+    *first, last = ANSWER_LIMITS_S
+    for limit_s in first:
+        try:
+            return release_of(stub, user, timeout=limit_s, **limits)
+        except grpc.RpcError as error:
+            late: Any = error
+            if late.code().name != "DEADLINE_EXCEEDED":
+                raise
+            log.info("The Spark Connect server has not answered within %s s, and is asked again.", limit_s)
+    return release_of(stub, user, timeout=last, **limits)
 
 
 def ask(session: Any, limit_s: float) -> None:

@@ -6,14 +6,12 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from airflow_hivex.core.errors import ClusterUnreachableError, JobError
+from airflow_hivex.core.runners.answer_limits import ANSWER_LIMITS_S
 
-ANSWER_LIMIT_S = 2.5
-"""The time in which a cluster manager must take a connection."""
 _STANDALONE = "spark://"
 _KUBERNETES = "k8s://"
 _HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -76,8 +74,15 @@ def _split(text: str, port: int) -> Address:
 
 def _listens(address: Address) -> bool:
     host, port = address
-    with suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=ANSWER_LIMIT_S):
-        return True
+    for limit_s in ANSWER_LIMITS_S:
+        try:
+            with socket.create_connection((host.strip("[]"), port), timeout=limit_s):
+                return True
+        except TimeoutError:
+            # A machine under load may answer when it is asked again.
+            continue
+        except OSError:
+            return False
     return False
 
 
