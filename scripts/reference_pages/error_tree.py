@@ -24,7 +24,9 @@ on which object, and what to do next. Three attributes are for programs:
 - `retryable` tells whether the same call may succeed later. In Airflow, an error that is not retryable fails a task of
   the operators of this provider at once, whatever its `retries`.
 - `outcome` is `Outcome.NOT_APPLIED` where nothing was changed, and `Outcome.UNKNOWN` where the metastore database was
-  lost during a change. A task with an unknown outcome is retried.
+  lost during a change. What a task does then depends on its operator: a query that is a transaction of its own fails
+  without a retry, as a retry could write its rows a second time. Tasks whose repetition changes nothing, such as the
+  commit of a group, are retried.
 
 Each error is also one of Python's database API (PEP 249). Errors survive pickling, and mask secrets.
 
