@@ -310,6 +310,10 @@ def test_transactions_of_a_task_are_listed_in_any_state(metastore: Metastore, vi
 
 def test_waiting_lock_is_told_with_its_table_and_holder(metastore: Metastore, viewer: TestClient) -> None:
     agent = "nightly.load scheduled__2026 1"
+    with metastore.session() as session:
+        session.sql("CREATE DATABASE shop")
+        session.sql("CREATE TABLE shop.orders (a INT) PARTITIONED BY (day STRING)")
+        session.sql("ALTER TABLE shop.orders ADD PARTITION (day = '1')")
     first, second = metastore.transactions.open(2, user="etl", agent_info=agent)
     wanted = [LockComponent("shop", "orders", "day=1", type=LockType.EXCLUSIVE, operation=DataOperation.DELETE)]
     metastore.locks.acquire(wanted, txn_id=first, user="etl", agent_info=agent)
