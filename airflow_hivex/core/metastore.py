@@ -83,6 +83,7 @@ class Metastore:
         """The cache of metadata, None without one (``metastore.rawstore.impl``)."""
         if isinstance(services.catalog, CachedStore):
             self.cache = MetadataCache(services.store, services.settings, services.clock, services.catalog)
+            services.transactions.when_committed = services.catalog.keep_written
         self.transactions = services.transactions
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, func, select
@@ -12,6 +15,7 @@ from airflow_hivex.core.cache.counting import Kind, Miss
 from airflow_hivex.core.cache.entries import ContentsKey
 from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pruning import matching
 from airflow_hivex.core.catalog.store_part import EndCompactions
@@ -27,6 +31,10 @@ from airflow_hivex.core.store.schema import partitions
 
 T = TypeVar("T")
 
+_WRITTEN = "hivex_written_tables"
+"""The key of the tables whose new state is kept after the commit."""
+_MOST_OPEN = 10_000
+"""The most transactions whose changes are remembered; a change of another one costs the next reader a round trip."""
 _CHANGED = "hivex_changed_tables"
 """The key in a connection's ``info`` of the tables that its transaction has changed."""
 _MOST_PREDICATES = 4
@@ -52,6 +60,7 @@ class CachedMetadata(ObjectStore):
     ) -> None:
         super().__init__(store, clusters, clock, end_compactions)
         self.cache = cache
+        self._written = _OpenWrites()
         self.follow: Callable[[], None] = _nothing
         """Starts the follower of the notification log, before the first entry for readers with a list is filled."""
 
@@ -166,20 +175,56 @@ class CachedMetadata(ObjectStore):
         if self._connection is not None:
             return super()._write(work, name)
         changed: set[int] = set()
+        written = Written()
 
         def noted(connection: Connection) -> T:
-            connection.info[_CHANGED] = changed
+            written.clear()
+            connection.info[_CHANGED], connection.info[_WRITTEN] = changed, written
             try:
                 return work(connection)
             finally:
                 with suppress(Exception):
                     # A connection that was lost has nothing any more.
                     connection.info.pop(_CHANGED, None)
+                    connection.info.pop(_WRITTEN, None)
 
         try:
-            return super()._write(noted, name)
+            result = super()._write(noted, name)
         finally:
             self.cache.forget(changed)
+        for txn_id, names in written.of_txns.items():
+            self._written.add(txn_id, names)
+        self.renew(written.names)
+        return result
+
+    def keep_written(self, txn_id: int) -> None:
+        """Keep the tables that a transaction has changed in this process, and that has committed now."""
+        self.renew(self._written.take(txn_id))
+
+    def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
+        """Keep tables that this process has changed, as the commit of the change leaves them."""
+
+    def _record_change(
+        self,
+        connection: Connection,
+        type: EventType,
+        table: StoredTable,
+        given: ValidWriteIdList | StateOf | None,
+        txn_id: int | None,
+        message: Mapping[str, Any],
+        *,
+        was: StoredTable | None = None,
+    ) -> None:
+        name = (table.database, table.name)
+        named = WrittenTable(self.cache.lists_partitions(name), isinstance(given, ValidWriteIdList))
+        super()._record_change(connection, type, table, given, txn_id, message, was=was)
+        if type is EventType.DROP_TABLE or not table.is_transactional:
+            return
+        written = connection.info.get(_WRITTEN)
+        if txn_id is not None and written is None:
+            self._written.add(txn_id, {name: named})
+        elif written is not None:
+            written.add(name, named, txn_id)
 
     def _record(
         self,
@@ -190,10 +235,67 @@ class CachedMetadata(ObjectStore):
         txn_id: int | None = None,
         message: Mapping[str, Any] | None = None,
     ) -> None:
+        name = (table.database, table.name)
+        if type is EventType.ADD_PARTITION and txn_id is not None and self._connection is not None:
+            self._written.add(txn_id, {name: WrittenTable(self.cache.lists_partitions(name), has_list=False)})
         super()._record(connection, type, table, valid_write_ids, txn_id, message)
         if table.id is not None:
             connection.info.get(_CHANGED, set()).add(table.id)
             self.cache.forget([table.id])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTable:
+    """A table that this process has changed: whether its partitions were listed, and the writer has given a list."""
+
+    lists_partitions: bool
+    has_list: bool
+
+    def joined(self, other: WrittenTable | None) -> WrittenTable:
+        """Return the facts of two changes of a table."""
+        if other is None:
+            return self
+        return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)
+
+
+class Written:
+    """The tables that one database transaction has changed: those that have committed with it, and the others."""
+
+    def __init__(self) -> None:
+        self.names: dict[QualifiedName, WrittenTable] = {}
+        self.of_txns: dict[int, dict[QualifiedName, WrittenTable]] = {}
+
+    def clear(self) -> None:
+        """Forget the changes of an attempt that has failed."""
+        self.names.clear()
+        self.of_txns.clear()
+
+    def add(self, name: QualifiedName, table: WrittenTable, txn_id: int | None) -> None:
+        """Note a change; without ``txn_id`` it commits together with the database transaction."""
+        names = self.names if txn_id is None else self.of_txns.setdefault(txn_id, {})
+        names[name] = table.joined(names.get(name))
+
+
+class _OpenWrites:
+    """The tables that open transactions have changed in this process. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: OrderedDict[int, dict[QualifiedName, WrittenTable]] = OrderedDict()
+
+    def add(self, txn_id: int, names: Mapping[QualifiedName, WrittenTable]) -> None:
+        """Note changes of a transaction."""
+        with self._lock:
+            noted = self._names.setdefault(txn_id, {})
+            for name, table in names.items():
+                noted[name] = table.joined(noted.get(name))
+            if len(self._names) > _MOST_OPEN:
+                self._names.popitem(last=False)
+
+    def take(self, txn_id: int) -> Mapping[QualifiedName, WrittenTable]:
+        """Return the changes of a transaction that has ended, and forget them."""
+        with self._lock:
+            return self._names.pop(txn_id, {})
 
 
 def _chosen(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from airflow_hivex.core.cache.cached_metadata import CachedMetadata
+from airflow_hivex.core.cache.cached_metadata import CachedMetadata, WrittenTable
 from airflow_hivex.core.cache.counting import Kind, Miss
 from airflow_hivex.core.cache.entries import Partitions
 from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
-from airflow_hivex.core.errors import NoSuchObjectError, NoSuchPartitionError
+from airflow_hivex.core.errors import HivexError, NoSuchObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.model.partitions import partition_values
@@ -186,6 +187,20 @@ class CachedStore(CachedMetadata):
                 self._fill(named, StateOf.NOW, None)
             except NoSuchObjectError:
                 self.cache.drop_named(*named)
+
+    def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
+        """Keep tables that this process has changed, with the list that their commit leaves.
+
+        Only for a process that reads by lists: its follower runs, or the writer has given a list. The change has
+        committed, so that an error of the database costs no more than a question of the next reader.
+        """
+        for named, table in written.items():
+            if not self.cache.lists.include(*named) or not (table.has_list or self.cache.is_followed):
+                continue
+            with suppress(HivexError):
+                if table.lists_partitions:
+                    self._fill_partitions(named, StateOf.NOW)
+                self._fill(named, StateOf.NOW, None)
 
     def prewarm_table(self, named: QualifiedName) -> None:
         """Read a table, its partitions, and what a statement reads of it, where they are not kept yet.

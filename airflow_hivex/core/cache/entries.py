@@ -157,6 +157,14 @@ class Entry:
                 self.partitions = None
         return settled
 
+    def has_all_of(self, ids: ValidWriteIdList) -> bool:
+        """Return whether definition and partitions were read after the commit of a change with this list.
+
+        In its list the change counts as committed. So it is for a change of this process, which it keeps itself.
+        """
+        parts = [part for part in (self.definition, self.partitions) if part is not None]
+        return bool(parts) and all(_has(part.tag, ids) for part in parts)
+
     def outdate(self) -> bool:
         """Let the entry answer nothing for a list alone; return whether it is read by a list."""
         has_answers = self.partitions is not None

@@ -79,6 +79,11 @@ class TableCache:
         return len(self._entries)
 
     @property
+    def is_followed(self) -> bool:
+        """Return whether the notification log was read lately."""
+        return time.monotonic() < self.followed_until
+
+    @property
     def shared_parts(self) -> int:
         """Return the number of parts of storage descriptors that tables share."""
         return len(self._shared)
@@ -327,7 +332,8 @@ class TableCache:
             known = entry.definition
             if txn_id is None or ids is None or (known is not None and not known.value.table.is_transactional):
                 return self._outdate(entry)
-            self.announce(entry, txn_id, ids)
+            if not entry.has_all_of(ids):
+                self.announce(entry, txn_id, ids)
             return False
 
     def note_commit(self, txn_id: int, write_ids: Mapping[int, int]) -> set[QualifiedName]:
@@ -401,8 +407,7 @@ class TableCache:
     ) -> bool:
         assert entry is not None
         entry.is_used = True
-        is_followed = time.monotonic() < self.followed_until
-        refusal = entry.refusal(part, ids, is_followed=is_followed, is_equivalent=self.is_equivalent)
+        refusal = entry.refusal(part, ids, is_followed=self.is_followed, is_equivalent=self.is_equivalent)
         if refusal is not None:
             self.counting.miss(".".join(name), kind, *refusal)
         return refusal is None

@@ -107,7 +107,10 @@ class EventType(enum.Enum):
     DROP_LINK = "DROP_LINK"
     """A link was dropped; the message is that of CREATE_LINK."""
     COMMIT_TXN = "COMMIT_TXN"
-    """A transaction with write ids has committed: ``write_ids`` and ``table_ids`` by table, ``partitions`` by table."""
+    """A transaction with write ids has committed: ``write_ids``, ``table_ids`` and ``partitions`` by table.
+
+    ``valid_write_ids`` has the list of each table as the commit leaves it.
+    """
     ABORT_TXN = "ABORT_TXN"
     """A transaction with write ids was aborted: ``write_ids`` and ``table_ids`` by table."""
     COMMIT_COMPACTION = "COMMIT_COMPACTION"

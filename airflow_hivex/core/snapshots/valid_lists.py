@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
+    CompoundSelect,
     Connection,
     Integer,
     ScalarSelect,
@@ -29,6 +31,8 @@ from sqlalchemy import (
 
 from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
+from airflow_hivex.core.store.exchange import Rows
+from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
 
 # More exceptions than this are looked up as a range of transaction ids instead of one by one.
@@ -79,6 +83,37 @@ _ABOVE = _ALL_MAPPED.where(_MAPPING.txn_id > bindparam("bound", type_=BigInteger
 _OF_TXNS = _ALL_MAPPED.where(_MAPPING.txn_id.in_(bindparam("txn_ids", expanding=True)))
 _WRITE_IDS = union_all(*_MARKS, _ABOVE)
 _WRITE_IDS_WITH_EXCEPTIONS = union_all(*_MARKS, _ABOVE, _OF_TXNS)
+
+
+_STATE = 3
+
+
+def _lists_of(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
+    of_tables = _MAPPING.table_id.in_(select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids)))
+    state = select(
+        literal_column(str(_STATE), Integer), counters.c.value, ids_where(IS_OPEN), ids_where(IS_ABORTED)
+    ).where(counters.c.name == literal_column("'txn'"))
+    last = select(_LAST, next_write_ids.c.table_id, _NO_TXNS, cast(next_write_ids.c.next - 1, Text)).where(
+        next_write_ids.c.table_id.in_(select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids)))
+    )
+    mapped = select(_MAPPED, _MAPPING.table_id, as_text(_MAPPING.txn_id), as_text(_MAPPING.write_id))
+    unsettled = mapped.join(txns, txns.c.id == _MAPPING.txn_id).where(of_tables).group_by(_MAPPING.table_id)
+    return union_all(state, last, unsettled.where(IS_OPEN), unsettled.where(IS_ABORTED))
+
+
+LISTS = PreparedForIds(_lists_of)
+"""The write id lists of the tables to which transactions write, for :func:`lists_of_commit`."""
+
+
+def lists_of_commit(rows: Rows, txn_id: int, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
+    """Return the write id lists of tables (id to full name) as a committing transaction leaves them.
+
+    Its own write ids count as committed. ``rows`` are those of :data:`LISTS`, read in its commit.
+    """
+    ((_, last, open_text, aborted_text),) = (row for row in rows if row[0] == _STATE)
+    open_ids, aborted_ids = (sorted(set(_read_ids(text)) - {txn_id}) for text in (open_text, aborted_text))
+    of_now = ValidTxnList.of(last, open_ids, aborted_ids)
+    return write_id_lists(tables, [tuple(row) for row in rows if row[0] != _STATE], of_now)
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:

@@ -14,6 +14,7 @@ from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import LISTS, lists_of_commit
 from airflow_hivex.core.store.exchange import Call, Exchange, Rows, joined
 from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
@@ -70,8 +71,8 @@ class Committer:
                 self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
-        written, held = exchange.send(conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]))
-        self._settle(exchange, row, written, held, exclusive_write_locks, events, facts)
+        written, held, lists = exchange.send(conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id]))
+        self._settle(exchange, row, written, held, lists, exclusive_write_locks, events, facts)
         return row
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
@@ -81,8 +82,8 @@ class Committer:
             ConflictFoundError: another transaction was first.
             TransactionAbortedError, NoSuchTransactionError: it is not open.
         """
-        found, written, held = exchange.send(
-            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id])
+        found, written, held, lists = exchange.send(
+            txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id])
         )
         row = row_from(txn_id, found)
         if row.state == TxnState.COMMITTED.value:
@@ -90,7 +91,7 @@ class Committer:
         raise_if_settled(txn_id, row)
         if row.statements and self._register_writes is not None:
             return None
-        self._settle(exchange, row, written, held, exclusive_write_locks)
+        self._settle(exchange, row, written, held, lists, exclusive_write_locks)
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
@@ -99,8 +100,8 @@ class Committer:
         Nothing is done with one that is not open, has writes to register or conflicts to look for, or is used by
         somebody else at the moment.
         """
-        found, written, held = exchange.send(
-            txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids)
+        found, written, held, lists = exchange.send(
+            txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
         )
         rows = [TxnRow(*each) for each in found]
         writes = conflicts.writes_from(written)
@@ -110,7 +111,7 @@ class Committer:
             if row.state == TxnState.OPEN.value and not row.statements
         }
         settled = {txn_id: each for txn_id, each in settled.items() if not each.is_updating}
-        exchange.finish(*self._last_calls(list(settled.values()), [each for each in held if each[0] in settled]))
+        exchange.finish(*self._last_calls(list(settled.values()), [each for each in held if each[0] in settled], lists))
         return set(settled)
 
     def _settle(
@@ -119,6 +120,7 @@ class Committer:
         row: TxnRow,
         written: Rows,
         held: Rows,
+        lists: Rows,
         exclusive_write_locks: bool,
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
@@ -129,12 +131,13 @@ class Committer:
             sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
             if sentence is not None:
                 raise conflicts.ConflictFoundError(sentence)
-        exchange.finish(*self._last_calls([settled], held, events, facts))
+        exchange.finish(*self._last_calls([settled], held, lists, events, facts))
 
     def _last_calls(
         self,
         settled: Sequence[_Settled],
         held: Rows,
+        lists: Rows,
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
@@ -154,7 +157,7 @@ class Committer:
             if each.is_updating:
                 calls += conflicts.recording_write_set(each.row.id, each.writes)
         calls += _COMMITTED.batched([each.row.id for each in settled], now_ms=now)
-        told = [call for each in settled if (call := each.event(now)) is not None]
+        told = [call for each in settled if (call := each.event(now, lists)) is not None]
         calls += [*events, *told]
         if events or told:
             calls.append(notification_log.announcing(now))
@@ -173,8 +176,11 @@ class _Settled:
     def is_updating(self) -> bool:
         return any(write.updates for write in self.writes)
 
-    def event(self, now_ms: int) -> Call | None:
-        """Return the call that records its event, None for a transaction without write ids."""
+    def event(self, now_ms: int, lists: Rows) -> Call | None:
+        """Return the call that records its event, None for a transaction without write ids.
+
+        The event has the write id list of each table as the commit leaves it.
+        """
         write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
         if not write_ids:
             return None
@@ -182,5 +188,11 @@ class _Settled:
         for table, name in sorted({(each.full_name, each.partition) for each in self.writes if each.partition}):
             partitions[table].append(name)
         table_ids = {write.full_name: write.table_id for write in self.writes if write.write_id}
-        message = {"write_ids": write_ids, "table_ids": table_ids, "partitions": partitions}
+        left = lists_of_commit(lists, self.row.id, {table_id: name for name, table_id in table_ids.items()})
+        message = {
+            "write_ids": write_ids,
+            "table_ids": table_ids,
+            "valid_write_ids": {name: str(left[table_id]) for name, table_id in table_ids.items()},
+            "partitions": partitions,
+        }
         return notification_log.recording(now_ms, EventType.COMMIT_TXN, txn_id=self.row.id, message=message)

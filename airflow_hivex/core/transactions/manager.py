@@ -78,6 +78,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._settings = settings
         self._clock = clock
         self._committer = Committer(clock, register_writes)
+        self.when_committed: Callable[[int], None] | None = None
+        """Is called with the id of each transaction that this process has committed."""
         self.limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
@@ -284,6 +286,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
                 return self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
             if found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
+        if self.when_committed is not None:
+            self.when_committed(txn_id)
         return row is None or row.statements > 0
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
@@ -297,6 +301,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         committed: set[int] = set()
         for batch in batches(sorted({txn_id for txn_id in txn_ids if is_id(txn_id)}), MOST_IDS):
             committed |= self._store.exchange(partial(self._committer.commit_together, txn_ids=batch), name="commit")
+        if self.when_committed is not None:
+            for txn_id in committed:
+                self.when_committed(txn_id)
         return committed
 
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:

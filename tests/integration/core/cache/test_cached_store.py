@@ -10,6 +10,7 @@ import pytest
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import (
+    AlreadyExistsError,
     HivexError,
     InvalidOperationError,
     InvalidWriteIdListError,
@@ -17,9 +18,11 @@ from airflow_hivex.core.errors import (
     NoSuchPartitionError,
     NoSuchTableError,
 )
+from airflow_hivex.core.events.notification_log import EventType, NotificationLog
 from airflow_hivex.core.model.objects import Column, Table, TableType
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, In, IsNull, Like, Not, Or, Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.store.engine import Store
 from tests.integration.core.cache.conftest import STORAGE, E, P, Process, T, Writer
 
 WANTED = Comparison(ColumnReference("d"), "=", "x")
@@ -419,3 +422,68 @@ def test_changes_of_a_schema_leave_no_parts(near: Process, writer: Writer) -> No
     assert near.cache.shared_parts <= 6
     near.cache.drop_named(None)
     assert near.cache.shared_parts == 0
+
+
+def test_writer_keeps_the_table_that_it_has_created(near: Process, writer: Writer) -> None:
+    new = ("default", "new")
+    near.catalog.create_table(managed(new), ValidWriteIdList.of("default.new", 0))
+    ids = writer.list_of(new)
+    assert near.hits(lambda: near.catalog.get_table(*new, str(ids)))
+    assert near.catalog.get_table(*new, ids) == writer.catalog.get_table(*new)
+
+
+def test_writer_keeps_the_table_that_it_has_changed(near: Process, writer: Writer) -> None:
+    """With the new list; a reader with an older one is not answered by it."""
+    before = writer.list_of(P)
+    near.catalog.list_partition_names(*P, None, before)
+    table = near.catalog.get_table(*P, before)
+    near.catalog.alter_table(*P, replace(table.definition, parameters={**table.parameters, "k": "v"}), before)
+    near.catalog.add_partitions(*P, [near.catalog.new_partition(table, ["x"])], writer.list_of(P))
+    ids = writer.list_of(P)
+    assert near.hits(lambda: near.catalog.get_table(*P, str(ids)))
+    assert near.hits(lambda: near.catalog.list_partition_names(*P, None, str(ids)))
+    assert near.catalog.get_table(*P, ids).parameters["k"] == "v"
+    assert near.catalog.list_partition_names(*P, None, ids) == ["d=x"]
+    assert not near.hits(lambda: near.catalog.get_table(*P, str(before)))
+
+
+def test_writer_keeps_what_its_transaction_has_changed_once_it_commits(near: Process, writer: Writer) -> None:
+    writer.transactions.when_committed = near.catalog.keep_written
+    before = near.catalog.get_table(*T, writer.list_of(T))
+    txn_id, _, ids = writer.begin(T)
+    near.catalog.alter_table(
+        *T, replace(before.definition, parameters={**before.parameters, "k": "v"}), ids, txn_id=txn_id
+    )
+    assert not near.hits(lambda: near.catalog.get_table(*T, str(ids)))
+    writer.transactions.commit(txn_id)
+    now = writer.text_of(T)
+    assert near.hits(lambda: near.catalog.get_table(*T, now))
+    assert near.catalog.get_table(*T, now).parameters["k"] == "v"
+
+
+def test_write_that_is_rolled_back_leaves_nothing(near: Process, writer: Writer) -> None:
+    before = near.catalog.get_table(*T, writer.list_of(T))
+    taken = managed(("default", "p"))
+    with pytest.raises(AlreadyExistsError):
+        near.catalog.alter_table(*T, taken, writer.list_of(T))
+    ids = writer.list_of(T)
+    assert near.catalog.get_table(*T, ids) == before
+    assert near.catalog.get_table(*T, str(ids)) == writer.catalog.get_table(*T)
+
+
+def test_commit_event_has_the_list_of_each_table(writer: Writer, store: Store) -> None:
+    open_id, _, _ = writer.begin(T)
+    writer.insert(T)
+    writer.altered(P, k="v")
+    commits = [each for each in NotificationLog(store).events() if each.type is EventType.COMMIT_TXN]
+    found = {name: text for each in commits for name, text in each.message["valid_write_ids"].items()}
+    assert found == {"default.t": writer.text_of(T), "default.p": writer.text_of(P)}
+    writer.transactions.abort(open_id)
+    txn_ids = writer.transactions.open(2)
+    for txn_id in txn_ids:
+        writer.transactions.allocate_write_ids([txn_id], *T)
+    writer.transactions.commit_together(txn_ids)
+    last = NotificationLog(store).events()[-1]
+    assert ValidWriteIdList.parse(last.message["valid_write_ids"]["default.t"]).is_valid(
+        last.message["write_ids"]["default.t"]
+    )
