@@ -29,7 +29,7 @@ from tests.integration.core.cache.conftest import STORAGE, Writer
 from tests.integration.core.cache.told_process import Peer, told_processes
 from tests.restoring import Backup, back_up, restore
 
-READS = evidence.amount("HIVEX_COMPARED_READS", 1200, 60_000)
+READS = evidence.amount("HIVEX_COMPARED_READS", 480, 60_000)
 PROCESSES = 3
 AT_ONCE = 20
 NAMES = [("default", name) for name in ("a", "b", "c")]
@@ -50,6 +50,7 @@ class Changes:
     def step(self) -> None:
         """Make one change; one that the catalog refuses changes nothing."""
         steps: list[Callable[[ObjectStore, Name], None]] = [
+            self.create,
             self.create,
             self.create,
             self.create,
@@ -190,6 +191,8 @@ def test_reads_of_several_caches_are_those_of_the_database(
     reads = hits = 0
     clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
     with told_processes(PROCESSES, metastore_url, clusters, tmp_path) as processes:
+        for name in NAMES:
+            changes.create(writer.catalog, name)
         while reads < READS // 2:
             if drawn.random() < 0.05:
                 changes.back_up()
