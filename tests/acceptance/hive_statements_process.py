@@ -189,7 +189,9 @@ def run(address: str, folder: Path, statements: Sequence[str]) -> Iterator[dict[
             rows = spark.sql(statement.format(folder=folder)).collect()
             found["rows"] = [[str(value) for value in row] for row in rows]
         except PySparkException as error:
-            found["error"] = error.getCondition() or str(error).splitlines()[0]
+            # Spark 3.5 has the name that Spark 4 replaces.
+            condition = getattr(error, "getCondition", None) or error.getErrorClass
+            found["error"] = condition() or str(error).splitlines()[0]
         yield found
     spark.stop()
     SparkSession._instantiatedSession = None  # noqa: SLF001

@@ -109,6 +109,8 @@ REFUSED = [
     ("CREATE TABLE new (a foo)", StatementSyntaxError, "Line 1, column 21.*foo"),
     ("CREATE TABLE new (a int, A string)", StatementSyntaxError, "twice"),
     ("CREATE TABLE new (__row_id int)", InvalidObjectError, "reserved"),
+    ("CREATE TABLE new (`a b` int)", InvalidObjectError, "'a b' has a blank; names of columns"),
+    ("CREATE TABLE new (id int) PARTITIONED BY (`k=` int)", InvalidObjectError, "'k=' has '='; names of columns"),
     ("CREATE TABLE new (a int) PARTITIONED BY (b map<string,int>)", InvalidObjectError, "b cannot have"),
     ("CREATE TABLE new (a int) CLUSTERED BY (b) INTO 2 BUCKETS", NoSuchColumnError, "b"),
     ("CREATE TABLE new (a int) SKEWED BY (b) ON (1)", NoSuchColumnError, "b"),

@@ -218,6 +218,9 @@ def _depth(type: ColumnType) -> int:
     return (2 if isinstance(type, Map) else 1) + max((_depth(part) for part in parts(type)), default=0)
 
 
+_NOT_IN_NAMES = frozenset(" ,;{}()\n\t=`")
+
+
 def check_columns(table: str, columns: Iterable[Column]) -> None:
     """Refuse columns without a usable name or type.
 
@@ -227,8 +230,12 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
     seen: set[str] = set()
     for column in columns:
         name = column.name.lower()
-        if not name or any(char in name for char in " ,;{}()\n\t=`"):
-            raise InvalidObjectError("table", table, f"give the column {column.name!r} a plain name, by AS in a query")
+        found = next((character for character in name if character in _NOT_IN_NAMES), None)
+        if not name or found is not None:
+            has = "is empty" if found is None else f"has {'a blank' if found == ' ' else repr(found)}"
+            rule = "names of columns have no blank, tab or line break, and none of , ; { } ( ) = `"
+            reason = f"the name of column {column.name!r} {has}; {rule}. Choose another name, in a query by AS"
+            raise InvalidObjectError("table", table, reason)
         if name in RESERVED_COLUMNS or name.startswith(_OF_JOBS):
             raise InvalidObjectError("table", table, f"column name {name} is reserved for row identities")
         if name in seen:
