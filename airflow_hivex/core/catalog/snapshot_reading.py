@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
+from airflow_hivex.core.catalog.reading import MetadataReader
 from airflow_hivex.core.catalog.snapshots import read_snapshot, snapshot_call, table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.model.objects import StoredTable
@@ -23,8 +24,8 @@ def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
     return table is None or mark is None or table.id != mark.id or table.version != mark.version
 
 
-class SnapshotReading(StorePart):
-    """The methods of ``MetadataReader``."""
+class SnapshotReading(StorePart, MetadataReader):
+    """Reads from the database, and keeps nothing."""
 
     def snapshot(
         self,
