@@ -223,6 +223,8 @@ class Session:
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
         """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
 
+        In an open transaction it is that of its snapshot, with what it has written.
+
         A statement that no cluster can run has a route without a cluster; its candidates say why.
         """
         with own_errors("The search for a route"):

@@ -222,3 +222,45 @@ def test_e26_a_copy_that_lags_is_not_there(setup_p: Session, copy_table: CopyTab
     assert setup_p.explain(f"{P1_T21} WHERE ds = '2'").cluster == "c2"
     copy_table("p1", "c2", ["ds=1"])
     assert setup_p.explain(query).cluster == "c2"
+
+
+@pytest.mark.parametrize(
+    ("source", "condition"),
+    [
+        ("v", "v.ds = '1'"),
+        ("(SELECT * FROM v WHERE id < 9) AS v", "v.ds IN ('1', '2')"),
+        ("(SELECT id, ds AS day FROM p1) AS v", "day = '1'"),
+        ("(SELECT max(id) AS id, ds FROM v GROUP BY ds) AS v", "ds = '1'"),
+    ],
+)
+def test_r12_holds_for_conditions_on_views_and_queries(setup_p: Session, source: str, condition: str) -> None:
+    setup_p.sql("CREATE VIEW v AS SELECT id, ds FROM p1")
+    assert setup_p.explain(f"SELECT * FROM {source} JOIN t21 USING (id)").cluster is ERROR
+    assert setup_p.explain(f"SELECT * FROM {source} JOIN t21 USING (id) WHERE {condition}").cluster == "c2"
+    named = f"WITH w AS (SELECT * FROM {source}) SELECT * FROM w AS v JOIN t21 USING (id) WHERE {condition}"
+    assert setup_p.explain(named).cluster == "c2"
+    assert setup_p.explain(f"{named} UNION ALL SELECT *, 'x' FROM w JOIN t21 USING (id)").cluster is ERROR
+
+
+def test_an_explained_route_is_that_of_the_open_transaction(setup_p: Session, metastore: Metastore) -> None:
+    reads = "SELECT * FROM p1 JOIN t21 USING (id) WHERE ds = '{}'"
+
+    def routes() -> list[str | None]:
+        rows = setup_p.sql(f"EXPLAIN ROUTE {reads.format(1)}").rows
+        chosen = next((str(row[0]) for row in rows if row[1]), None)
+        assert chosen == setup_p.explain(reads.format(1)).cluster
+        return [chosen, setup_p.explain(reads.format(2)).cluster]
+
+    setup_p.sql("START TRANSACTION")
+    setup_p.to_arrow("p1", ["id"])
+    with metastore.session() as other:
+        other.sql("INSERT INTO p1 PARTITION (ds = '1') VALUES (7)")
+        assert other.explain(reads.format(1)).cluster is ERROR
+    # The snapshot of the transaction is from before that.
+    assert routes() == ["c2", "c2"]
+    setup_p.sql("INSERT INTO p1 PARTITION (ds = '2') VALUES (8)")
+    assert routes() == ["c2", ERROR]
+    with metastore.session() as other:
+        assert other.explain(reads.format(2)).cluster == "c2"
+    setup_p.sql("ROLLBACK")
+    assert routes() == [ERROR, "c2"]

@@ -12,6 +12,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import And, Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.statements import RoutedStatement, TableName, TableReference
+from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.linked_names import Names
 from airflow_hivex.core.statements.transactions import OutrunError
@@ -96,8 +97,17 @@ def statement_snapshot(
     return snapshot
 
 
-def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
-    with context.services.store.read() as connection:
-        joined.snapshot = stored_snapshot(connection, joined.txn_id)
+def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
+    """Return the snapshot that the statements of a transaction share; None as long as none of them has read.
+
+    Another process may have taken it: one round trip until it is known here.
+    """
     if joined.snapshot is None:
+        with context.services.store.read() as connection:
+            joined.snapshot = stored_snapshot(connection, joined.txn_id)
+    return joined.snapshot
+
+
+def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
+    if shared_snapshot(context, joined) is None:
         joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))

@@ -40,7 +40,7 @@ from airflow_hivex.core.sql.views import expanded
 from airflow_hivex.core.statements import versions
 from airflow_hivex.core.statements.called_functions import with_functions
 from airflow_hivex.core.statements.closed_names import check_views
-from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.context import JoinedTransaction, Running, StatementContext
 from airflow_hivex.core.statements.lagging import ReadTable, read_earlier
 from airflow_hivex.core.statements.linked_names import Names, shown, shown_of_own
 from airflow_hivex.core.statements.lock_plans import added_partitions, late_locks, lock_plan
@@ -49,6 +49,7 @@ from airflow_hivex.core.statements.reading import (
     StatementReading,
     candidate_clusters,
     reference_predicate,
+    shared_snapshot,
     statement_snapshot,
 )
 from airflow_hivex.core.statements.row_ids import with_row_ids
@@ -111,7 +112,8 @@ def route(
 
     With ``running`` the statement's locks, and more ``locks``, are had first by one request, if possible from the
     beginning of a transaction of its own, which takes its snapshot after that; without, it is bound in the snapshot of
-    now and nothing is locked. The permanent functions that it calls join those of ``running``, or ``declarations``.
+    now, or in that of the session's open transaction with what this has written, and nothing is locked. The permanent
+    functions that it calls join those of ``running``, or ``declarations``.
 
     What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
@@ -224,8 +226,9 @@ def _without_views(
         temporary = session.objects.view(reference.table)
         return known[names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
 
-    txn_id = None if running is None else running.opened_id
-    valid_txns = None if running is None or running.joined is None else running.joined.snapshot
+    joined = _joined(context, running)
+    txn_id = joined.txn_id if joined is not None else None if running is None else running.opened_id
+    valid_txns = None if joined is None else joined.snapshot if running else shared_snapshot(context, joined)
     views: set[QualifiedName] = set()
     for _ in range(_DEEPEST_VIEW):
         temporary = {each.table.name for each in statement.references if session.objects.view(each.table) is not None}
@@ -254,6 +257,11 @@ def _without_views(
     raise InvalidObjectError("view", name, f"its views are nested deeper than {_DEEPEST_VIEW}")
 
 
+def _joined(context: StatementContext, running: Running | None) -> JoinedTransaction | None:
+    """Return the transaction of several statements in which a statement is bound, also one that does not run."""
+    return context.session.transaction if running is None else running.joined
+
+
 def _bind_and_route(
     context: StatementContext,
     statement: S,
@@ -269,9 +277,10 @@ def _bind_and_route(
     if isinstance(statement, CreateTable):
         outputs.append(RouteOutput(".".join(session.qualify(statement.table)), None))
     own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]] = {}
-    if running is not None and running.joined is not None:
+    joined = _joined(context, running)
+    if joined is not None:
         with context.services.store.read() as connection:
-            own = pending_writes.written_directories(connection, running.txn_id)
+            own = pending_writes.written_directories(connection, joined.txn_id)
     references = statement.references
     candidates = candidate_clusters(context, statement, reading)
     bound = []
