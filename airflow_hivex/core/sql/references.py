@@ -12,10 +12,13 @@ from airflow_hivex.core.model.statements import Query, TableReference, TextEdit
 from airflow_hivex.core.sql.filters import FilterReader, rejects_nulls
 from airflow_hivex.core.sql.limits import limit_edits
 from airflow_hivex.core.sql.markers import Markers
+from airflow_hivex.core.sql.pipes import has_pipes
 from airflow_hivex.core.sql.row_ids import read_row_ids
-from airflow_hivex.core.sql.scopes import Condition, Links, Scope, ScopeReader, Source
+from airflow_hivex.core.sql.scopes import Condition, Derived, Links, Scope, ScopeReader, Source
 from airflow_hivex.core.sql.tokens import Token, syntax_error
 from airflow_hivex.core.sql.virtual_columns import virtual_columns
+
+_OTHER = "__column_of_another_table"
 
 
 class QueryReader:
@@ -48,6 +51,9 @@ class QueryReader:
         edits = [*self._qualifiers(reader), *virtual_columns(reader.columns, self._tokens)]
         edits += limit_edits(self._text, self._tokens)
         filters: dict[Source, list[Predicate]] = {}
+        if not has_pipes(self._tokens):
+            # The tree of pipes has their tables, and not all of the columns that they compute.
+            self._push_down(reader.derived)
         for scope in reader.scopes:
             if not scope.pivoted:
                 for condition in scope.conditions:
@@ -168,6 +174,51 @@ class QueryReader:
             predicate = self._predicate(condition.expression, source, scope)
             if restricts(predicate) and (not was_nullable or _holds_after_outer_join(predicate, scope)):
                 filters.setdefault(source, []).append(predicate)
+
+    def _push_down(self, queries: Sequence[Derived]) -> None:
+        """Give the queries that FROM reads the conditions that hold for all rows which are taken from them."""
+        waiting = list(queries)
+        while waiting:
+            inner = {id(derived.scope) for derived in waiting}
+            ready = [each for each in waiting if not any(id(scope) in inner for _, scope in each.readers)]
+            for derived in ready:
+                self._push_into(derived)
+            waiting = [each for each in waiting if each not in ready] if ready else []
+
+    def _push_into(self, derived: Derived) -> None:
+        """Add the conditions on a query to those within it: those of its one reader, or that one of several has."""
+        found = [self._conditions_on(source, scope) for source, scope in derived.readers]
+        if not found or not all(found):
+            return
+        parts = found[0] if len(found) == 1 else [exp.or_(*(exp.and_(*each) for each in found))]
+        restricted = [(source, source.nullable) for source in derived.scope.sources if source.visible]
+        derived.scope.conditions += [Condition(part, restricted) for part in parts]
+
+    def _conditions_on(self, source: Source, scope: Scope) -> list[exp.Expr]:
+        """Return the conditions that hold for all rows which are taken from a query, in the columns within it."""
+        derived = source.derived
+        if derived is None or scope.pivoted:
+            return []
+
+        def within(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            qualifiers = _qualifiers_of(node)
+            resolved = self._resolve(qualifiers, scope)
+            is_own = not qualifiers or (resolved is not None and resolved[1:] == ([source], len(qualifiers)))
+            has_name = isinstance(node.this, exp.Identifier)
+            column = derived.column(normalise(node.name)) if is_own and has_name else None
+            return exp.Anonymous(this=_OTHER) if column is None else column.copy()
+
+        found = []
+        for condition in scope.conditions:
+            nullable = [was_nullable for each, was_nullable in condition.restricted if each is source]
+            if not nullable:
+                continue
+            predicate = self._predicate(condition.expression, source, scope)
+            if restricts(predicate) and (not nullable[0] or _holds_after_outer_join(predicate, scope)):
+                found.append(condition.expression.transform(within))
+        return found
 
     def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
         """Return the sources whose columns a condition may name.

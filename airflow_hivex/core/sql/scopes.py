@@ -8,9 +8,9 @@ Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
 
 from sqlglot import exp
 
@@ -35,6 +35,12 @@ _VERSIONS = (
     "a version is a write id, and a time is a text, a marker, or current_timestamp() or current_date(), from which an "
     "INTERVAL may be subtracted"
 )
+_OF_SOME_ROWS = ("limit", "offset", "fetch", "sample", "qualify", "match", "connect")
+_RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
+_RANDOM_NAMES = frozenset(
+    {"rand", "random", "randn", "uuid", "shuffle", "uniform", "randstr", "monotonically_increasing_id"}
+    | {"spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"}
+)
 _REFUSED_TABLE_PARTS = {
     "catalog": f"a table is named table or database.table; the only catalog is {CATALOG}",
     "version": _VERSIONS,
@@ -47,12 +53,13 @@ class Output:
     """What a query brings under the name ROW__ID.
 
     ``named`` counts the columns that it calls so; ``tables`` are those whose columns a star passes on.
-    Not ``is_known`` are columns that the text alone does not tell.
+    Not ``is_known`` are columns that the text alone does not tell. ``derived`` is a query of WITH.
     """
 
     named: int = 0
     tables: tuple[Source, ...] = ()
     is_known: bool = True
+    derived: Derived | None = None
 
 
 UNKNOWN = Output(is_known=False)
@@ -66,7 +73,8 @@ class Source:
     text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
     be named outside of its join. ``filterable``: its columns are still those of the table, and
     conditions hold for all rows that are taken from it. ``output`` is a source that is not a table
-    with its own columns; ``inner`` is the source that an alias for a join hides.
+    with its own columns; ``inner`` is the source that an alias for a join hides. ``derived`` is a query whose
+    rows conditions may restrict.
     """
 
     alias: str
@@ -80,6 +88,7 @@ class Source:
     filterable: bool = True
     output: Output | None = None
     inner: tuple[Source, ...] = ()
+    derived: Derived | None = None
 
     @property
     def brings(self) -> Output:
@@ -114,6 +123,124 @@ class Scope:
     output: Output = UNKNOWN
 
 
+@dataclass(slots=True, eq=False)
+class Derived:
+    """A query with one SELECT that FROM reads under a name, where conditions on it are also conditions within it.
+
+    ``columns`` are the columns within that its own columns are, by name. Those of ``stars`` have their names there:
+    of the table of that name, or of all (None). ``readers`` are where it is read, with their scopes.
+    """
+
+    scope: Scope
+    columns: Mapping[str, exp.Column]
+    stars: tuple[exp.Identifier | None, ...]
+    hidden: frozenset[str]
+    is_allowed: Callable[[exp.Column], bool]
+    readers: list[tuple[Source, Scope]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
+        """Return the query of a SELECT, whose alias may name its columns; None where nothing is known of them."""
+        columns: dict[str, exp.Column] = {}
+        others: set[str] = set()
+        stars: list[exp.Identifier | None] = []
+        names = _column_aliases(named)
+        for number, each in enumerate(select.expressions):
+            star = each.this if isinstance(each, exp.Column) else each
+            if isinstance(star, exp.Star):
+                if names or star.args.get("replace") or star.args.get("rename"):
+                    return None
+                table = each.args.get("table") if isinstance(each, exp.Column) else None
+                if isinstance(each, exp.Column) and (table is None or each.args.get("db")):
+                    return None
+                stars.append(table)
+                others |= {normalise(column.name) for column in star.args.get("except_") or ()}
+                continue
+            value = each.unalias().unnest()
+            name = normalise(names[number] if number < len(names) else each.alias_or_name)
+            if name in columns or name in others or not isinstance(value, exp.Column):
+                columns.pop(name, None)
+                others.add(name)
+            else:
+                columns[name] = value
+        return cls(scope, columns, tuple(stars), frozenset(others), _allowed_columns(select))
+
+    def column(self, name: str) -> exp.Column | None:
+        """Return the column within that a column of the query is; None where that is not certain."""
+        found = self.columns.get(name)
+        if found is None and name not in self.hidden and len(self.stars) == 1:
+            found = exp.column(exp.to_identifier(name, quoted=True), table=self.stars[0])
+        return found if found is not None and self.is_allowed(found) else None
+
+
+def _only_select(query: exp.Expr) -> exp.Select | None:
+    """Return the one SELECT of a query that returns all of its rows; None of UNION and LIMIT, for example."""
+    while isinstance(query, exp.Subquery):
+        if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
+            return None
+        query = query.this
+    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in _OF_SOME_ROWS):
+        return None
+    is_random = any(
+        isinstance(node, _RANDOM) or (isinstance(node, exp.Anonymous) and str(node.this).lower() in _RANDOM_NAMES)
+        for node in _own_nodes(query)
+    )
+    return None if is_random else query
+
+
+def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the expressions of a SELECT, without those of the queries in it and of FROM."""
+    stack = [
+        child
+        for part, value in select.args.items()
+        if part not in ("from_", "joins", "laterals", "with_")
+        for child in (value if isinstance(value, list) else [value])
+        if isinstance(child, exp.Expr)
+    ]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(child for child in node.iter_expressions() if not isinstance(child, exp.Query))
+
+
+def _column_aliases(node: exp.Expr) -> list[str]:
+    alias = node.args.get("alias")
+    return [each.name for each in alias.args.get("columns") or ()] if isinstance(alias, exp.TableAlias) else []
+
+
+def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
+    """Return which columns conditions may name: those that group the rows, and those that part them for windows."""
+    nodes = list(_own_nodes(select))
+    sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
+    group = select.args.get("group")
+    if group is not None:
+        only_keys = not any(value for part, value in group.args.items() if part != "expressions")
+        sets.append([_group_key(select, key) for key in group.expressions] if only_keys else [])
+    elif select.args.get("having") is not None or any(
+        isinstance(node, exp.AggFunc) and node.find_ancestor(exp.Window) is None for node in nodes
+    ):
+        # One row of all.
+        sets.append([])
+    return lambda column: all(any(_is_same(column, key) for key in keys) for keys in sets)
+
+
+def _group_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return the expression of GROUP BY, which may be the number of a column."""
+    if isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal():
+        columns: list[exp.Expr] = select.expressions
+        number = int(key.name) - 1
+        if 0 <= number < len(columns):
+            return columns[number].unalias().unnest()
+    return key.unnest()
+
+
+def _is_same(column: exp.Column, key: exp.Expr) -> bool:
+    if not isinstance(key, exp.Column) or normalise(column.name) != normalise(key.name):
+        return False
+    one, other = (tuple(normalise(part.name) for part in each.parts[:-1]) for each in (column, key))
+    return one == other or not one or not other
+
+
 class ScopeReader:
     """Walks a query once and keeps its scopes, columns and stars (with their scopes) and markers."""
 
@@ -124,6 +251,8 @@ class ScopeReader:
         self.output = UNKNOWN
         self.markers: set[str] = set()
         self.links_read: set[int] = set()
+        self.derived: list[Derived] = []
+        self._scope_of: dict[int, Scope] = {}
         self._text = text
         self._tokens = tokens
         self._links = links
@@ -167,16 +296,29 @@ class ScopeReader:
         with_ = node.args.get("with_")
         if with_ is None:
             return names
+        is_recursive = bool(with_.args.get("recursive"))
         for cte in with_.expressions:
             name = normalise(cte.alias)
-            known = {**names, name: _renamed(UNKNOWN, cte)} if with_.args.get("recursive") else names
-            names = {**names, name: _renamed(self._query(cte.this, known, None), cte)}
+            known = {**names, name: _renamed(UNKNOWN, cte)} if is_recursive else names
+            output = _renamed(self._query(cte.this, known, None), cte)
+            names = {**names, name: replace(output, derived=None if is_recursive else self._derived(cte.this, cte))}
         return names
+
+    def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
+        """Return a query that was read, as one whose rows conditions may restrict; ``named`` has its alias."""
+        select = _only_select(query)
+        scope = None if select is None else self._scope_of.get(id(select))
+        if select is None or scope is None or scope.pivoted:
+            return None
+        derived = Derived.of(select, scope, named)
+        if derived is not None:
+            self.derived.append(derived)
+        return derived
 
     def _select(self, node: exp.Select, names: Names, outer: Scope | None) -> Output:
         if not node.expressions:
             raise self._error(node, "SELECT names no columns")
-        scope = Scope(outer)
+        scope = self._scope_of[id(node)] = Scope(outer)
         self.scopes.append(scope)
         from_, where = node.args.get("from_"), node.args.get("where")
         sources = self._item(from_.this, names, scope) if from_ is not None else []
@@ -224,7 +366,8 @@ class ScopeReader:
         alias = normalise(node.alias)
         if not _is_relation(node.this):
             output = self._query(node.this, self._with(node, names), scope.parent)
-            return [Source(alias, output=_renamed(output, node))]
+            derived = None if node.args.get("sample") else self._derived(node.this, node)
+            return [_read_in(scope, Source(alias, output=_renamed(output, node), derived=derived))]
         if not alias:
             return self._item(node.this, names, scope)
         # (a JOIN b) AS g hides the names a and b.
@@ -289,7 +432,12 @@ class ScopeReader:
         source = self._named(node, name, database)
         table = source.table
         if table is not None and table.name in names and table.database is None and table.namespace is None:
-            return Source(source.alias, output=_renamed(names[table.name], node))
+            output = _renamed(names[table.name], node)
+            derived = None if source.alias_position is not None else output.derived
+            if derived is None and names[table.name].derived is not None:
+                # All of its rows are read here.
+                _read_in(scope, Source("", derived=names[table.name].derived))
+            return _read_in(scope, Source(source.alias, output=output, derived=derived))
         return source
 
     def _named(self, node: exp.Table, name: exp.Identifier, database: exp.Identifier | None) -> Source:
@@ -374,6 +522,12 @@ class ScopeReader:
         """Return where a node stands: its first name, else the beginning of the query."""
         starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
         return min(starts, default=self._tokens[0].start)
+
+
+def _read_in(scope: Scope, source: Source) -> Source:
+    if source.derived is not None:
+        source.derived.readers.append((source, scope))
+    return source
 
 
 def _is_relation(node: exp.Expr) -> bool:

@@ -210,7 +210,7 @@ def count_filters(text: str) -> dict[str, int]:
         ("SELECT * FROM p NATURAL LEFT JOIN q WHERE ds = 1", {"p": 1, "q": 0}),
         ("SELECT * FROM p WHERE ds = 1 AND NOT EXISTS (SELECT 1 FROM q WHERE q.ds = 1 AND p.hr = 2)", {"p": 1, "q": 1}),
         ("SELECT * FROM p WHERE ds IN (SELECT ds FROM q WHERE hr = 1)", {"p": 0, "q": 1}),
-        ("SELECT * FROM (SELECT * FROM p) x WHERE x.ds = 1", {"p": 0}),
+        ("SELECT * FROM (SELECT * FROM p) x WHERE x.ds = 1", {"p": 1}),
         ("SELECT * FROM (SELECT * FROM p WHERE ds = 1) x", {"p": 1}),
         ("SELECT sum(x) FILTER (WHERE ds = 1) FROM p", {"p": 0}),
         ("SELECT ds FROM p GROUP BY ds HAVING ds = 1", {"p": 0}),
