@@ -81,7 +81,7 @@ export function Compactions({ tick, refresh, mayEdit, place, go }) {
             (row) => h(R.Fragment, null, name(row), row.partition ? h("small", null, row.partition) : null),
             "table",
           ],
-          ["Type", (row) => row.type, "type"],
+          ["Type", (row) => h("span", { className: "hivex-word" }, row.type), "type"],
           [
             "State",
             (row) => h(State, { row }),
@@ -89,7 +89,7 @@ export function Compactions({ tick, refresh, mayEdit, place, go }) {
           ["Requested", (row) => h(Since, { time: row.enqueued_at }), "enqueued"],
           ["Started", (row) => h(Since, { time: row.started_at }), "started"],
           ["Merged in", duration, "duration"],
-          ["Worker", (row) => row.worker_id || "—", "worker"],
+          ["Worker", (row) => (row.worker_id ? h("small", null, row.worker_id) : "—"), "worker"],
           [
             "",
             (row) =>
