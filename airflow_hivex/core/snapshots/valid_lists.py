@@ -20,6 +20,7 @@ from sqlalchemy import (
     Connection,
     Integer,
     ScalarSelect,
+    Select,
     Text,
     bindparam,
     cast,
@@ -85,35 +86,47 @@ _WRITE_IDS = union_all(*_MARKS, _ABOVE)
 _WRITE_IDS_WITH_EXCEPTIONS = union_all(*_MARKS, _ABOVE, _OF_TXNS)
 
 
-_STATE = 3
+_OPEN, _ABORTED = 1, 2
 
 
 def _lists_of(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
-    of_tables = _MAPPING.table_id.in_(select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids)))
-    state = select(
-        literal_column(str(_STATE), Integer), counters.c.value, ids_where(IS_OPEN), ids_where(IS_ABORTED)
-    ).where(counters.c.name == literal_column("'txn'"))
-    last = select(_LAST, next_write_ids.c.table_id, _NO_TXNS, cast(next_write_ids.c.next - 1, Text)).where(
-        next_write_ids.c.table_id.in_(select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids)))
+    def mapped(kind: int, state: ColumnElement[bool]) -> Select[Any]:
+        # By the few rows of the tables, however many transactions there are.
+        is_unsettled = select(txns.c.id).where(txns.c.id == _MAPPING.txn_id, state).exists()
+        own = select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids))
+        return (
+            select(literal_column(str(kind), Integer), _MAPPING.table_id, as_text(_MAPPING.write_id))
+            .where(_MAPPING.table_id.in_(own), _MAPPING.txn_id.not_in(ids), is_unsettled)
+            .group_by(_MAPPING.table_id)
+        )
+
+    own = select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids))
+    last = select(_LAST, next_write_ids.c.table_id, cast(next_write_ids.c.next - 1, Text)).where(
+        next_write_ids.c.table_id.in_(own)
     )
-    mapped = select(_MAPPED, _MAPPING.table_id, as_text(_MAPPING.txn_id), as_text(_MAPPING.write_id))
-    unsettled = mapped.join(txns, txns.c.id == _MAPPING.txn_id).where(of_tables).group_by(_MAPPING.table_id)
-    return union_all(state, last, unsettled.where(IS_OPEN), unsettled.where(IS_ABORTED))
+    return union_all(last, mapped(_OPEN, IS_OPEN), mapped(_ABORTED, IS_ABORTED))
 
 
 LISTS = PreparedForIds(_lists_of)
 """The write id lists of the tables to which transactions write, for :func:`lists_of_commit`."""
 
 
-def lists_of_commit(rows: Rows, txn_id: int, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name) as a committing transaction leaves them.
+def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
+    """Return the write id lists of tables (id to full name) as the transactions of ``rows`` leave them.
 
-    Its own write ids count as committed. ``rows`` are those of :data:`LISTS`, read in its commit.
+    Their own write ids count as committed. ``rows`` are those of :data:`LISTS`, read in their commit.
     """
-    ((_, last, open_text, aborted_text),) = (row for row in rows if row[0] == _STATE)
-    open_ids, aborted_ids = (sorted(set(_read_ids(text)) - {txn_id}) for text in (open_text, aborted_text))
-    of_now = ValidTxnList.of(last, open_ids, aborted_ids)
-    return write_id_lists(tables, [tuple(row) for row in rows if row[0] != _STATE], of_now)
+    found: dict[tuple[int, int], set[int]] = {(kind, table_id): set(_read_ids(text)) for kind, table_id, text in rows}
+    return {
+        table_id: _write_id_list(
+            name,
+            max(found.get((LAST, table_id), {0})),
+            found.get((_OPEN, table_id), set()),
+            found.get((_ABORTED, table_id), set()),
+            None,
+        )
+        for table_id, name in tables.items()
+    }
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:

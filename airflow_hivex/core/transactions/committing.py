@@ -188,7 +188,7 @@ class _Settled:
         for table, name in sorted({(each.full_name, each.partition) for each in self.writes if each.partition}):
             partitions[table].append(name)
         table_ids = {write.full_name: write.table_id for write in self.writes if write.write_id}
-        left = lists_of_commit(lists, self.row.id, {table_id: name for name, table_id in table_ids.items()})
+        left = lists_of_commit(lists, {table_id: name for name, table_id in table_ids.items()})
         message = {
             "write_ids": write_ids,
             "table_ids": table_ids,
