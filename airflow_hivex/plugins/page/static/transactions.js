@@ -94,8 +94,8 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
             rows,
             rowKey: (row) => `${row.lock_id} ${row.resource}`,
             columns: [
-              ["Waits", (row) => h(R.Fragment, null, h("div", null, name(row.txn_id, row.lock_id)), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
-              ["For", (row) => h(R.Fragment, null, h("div", null, name(row.for_txn_id, row.for_lock_id)), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
+              ["Waits", (row) => h("div", null, h("div", null, name(row.txn_id, row.lock_id)), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
+              ["For", (row) => h("div", null, h("div", null, name(row.for_txn_id, row.for_lock_id)), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
               ["Table or partition", (row) => row.name],
               ["Since", (row) => h(Since, { time: row.since })],
             ],
