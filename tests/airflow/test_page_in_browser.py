@@ -235,7 +235,7 @@ def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) ->
         )
         page.goto(f"{pages.url}/plugin/hivex?tab=transactions&agent={quote(agent)}&txns=999999")
         own = page.get_by_role("table", name="Transactions of the task")
-        own.get_by_role("cell", name=str(holder), exact=True).wait_for()
+        own.get_by_text(str(holder), exact=True).wait_for()
         metastore.transactions.abort(waiter)
         metastore.transactions.abort(holder)
         own.get_by_text("aborted").first.wait_for(timeout=60_000)
