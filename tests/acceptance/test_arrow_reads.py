@@ -130,6 +130,76 @@ def test_a_filter_leaves_the_rows_that_sql_leaves(
         assert (str(condition), sorted(found["id"].to_pylist())) == (str(condition), ids)
 
 
+def test_texts_of_char_are_padded_whoever_wrote_them(session: Session, tmp_path: Path) -> None:
+    where = tmp_path / "c1" / "outside"
+    where.mkdir(parents=True)
+    written = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "c": ["ab", "abc", "b"], "s": [{"c": "x"}] * 3})
+    orc.write_table(written, where / "f")
+    session.sql("CREATE EXTERNAL TABLE e (id INT, c CHAR(3), s STRUCT<c: CHAR(2)>) STORED AS ORC LOCATION 'outside'")
+    assert session.to_arrow("e").to_pylist()[0] == {"id": 1, "c": "ab ", "s": {"c": "x "}}
+    for condition, ids in [
+        ("c = 'ab'", [1]),
+        ("c = 'ab   '", [1]),
+        ("c IN ('ab', 'b     ')", [1, 3]),
+        ("c > 'ab'", [2, 3]),
+        ("c <> 'ab'", [2, 3]),
+        ("c LIKE 'ab'", []),
+    ]:
+        assert (condition, session.to_arrow("e", filter=condition)["id"].to_pylist()) == (condition, ids)
+    session.sql("SET spark.sql.readSideCharPadding = false")
+    with pytest.raises(InvalidOperationError, match="readSideCharPadding"):
+        session.to_arrow("e")
+    assert session.to_arrow("e", columns=["id"]).num_rows == 3
+
+
+def test_times_without_a_zone_are_those_of_the_session(session: Session, tmp_path: Path) -> None:
+    where = tmp_path / "c1" / "outside" / "k"
+    where.mkdir(parents=True)
+    # Ten o'clock in Tokyo.
+    moment = dt.datetime.fromisoformat("2020-01-01 01:00:00")
+    rows = pa.table({"id": pa.array([1], pa.int32()), "at": pa.array([moment], pa.timestamp("us"))})
+    orc.write_table(rows, where / "f")
+    session.sql(
+        "CREATE EXTERNAL TABLE e (id INT, at TIMESTAMP) PARTITIONED BY (k TIMESTAMP) STORED AS ORC LOCATION 'outside'"
+    )
+    session.sql("ALTER TABLE e ADD PARTITION (k = '2020-01-01 10:00:00') LOCATION 'outside/k'")
+    session.sql("SET TIME ZONE 'Asia/Tokyo'")
+    assert session.to_arrow("e", columns=["k"])["k"].to_pylist() == [dt.datetime(2020, 1, 1, 1, tzinfo=UTC)]
+    for condition in (
+        "at = TIMESTAMP '2020-01-01 10:00:00'",
+        "at = '2020-01-01 10:00:00'",
+        "at > DATE '2020-01-01' AND at < '2020-01-01 10:00:01'",
+        "k = '2020-01-01 10:00:00'",
+        [("at", "=", dt.datetime(2020, 1, 1, 1, tzinfo=UTC)), ("k", "in", [moment.replace(hour=10)])],
+    ):
+        assert session.to_arrow("e", filter=condition).num_rows == 1
+    session.sql("SET TIME ZONE 'UTC'")
+    assert session.to_arrow("e", filter="at = TIMESTAMP '2020-01-01 10:00:00'").num_rows == 0
+    session.sql("SET TIME ZONE 'Europe/Berlin'")
+    with pytest.raises(InvalidParametersError, match="without Spark"):
+        session.to_arrow("e", filter="at IN ('2020-10-25 02:30:00')")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id = '1.5'",
+        "id = '01'",
+        "price IN ('1.5')",
+        "at IN ('2020-01-01')",
+        "day = '2020-01-01 10:00:00'",
+        "id IN (1, 1e0)",
+        "ratio IN ('1')",
+        r"name LIKE 'a\\b'",
+    ],
+)
+def test_a_constant_that_spark_may_read_in_several_ways_is_refused(
+    session: Session, table: str, condition: str
+) -> None:
+    with pytest.raises(InvalidParametersError):
+        session.to_arrow(table, filter=condition)
+
+
 def test_what_is_not_a_filter_or_a_column_is_refused(session: Session, table: str) -> None:
     for options, error, reason in REFUSED:
         with pytest.raises(error, match=reason):

@@ -5,18 +5,29 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
-from decimal import Decimal, InvalidOperation
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hivex.core.arrow.typed_values import TypedValues
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Like, Not, Or, Predicate, columns_in
+from airflow_hivex.core.model.predicates import (
+    And,
+    Comparison,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Predicate,
+    columns_in,
+    is_like_pattern,
+)
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -42,8 +53,8 @@ class Range:
 class Condition:
     """A predicate on the columns of one table, whose constants are values of the columns' types."""
 
-    def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str) -> None:
-        """``columns`` are by lower-case name.
+    def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str, values: TypedValues) -> None:
+        """``columns`` are by lower-case name, and ``values`` give the constants of the session.
 
         Raises:
             NoSuchColumnError: the predicate names another column.
@@ -52,6 +63,7 @@ class Condition:
         """
         self._columns = columns
         self._table = table
+        self._values = values
         self._predicate = self._bound(predicate)
         self.columns = frozenset(each.name.lower() for each in columns_in(self._predicate))
         self.expression: pc.Expression = self._expression(self._predicate)
@@ -69,10 +81,15 @@ class Condition:
             case Not(operand):
                 return Not(self._bound(operand))
             case Comparison(ColumnReference() as column, _, value):
-                return replace(predicate, value=constant(value, self._column(column)))
+                if predicate.is_of_between:
+                    self._values.check_bound(value, self._column(column))
+                return replace(predicate, value=self._values.constant(value, self._column(column)))
             case In(ColumnReference() as column, values):
-                return In(column, tuple(constant(value, self._column(column)) for value in values))
-            case Like(ColumnReference() as column, _):
+                return In(column, self._values.constants(values, self._column(column)))
+            case Like(ColumnReference() as column, pattern):
+                if not is_like_pattern(pattern):
+                    reason = "a backslash stands before %, _ or another backslash alone"
+                    raise InvalidParametersError(f"{pattern!r} is not a valid pattern of LIKE: {reason}.")
                 declared = self._column(column).parsed_type
                 if not isinstance(declared, Primitive) or declared.family is not Family.TEXT:
                     raise InvalidParametersError(f"Column {column.name} is not a text, which LIKE needs.")
@@ -117,10 +134,18 @@ class Condition:
         return pc.field(self._column(predicate.operand).name).is_null()
 
     def _in(self, column: Column, values: Sequence[Any]) -> pc.Expression:
-        if len({type(value) for value in values}) == 1 and isinstance(values[0], (int, str)):
+        kinds = {type(value) for value in values}
+        declared = column.parsed_type
+        assert isinstance(declared, Primitive)
+        found: pc.Expression
+        if declared.family is Family.WHOLE and kinds == {int}:
             field = pc.field(column.name)
-            found: pc.Expression = pc.if_else(field.is_valid(), field.isin(list(values)), _NULL)
-            return found
+            listed = pa.array(values, pa.int64())
+            return pc.if_else(field.is_valid(), field.cast(pa.int64()).isin(listed), _NULL)
+        if declared.family is Family.TEXT and kinds == {str}:
+            width = max(map(len, values))
+            field = _field(column, width)
+            return pc.if_else(field.is_valid(), field.isin([_padded(value, column, width) for value in values]), _NULL)
         found = pc.scalar(False)
         for each in values:
             found = found | self._comparison(column, "=", each)
@@ -136,79 +161,33 @@ class Condition:
             return _NULL
         declared = column.parsed_type
         assert isinstance(declared, Primitive)
-        if declared.name == "date" and isinstance(value, datetime):
+        if isinstance(value, str):
+            field = _field(column, len(value))
+        elif declared.name == "date" and isinstance(value, datetime):
             field = field.cast(pa.timestamp("us"))
-        found: pc.Expression = _COMPARE[sign](field, pc.scalar(value))
+        elif declared.name == "float":
+            field = field.cast(pa.float64())
+        scalar = pa.scalar(value, pa.float64()) if declared.family is Family.FLOATING else pa.scalar(value)
+        found: pc.Expression = _COMPARE[sign](field, pc.scalar(scalar))
         if declared.family is Family.FLOATING and sign in (">", ">="):
             # To Spark NaN is above all numbers.
             found = found | pc.is_nan(field)
         return found
 
 
-def constant(value: Any, column: Column) -> Any:
-    """Return the value with which a column is compared, in Python's type for it.
+def _field(column: Column, width: int) -> pc.Expression:
+    """Return a column, padded to a number of characters if it is a CHAR: so Spark compares it with longer texts."""
+    field = pc.field(column.name)
+    return pc.utf8_rpad(field, width) if _is_shorter(column, width) else field
 
-    Raises:
-        InvalidParametersError: it cannot be compared with the column.
-    """
+
+def _padded(value: Any, column: Column, width: int) -> Any:
+    return value.ljust(width) if _is_shorter(column, width) else value
+
+
+def _is_shorter(column: Column, width: int) -> bool:
     declared = column.parsed_type
-    if value is None:
-        return None
-    if isinstance(declared, Primitive):
-        try:
-            found = _constant(value, declared)
-        except (ValueError, OverflowError, InvalidOperation):
-            found = None
-        if found is not None:
-            return found
-    raise InvalidParametersError(
-        f"Column {column.name} of type {column.type} cannot be compared with {value!r} without Spark; "
-        "give a constant of the column's type, or use session.sql."
-    )
-
-
-def _constant(value: Any, declared: Primitive) -> Any:
-    """Return the constant in the type of a column, None where there is no such value."""
-    is_number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    match declared.family:
-        case Family.WHOLE | Family.DECIMAL:
-            if not is_number and not isinstance(value, str):
-                return None
-            exact = value if isinstance(value, float) else Decimal(value)
-            if declared.family is Family.WHOLE and exact == int(exact) and abs(int(exact)) < 1 << 63:
-                return int(exact)
-            return exact
-        case Family.FLOATING:
-            return float(value) if is_number or isinstance(value, str) else None
-        case Family.TEXT:
-            if not isinstance(value, str):
-                return None
-            # Spark compares CHAR padded to its length.
-            return value.ljust(declared.parameters[0]) if declared.name == "char" else value
-        case Family.BOOLEAN:
-            return value if isinstance(value, bool) else None
-        case Family.BINARY:
-            return value if isinstance(value, bytes) else None
-        case Family.MOMENT:
-            return _moment(value, declared)
-    return None
-
-
-def _moment(value: Any, declared: Primitive) -> Any:
-    if isinstance(value, str):
-        text = value.strip()
-        value = date.fromisoformat(text) if len(text) <= 10 else datetime.fromisoformat(text)
-    if declared.name == "date":
-        if isinstance(value, datetime):
-            return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-        return value if isinstance(value, date) else None
-    if not isinstance(value, date):
-        return None
-    if not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if declared.kind.is_instant:
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    return None if value.tzinfo is not None else value
+    return isinstance(declared, Primitive) and declared.name == "char" and declared.parameters[0] < width
 
 
 def _can_hold(predicate: Predicate, ranges: Mapping[str, Range]) -> bool:
@@ -239,6 +218,9 @@ def _compares(known: Range, sign: str, value: Any) -> bool:
         sign = "="
     if value is None or known.minimum is None:
         return False
+    if isinstance(value, str) and (known.minimum + value).endswith(" "):
+        # Texts of CHAR are padded to the longer of both.
+        return True
     try:
         match sign:
             case "=":

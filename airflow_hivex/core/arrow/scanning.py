@@ -16,7 +16,8 @@ from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
 from airflow_hivex.core.arrow.shares import PieceRows, Share, shares_of
-from airflow_hivex.core.arrow.types import arrow_type, conform, partition_value
+from airflow_hivex.core.arrow.typed_values import TypedValues
+from airflow_hivex.core.arrow.types import arrow_type, conform
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
 from airflow_hivex.core.model.objects import Column
@@ -57,18 +58,20 @@ class ArrowScan:
     def __init__(
         self,
         scan: Scan,
+        values: TypedValues,
         columns: Sequence[str] | None = None,
         condition: Condition | None = None,
         filter: pc.Expression | None = None,
         threads: int | None = None,
     ) -> None:
-        """``filter`` is a further condition, as pyarrow evaluates it.
+        """``values`` are those of the session, and ``filter`` is a further condition, as pyarrow evaluates it.
 
         Raises:
             NoSuchColumnError: the table has no column of a name.
             InvalidOperationError: only Spark reads the format, or a type of a column.
         """
         self._scan = scan
+        self._values_of = values
         self._condition = condition
         self._filter = filter
         self._threads = threads or min(_READERS, (os.cpu_count() or 1) + 1)
@@ -85,6 +88,7 @@ class ArrowScan:
         read = tuple(each for each in everything if each.name in wanted)
         self._read = tuple(each for each in read if each in scan.columns)
         self._keys = tuple(each for each in read if each in scan.partition_columns)
+        values.check(read)
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -149,7 +153,7 @@ class ArrowScan:
             below = path[len(part.base_path) :].strip("/")
             texts = nullable_values("/".join(below.split("/")[: len(keys)])) if keys else ()
         try:
-            return tuple(partition_value(text, key) for text, key in zip(texts, keys, strict=True))
+            return tuple(self._values_of.partition_value(text, key) for text, key in zip(texts, keys, strict=True))
         except ValueError as error:
             raise InvalidOperationError(
                 "A read without Spark of", self._scan.table, f"{error}; use session.sql"
@@ -201,7 +205,9 @@ class ArrowScan:
         with readable(file.place):
             return {
                 each.name: conform(
-                    stored[each.name] if stay is None else stored[each.name].filter(stay), self._types[each.name]
+                    stored[each.name] if stay is None else stored[each.name].filter(stay),
+                    self._types[each.name],
+                    each.parsed_type,
                 )
                 if each.name in stored
                 else pa.nulls(count, self._types[each.name])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
-
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_hivex.core.errors import InvalidOperationError
-from airflow_hivex.core.model.column_types import Array, ColumnType, Family, Map, Primitive, Struct
+from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct, primitives
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.spark.arrow_types import arrow_type_of
 
@@ -50,56 +47,35 @@ def _arrow_type(declared: ColumnType) -> pa.DataType | None:
     return None
 
 
-def conform(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return values of a file in the type of the table.
+def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.Array:
+    """Return values of a file in the type of the table, of which ``wanted`` is pyarrow's.
 
-    Fields of structs match by name, and those that the file lacks are NULL.
+    Fields of structs match by name, and those that the file lacks are NULL. Texts of CHAR are padded: files of other
+    writers have them without blanks at the end.
 
     Raises:
         pa.ArrowException: a value does not fit.
     """
     given = values.type
-    if given.equals(wanted):
+    has_char = any(each.name == "char" for each in primitives(declared))
+    if given.equals(wanted) and not has_char:
         return values
-    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+    if isinstance(declared, Struct) and pa.types.is_struct(wanted) and pa.types.is_struct(given):
         places = {field.name.lower(): place for place, field in reversed(list(enumerate(given)))}
         fields = [
-            conform(values.field(places[field.name.lower()]), field.type)
+            conform(values.field(places[field.name.lower()]), field.type, part.type)
             if field.name.lower() in places
             else pa.nulls(len(values), field.type)
-            for field in wanted
+            for field, part in zip(wanted, declared.fields, strict=True)
         ]
         return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=values.is_null())
-    if pa.types.is_list(wanted) and pa.types.is_list(given):
-        items = conform(values.values, wanted.value_type)
+    if isinstance(declared, Array) and pa.types.is_list(wanted) and pa.types.is_list(given):
+        items = conform(values.values, wanted.value_type, declared.element)
         return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=values.is_null())
-    if pa.types.is_map(wanted) and pa.types.is_map(given):
-        keys, items = conform(values.keys, wanted.key_type), conform(values.items, wanted.item_type)
+    if isinstance(declared, Map) and pa.types.is_map(wanted) and pa.types.is_map(given):
+        keys = conform(values.keys, wanted.key_type, declared.key)
+        items = conform(values.items, wanted.item_type, declared.value)
         return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=values.is_null())
     # Files of ORC have nanoseconds, and no writer of ours or Spark's fills the last three digits.
-    return values.cast(wanted, safe=not pa.types.is_timestamp(given))
-
-
-def partition_value(text: str | None, column: Column) -> Any:
-    """Return the value of a partition column, from its text in the name of the partition.
-
-    Raises:
-        ValueError: the text is not a value of the type that Python has, such as a day after the year 9999.
-    """
-    declared = column.parsed_type
-    if text is None or not isinstance(declared, Primitive):
-        return None
-    match declared.family:
-        case Family.WHOLE:
-            return int(text)
-        case Family.DECIMAL:
-            return Decimal(text)
-        case Family.FLOATING:
-            return float(text)
-        case Family.BOOLEAN:
-            if text.lower() not in ("true", "false"):
-                raise ValueError(f"{text!r} is not a valid boolean")
-            return text.lower() == "true"
-        case Family.MOMENT:
-            return date.fromisoformat(text) if declared.name == "date" else datetime.fromisoformat(text)
-    return text
+    found = values if given.equals(wanted) else values.cast(wanted, safe=not pa.types.is_timestamp(given))
+    return pc.utf8_rpad(found, declared.parameters[0]) if has_char and isinstance(declared, Primitive) else found

@@ -40,11 +40,15 @@ class Truth(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``."""
+    """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``.
+
+    ``is_of_between`` where it is a bound of BETWEEN, for which Spark 4 does not pad texts of CHAR.
+    """
 
     operand: Operand
     operator: str
     value: Value
+    is_of_between: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +333,11 @@ def _pattern(like: str) -> re.Pattern[str] | None:
     wild: dict[str, str | None] = {"%": None, "_": "."}
     found = [wild[part] if part in wild else re.escape(_unescaped(part)) for part in parts]
     return re.compile(wildcard_expression(found), re.DOTALL)
+
+
+def is_like_pattern(like: str) -> bool:
+    """Return whether Spark takes the text for a pattern: a backslash stands before a wildcard or a backslash alone."""
+    return _pattern(like) is not None
 
 
 def fixed_beginning(like: str) -> str:

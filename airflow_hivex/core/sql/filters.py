@@ -135,8 +135,8 @@ class FilterReader:
             return Unknown()
         return And(
             (
-                Comparison(operand, ">=", low[0]) if low is not None else Unknown(),
-                Comparison(operand, "<=", high[0]) if high is not None else Unknown(),
+                Comparison(operand, ">=", low[0], is_of_between=True) if low is not None else Unknown(),
+                Comparison(operand, "<=", high[0], is_of_between=True) if high is not None else Unknown(),
             )
         )
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_hivex.core.arrow.conditions import Condition
 from airflow_hivex.core.arrow.scanning import ArrowScan
+from airflow_hivex.core.arrow.typed_values import TypedValues
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Not, Or, Predicate
@@ -75,10 +76,12 @@ def _scan(
     cluster = chosen_cluster(context, routed)
     (bound,) = routed.bound
     by_name = {column.name.lower(): column for column in (*bound.table.columns, *bound.table.partition_keys)}
-    condition = None if predicate is None else Condition(predicate, by_name, bound.table.full_name)
+    table = bound.table.full_name
+    values = TypedValues(planning.configuration_of(context, cluster), table)
+    condition = None if predicate is None else Condition(predicate, by_name, table, values)
     # One name stands for a list of it.
     columns = [columns] if isinstance(columns, str) else columns
-    found = ArrowScan(planning.scan(bound, cluster, running.tag), columns, condition, expression, threads)
+    found = ArrowScan(planning.scan(bound, cluster, running.tag), values, columns, condition, expression, threads)
     if keep:
         commit_kept(context, running, [bound.table])
     return found

@@ -80,11 +80,16 @@ def plan_job(
         sources=tuple(sources),
         inserts=tuple(inserts),
         loaded=loaded,
-        spark_conf={**cluster.spark_conf, **objects.configuration},
+        spark_conf=configuration_of(context, cluster),
     )
     plan = with_charsets(plan)
     declare_called(context, running.functions, plan.texts)
     return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
+
+
+def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
+    """Return the configuration that a read of the session has on a cluster, with Spark or without it."""
+    return {**cluster.spark_conf, **context.session.objects.configuration}
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
@@ -191,8 +196,7 @@ def write(
 
 def casts_values(context: StatementContext, cluster: Cluster) -> bool:
     """Return whether the session, or the cluster, casts each value that is stored to the type of its column."""
-    found = {**cluster.spark_conf, **context.session.objects.configuration}
-    return found.get(STORE_ASSIGNMENT, "").upper() == LEGACY_ASSIGNMENT
+    return configuration_of(context, cluster).get(STORE_ASSIGNMENT, "").upper() == LEGACY_ASSIGNMENT
 
 
 @dataclass(slots=True)
