@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -63,6 +63,9 @@ def stored_column(
         if reads_texts and sources[0].family is Family.TEXT and is_readable(target):
             return _read_texts(literals, column, target, table)
         raise TypeMismatchError(table, column.name, column.type, f"a value of type {next(iter(types))}")
+    is_text = {text: isinstance(of, Primitive) and of.family is Family.TEXT for text, of in types.items()}
+    if reads_texts and not casts and len(sources) == len(types) and len(set(is_text.values())) > 1:
+        return _mixed(literals, is_text, column, table)
     if len(sources) < len(types) or (len(types) > 1 and not _is_one_exact_type(sources, target)):
         return None
     try:
@@ -70,6 +73,19 @@ def stored_column(
         return [None if literal.value is None else converters[literal.type](literal.value) for literal in literals]
     except _UncertainError:
         return None
+
+
+def _mixed(literals: Sequence[Literal], is_text: Mapping[str, bool], column: Column, table: str) -> list[Any] | None:
+    """Return the values of a column of texts and other constants: a text does not change what the others are."""
+    found: list[Any] = [None] * len(literals)
+    for wanted in (True, False):
+        places = [place for place, literal in enumerate(literals) if is_text.get(literal.type) is wanted]
+        stored = stored_column([literals[place] for place in places], column, table, reads_texts=True)
+        if stored is None:
+            return None
+        for place, value in zip(places, stored, strict=True):
+            found[place] = value
+    return found
 
 
 def _read_texts(literals: Sequence[Literal], column: Column, target: Primitive, table: str) -> list[Any] | None:
