@@ -61,7 +61,6 @@ from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.listing import TransactionListing
 from airflow_hivex.core.transactions.locks import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
-from airflow_hivex.core.transactions.replay import ReplayedTransactions
 from airflow_hivex.core.transactions.shared_settings import agree
 
 log = logging.getLogger(__name__)
@@ -101,9 +100,6 @@ class Metastore:
         """Pages of long lists for people, as are the next two."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
         self.compaction_listing = CompactionListing(services.store, services.clock, services.settings)
-        self.replayed_transactions = ReplayedTransactions(
-            services.store, services.settings, services.clock, services.transactions
-        )
         self.housekeeper = Housekeeper(
             services.store,
             services.settings,

@@ -55,7 +55,6 @@ WITHOUT_EVENTS = {
     "written_batches": "for streaming clients",
     "table_commits": "the record of commits, which have events",
     "change_streams": "how far a stream of changes is",
-    "replayed_txns": "for replication",
     "kept_snapshots": "for the cleaner",
     "copied_moments": "for queries that accept copies that lag",
     "copy_places": "for replications and the housekeeping",
@@ -131,7 +130,7 @@ READS = {
     },
     "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
-    "notification_log": {"current_event_id", "events", "lag", "purge"},
+    "notification_log": {"bookmark", "current_event_id", "events", "lag", "note_restore", "purge", "read"},
     "compactor": {
         *("abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "request_each", "show"),
         "wait",
@@ -152,7 +151,6 @@ READS = {
     "catalog_listing": {"clusters", "commits", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
     "transaction_listing": {"counts", "locks", "of_agents", "transactions", "waits"},
     "compaction_listing": {"compactions", "counts"},
-    "replayed_transactions": {"open", "commit", "abort", "allocate_write_ids"},
 }
 
 

@@ -79,15 +79,6 @@ pending_writes = Table(
 reads to see. A row without ``written`` is a statement that runs, or whose process was killed.
 ``writer`` is the part of the transaction's work that it belongs to: repeated, it replaces its rows."""
 
-replayed_txns = Table(
-    "replayed_txns",
-    metadata,
-    Column("policy", String(256), primary_key=True),
-    Column("source_txn_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("txn_id", BigInteger, nullable=False),
-)
-"""Our open transaction for each one of another warehouse that a replication policy replays (Hive's REPL_TXN_MAP)."""
-
 txn_components = Table(
     "txn_components",
     metadata,

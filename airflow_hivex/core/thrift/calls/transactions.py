@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from airflow_hivex.core.errors import InvalidTransactionRequestError
 from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList
 from airflow_hivex.core.thrift.bindings import ttypes
@@ -34,11 +35,7 @@ def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
     if not request.num_txns:
         # As Hive, which has no error for that.
         return ttypes.OpenTxnsResponse(txn_ids=[])
-    if request.replPolicy or request.replSrcTxnIds:
-        replayed = endpoint.metastore.replayed_transactions
-        sources = list(request.replSrcTxnIds or ())
-        targets = replayed.open(request.replPolicy or "", sources, user=endpoint.owners.owner_of(client, request.user))
-        return ttypes.OpenTxnsResponse(txn_ids=[targets[source] for source in sources])
+    _refuse_replication("open_txns", request.replPolicy or request.replSrcTxnIds)
     ids = endpoint.services.transactions.open(request.num_txns, **_described(endpoint, client, request))
     return ttypes.OpenTxnsResponse(txn_ids=ids)
 
@@ -57,6 +54,19 @@ def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) 
     return [ttypes.OpenTxnsResponse(txn_ids=[next(ids)]) if plain else ALONE for plain in is_plain]
 
 
+def _refuse_replication(call_name: str, policy: object) -> None:
+    """Refuse a request of Hive's REPL LOAD, which replays the transactions of another warehouse by its policy.
+
+    Raises:
+        InvalidTransactionRequestError: the request has a replication policy.
+    """
+    if policy:
+        raise InvalidTransactionRequestError(
+            f"{call_name} has the replication policy {policy!r}. Transactions of another warehouse are not replayed "
+            "here; copy its tables by `hivex import`."
+        )
+
+
 def _described(endpoint: Endpoint, client: Client, request: Any) -> dict[str, Any]:
     return {
         "user": endpoint.owners.owner_of(client, request.user),
@@ -70,9 +80,7 @@ def _described(endpoint: Endpoint, client: Client, request: Any) -> dict[str, An
 def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Commit a transaction; a second time is a success, as in Hive."""
     request = args.rqst
-    if request.replPolicy:
-        endpoint.metastore.replayed_transactions.commit(request.replPolicy, request.txnid)
-        return
+    _refuse_replication("commit_txn", request.replPolicy)
     endpoint.metastore.commit(request.txnid)
 
 
@@ -88,9 +96,7 @@ def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]
 def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Abort a transaction; a second time is a success, as in Hive."""
     request = args.rqst
-    if request.replPolicy:
-        endpoint.metastore.replayed_transactions.abort(request.replPolicy, [request.txnid])
-        return
+    _refuse_replication("abort_txn", request.replPolicy)
     endpoint.metastore.abort(request.txnid, "aborted by its client")
 
 
@@ -176,18 +182,10 @@ def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> 
     """Allocate the write ids of transactions for a table."""
     request = args.rqst
     name = read_database(request.dbName)
-    if request.replPolicy:
-        wanted = {each.txnId: each.writeId for each in request.srcTxnToWriteIdList or ()}
-        replayed = endpoint.metastore.replayed_transactions
-        given = replayed.allocate_write_ids(request.replPolicy, wanted, name.name, request.tableName)
-        return _allocated(given)
+    _refuse_replication("allocate_table_write_ids", request.replPolicy)
     found = endpoint.services.transactions.allocate_write_ids(
         list(request.txnIds or ()), name.name, request.tableName, reallocate=bool(getattr(request, "reallocate", False))
     )
-    return _allocated(found)
-
-
-def _allocated(found: Mapping[int, int]) -> Any:
     pairs = [ttypes.TxnToWriteId(txnId=txn_id, writeId=write_id) for txn_id, write_id in sorted(found.items())]
     return ttypes.AllocateTableWriteIdsResponse(txnToWriteIds=pairs)
 
