@@ -460,9 +460,8 @@ def test_state_of_a_metastore_is_told(
     assert not (tmp_path / "new.db").exists()
     assert told("postgresql://nobody@127.0.0.1:1/nothing") == "STORE_UNAVAILABLE"
     other = shutil.copy(sqlite_template, tmp_path / "other.db")
-    for revision, code in (("9999", "STORE_TOO_NEW"), ("0001", "STORE_TOO_OLD")):
-        _set_revision(other, revision)
-        assert told(f"sqlite:///{other}") == code
+    _set_revision(other, "9999")
+    assert told(f"sqlite:///{other}") == "STORE_TOO_NEW"
     for conn_id in ("nothing", "x'<y>"):
         answer = viewer.get("/hivex/api/overview", params={"conn_id": conn_id})
         assert answer.status_code == 404

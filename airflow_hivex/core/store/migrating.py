@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "hivex_alembic_version"
-_MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
+"""The folder of the migrations. The first one makes the schema of the first release."""
 # Any constant will do, as long as all clients take the same one.
 _ADVISORY_LOCK = 0x68697665_78
 _MOST_NAMED = 5
@@ -131,12 +132,12 @@ def _connected(store: Store) -> Iterator[Connection]:
 
 
 def _status(store: Store, connection: Connection) -> SchemaStatus:
-    head = _head()
+    head = _head(MIGRATIONS)
     if head is not None and _stored_revision(connection) == head:
         return SchemaStatus(head, head, known=True)
     from alembic.runtime.migration import MigrationContext
 
-    script = _script()
+    script = _script(MIGRATIONS)
     head = str(script.get_current_head())
     found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     if found is None:
@@ -171,12 +172,12 @@ def _stored_revision(connection: Connection) -> str | None:
 
 
 @cache
-def _head() -> str | None:
+def _head(migrations: Path) -> str | None:
     """Return the newest revision by the texts of the files; None where Alembic must say which one it is.
 
     Alembic, which also runs the files, takes as long as all other parts of an opened metastore together.
     """
-    texts = [file.read_text() for file in _MIGRATIONS.joinpath("versions").glob("[0-9]*.py")]
+    texts = [file.read_text() for file in migrations.joinpath("versions").glob("[0-9]*.py")]
     revisions = {found[1] for each in texts if (found := re.search(r'^revision = "(\w+)"$', each, re.MULTILINE))}
     parents = {found[1] for each in texts if (found := re.search(r'^down_revision = "(\w+)"$', each, re.MULTILINE))}
     heads = revisions - parents
@@ -184,7 +185,7 @@ def _head() -> str | None:
 
 
 @cache
-def _script() -> ScriptDirectory:
+def _script(migrations: Path) -> ScriptDirectory:  # noqa: ARG001 - the cache's key
     from alembic.script import ScriptDirectory
 
     # It runs the files of all revisions when it is first asked.
@@ -197,5 +198,5 @@ def alembic_config() -> Config:
 
     config = Config()
     # ConfigParser reads % as the start of an interpolation.
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config

@@ -23,7 +23,7 @@ from tests.conftest import Counts
 REVISIONS = [each.revision for each in ScriptDirectory.from_config(migrating.alembic_config()).walk_revisions()][::-1]
 CLUSTERS = {name: {"filesystem": f"file:///nowhere/{name}", "jobtracker": "local[1]"} for name in ("c1", "c2")}
 
-ROWS = {
+ROWS: dict[str, tuple[str, ...]] = {
     "0001": (
         "INSERT INTO databases (id, name, location, description, owner, parameters, created_ms) "
         "VALUES (2, 'shop', 'shop.db', 'what is sold', 'ann', '{\"quality\": \"raw\"}', 1600000000000)",
@@ -61,8 +61,6 @@ ROWS = {
         "(2, 5, 8, 'c2', 'copies/sales/ds=2024-01-01', 'shop.sales:2:9223372036854775807::', 5)",
         'INSERT INTO notification_log (event_id, event_ms, type, "database", "table", txn_id, message) '
         "VALUES (1, 1, 'CREATE_TABLE', 'shop', 'sales', 1, '{\"name\": \"sales\"}')",
-    ),
-    "0002": (
         'INSERT INTO locks (lock_id, internal_id, txn_id, "database", "table", "partition", full_table, resource, '
         'type, strictness, operation, state, requested_ms, heartbeat_ms, acquired_ms, "user", host) VALUES '
         "(1, 1, 4, 'shop', 'sales', '', 'shop/sales', 'shop/sales/', 'r', 1, 2, 'a', 4, 4, 4, 'etl', 'here')",
@@ -73,16 +71,11 @@ ROWS = {
         "VALUES (1, 5, 'ds=2024-01-01', 2, 3, 'u')",
         "UPDATE txns SET min_open_id = 4 WHERE id = 4",
         "UPDATE txns SET reason_code = 1, ended_ms = 9 WHERE id = 3",
-    ),
-    "0003": (
         "UPDATE txns SET key = 'dag/run', statements = 1, snapshot = '4:4:4:' WHERE id = 4",
         "INSERT INTO txn_to_write_id (table_id, txn_id, write_id) VALUES (5, 4, 4)",
         "UPDATE next_write_ids SET next = 5 WHERE table_id = 5",
         "INSERT INTO pending_writes (id, txn_id, statement_id, table_id, writer, document, written) "
         "VALUES (1, 4, 0, 5, 'task', '{\"write_id\": 4}', NULL)",
-        "INSERT INTO replayed_txns (policy, source_txn_id, txn_id) VALUES ('copy', 100, 2)",
-    ),
-    "0004": (
         "INSERT INTO storage_descriptors (id, columns, format, serde_parameters, num_buckets, bucket_columns, "
         "sort_columns) VALUES "
         "(3, '[{\"name\": \"id\", \"type\": \"int\", \"comment\": null}]', 'orc', '{}', -1, '[]', '[]')",
@@ -90,29 +83,19 @@ ROWS = {
         "partition_keys, parameters, created_ms, dropped, view_original_text, view_expanded_text) VALUES "
         "(7, 2, 'seen', 'VIRTUAL_VIEW', 3, 'c1', '', '[]', '{}', 7, false, 'SELECT id FROM sales', "
         "'SELECT `id` FROM `shop`.`sales`')",
-    ),
-    "0005": (
         "INSERT INTO statistics (id, table_id, partition_id, num_rows, num_files, total_size, valid_write_ids, "
         "computed_ms, columns) VALUES (1, 5, 8, 10, 1, 1000, 'shop.sales:2:9223372036854775807::', 6, '{}')",
-    ),
-    "0006": (
         'INSERT INTO compaction_queue (id, table_id, "database", "table", "partition", state, type, properties, '
         "enqueued_ms) VALUES (2, 5, 'shop', 'sales', 'ds=2024-01-01', 'i', 'a', '{}', 6)",
         'INSERT INTO completed_compactions (id, table_id, "database", "table", "partition", state, type, properties, '
         "enqueued_ms, error_message, ended_ms) "
         "VALUES (1, 5, 'shop', 'sales', 'ds=2024-01-02', 'f', 'i', '{}', 5, 'no room', 6)",
         "UPDATE counters SET value = 2 WHERE name = 'compaction'",
-    ),
-    "0008": ("INSERT INTO written_batches (table_id, app_id, batch_id, txn_id) VALUES (5, 'stream', 17, 2)",),
-    "0009": (
+        "INSERT INTO written_batches (table_id, app_id, batch_id, txn_id) VALUES (5, 'stream', 17, 2)",
         "INSERT INTO cluster_roots (cluster, root_id, is_marked, registered_ms) "
         "VALUES ('c1', '7f0d6bd2-57d0-4fd1-a27c-0c5f0f3ff1a0', false, 8)",
-    ),
-    "0010": (
         'INSERT INTO kept_snapshots (txn_id, table_id, settled_txn_id, started_ms, expires_ms, "user") '
         "VALUES (2, 5, 3, 2, 99, 'ann')",
-    ),
-    "0011": (
         "UPDATE storage_descriptors SET input_format = 'In', output_format = 'Out', serde = '{\"name\": \"s\"}', "
         'parameters = \'{"of": "storage"}\', compressed = true, stored_as_sub_directories = true WHERE id = 1',
         "UPDATE tables SET owner_type = 'ROLE', last_accessed_ms = 12, retention = 7 WHERE id = 5",
@@ -121,46 +104,30 @@ ROWS = {
         "UPDATE partitions SET storage_descriptor_id = 4, last_accessed_ms = 13 WHERE id = 9",
         'INSERT INTO recorded_events (sequence, event_ms, type, "database", "table", txn_id, message) '
         "VALUES (1, 9, 'ALTER_TABLE', 'shop', 'sales', 2, '{\"name\": \"sales\"}')",
-    ),
-    "0012": ("UPDATE tables SET version = 21 WHERE id = 5",),
-    "0013": ("UPDATE directory_copies SET checksum = 'sha256:00' WHERE directory_id = 11",),
-    "0014": (
+        "UPDATE tables SET version = 21 WHERE id = 5",
+        "UPDATE directory_copies SET checksum = 'sha256:00' WHERE directory_id = 11",
         "INSERT INTO copied_moments (id, taken_ms, valid_txns) VALUES (1, 14, '3:9223372036854775807::')",
         "UPDATE cluster_storage_descriptors SET moment_id = 1",
         "UPDATE tables SET history_txn_id = 2, history_write_id = 1 WHERE id = 5",
         "UPDATE partitions SET history_write_id = 2 WHERE id = 9",
-    ),
-    "0015": (
         "INSERT INTO copy_places (id, table_id, cluster, location, directory_id, files, txn_id, process, noted_ms, "
         "is_complete) VALUES (1, 5, 'c2', 'shop.db/sales/delta_1', 11, '[\"bucket_00000\"]', 2, 'p', 14, false)",
-    ),
-    "0018": (
         "INSERT INTO links (id, database_id, table_name, namespace, table_id, type, after_partition_id, parameters, "
         "owner, created_ms) VALUES (1, 1, 'sales', 'shop', 5, 'STATIC_LINK_TABLE', 0, '{}', 'ann', 15)",
         "INSERT INTO link_partitions (link_id, partition_id, is_shown, changed_ms) VALUES (1, 8, true, 16)",
-    ),
-    "0016": (
         "INSERT INTO caches (id, host, process_id, started_ms, seen_ms, armed_until_ms, event_id, counts) "
         "VALUES (1, 'here', 17, 1, 2, 3, 4, '{\"tables\": 5}')",
-    ),
-    "0019": (
         "INSERT INTO quotas (id, database_id, cluster, size_bytes, warning_percent) VALUES (1, 1, 'c1', 1000, 90)",
         "INSERT INTO capacity_history (database, cluster, day, owned_bytes, owned_rows, secondary_bytes, "
         "obsolete_bytes) VALUES ('shop', 'c1', 20000, 1, 2, 3, 4)",
-    ),
-    "0020": ("INSERT INTO former_write_ids (database, \"table\", next, left_ms) VALUES ('shop', 'old_sales', 7, 18)",),
-    "0021": (
+        "INSERT INTO former_write_ids (database, \"table\", next, left_ms) VALUES ('shop', 'old_sales', 7, 18)",
         "INSERT INTO namespace_moves (id, database_id, namespace, cluster, state, copies_linked, keeps_copies, "
         "\"user\", started_ms, ended_ms) VALUES (1, 2, 'shop', 'c2', 'switched', false, true, 'ann', 20, 21)",
         "INSERT INTO moved_copies (move_id, table_id, cluster, is_new, noted_ms, drop_after_ms) "
         "VALUES (1, 5, 'c2', true, 22, NULL)",
-    ),
-    "0022": ("INSERT INTO namespace_homes (namespace, metastore, noted_ms) VALUES ('shop', 'hivex_shop', 19)",),
-    "0023": (
+        "INSERT INTO namespace_homes (namespace, metastore, noted_ms) VALUES ('shop', 'hivex_shop', 19)",
         "INSERT INTO functions (id, database_id, name, class_name, resources, owner, owner_type, created_ms) "
         "VALUES (1, 2, 'f', 'org.example.F', '[{\"type\": \"JAR\", \"uri\": \"hdfs:///f.jar\"}]', 'ann', 'USER', 23)",
-    ),
-    "0025": (
         'INSERT INTO table_commits (id, table_id, write_id, txn_id, committed_ms, "user", agent_info, operation, '
         "rows_added, rows_deleted, size_bytes) VALUES (1, 5, 1, 3, 25, 'ann', 'dag=d', 'INSERT', 1, 2, 3)",
         "INSERT INTO change_streams (table_id, stream, batch_id, since_write_id) VALUES (5, 'copy', 2, 1)",
