@@ -77,6 +77,9 @@ def compare(
         name = drawn.choice(names)
         read = drawn.choice((*READS, *CONTENTS))
         ids, form = _list_of(peer, name), drawn.choice(("value", "text", "none"))
+        if ids is None and not is_followed:
+            # A reader without a list is told of a dropped external table by its event.
+            read = drawn.choice(CONTENTS)
         is_managed = ids is None or plain.get_table(*name).is_transactional
         if form == "none" and not is_followed:
             form = "value"
