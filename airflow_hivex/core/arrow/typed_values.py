@@ -147,7 +147,10 @@ class TypedValues:
             InvalidParametersError: only Spark compares one of them with the column.
         """
         kinds = {type(value) for value in values if value is not None}
-        if len(kinds) > 1 and not kinds <= {int, Decimal}:
+        declared = column.parsed_type
+        # With NULL among its values, Spark does not pad the texts of IN.
+        is_unpadded = isinstance(declared, Primitive) and declared.name == "char" and None in values and bool(kinds)
+        if is_unpadded or (len(kinds) > 1 and not kinds <= {int, Decimal}):
             raise InvalidParametersError(
                 f"The values of IN for column {column.name} have several types, which only Spark compares; "
                 "give constants of the column's type, or use session.sql."
