@@ -113,7 +113,7 @@ READS = {
         *("get_partition", "get_partitions", "get_partitions_by_expr", "list_partition_names", "joining"),
         *("contents", "snapshot", "copy_checksums", "registered_ms", "history", "get_partitions_by_names"),
         # Those of a catalog with a cache.
-        *("prewarm_table", "refresh"),
+        *("keep_written", "prewarm_table", "refresh", "renew"),
     },
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
@@ -150,7 +150,7 @@ READS = {
     "homes": {"find", "forget", "note", "show"},
     "catalog_listing": {"clusters", "commits", "copies", "copy_lags", "deltas", "directories", "partitions", "tables"},
     "transaction_listing": {"counts", "locks", "of_agents", "transactions", "waits"},
-    "compaction_listing": {"compactions", "counts"},
+    "compaction_listing": {"compactions", "counts", "kept_until"},
 }
 
 
