@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchObjectError
 from airflow_hivex.core.model.constraints import Constraints
@@ -11,7 +12,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.statements import ChangeConstraints, TableName
 from airflow_hivex.core.statements.constraint_changes import change_constraints
 from airflow_hivex.core.thrift.bindings import ttypes
-from airflow_hivex.core.thrift.calls.registry import call
+from airflow_hivex.core.thrift.calls.registry import Serve, call
 from airflow_hivex.core.thrift.calls.tables import list_of
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
@@ -27,6 +28,39 @@ from airflow_hivex.core.thrift.hive_constraints import (
     unique_constraints,
 )
 
+
+class Kind(NamedTuple):
+    """A kind of constraints: its name in Hive's interface, its reader, and its field of :class:`Given`."""
+
+    name: str
+    of: Callable[[StoredTable, str], list[Any]]
+    given: str
+
+    @property
+    def field(self) -> str:
+        """Return the field of answers: ``primaryKeys``."""
+        first, *others = f"{self.name}s".split("_")
+        return first + "".join(map(str.capitalize, others))
+
+    @property
+    def answer(self) -> type[Any]:
+        """Return the structure of an answer: ``PrimaryKeysResponse``."""
+        found: type[Any] = getattr(ttypes, f"{self.field[0].upper()}{self.field[1:]}Response")
+        return found
+
+
+_FOREIGN_KEY = "foreign_key"
+KINDS = (
+    Kind("primary_key", primary_keys, "primary_keys"),
+    Kind(_FOREIGN_KEY, foreign_keys, "foreign_keys"),
+    Kind("unique_constraint", unique_constraints, "unique"),
+    Kind("not_null_constraint", not_null_constraints, "not_null"),
+    Kind("default_constraint", default_constraints, "defaults"),
+    Kind("check_constraint", check_constraints, "checks"),
+)
+"""The kinds, whose calls are made from this table. Rows are compared with NOT NULL and CHECK when these are added."""
+
+
 # -- reading -----------------------------------------------------------------------------
 
 
@@ -36,23 +70,18 @@ def get_all_table_constraints(endpoint: Endpoint, client: Client, args: Any) -> 
     request = args.request
     name = read_database(request.dbName, request.catName)
     table = _read(endpoint, client, name, request.tblName, request.validWriteIdList)
-    return ttypes.AllTableConstraintsResponse(
-        allTableConstraints=ttypes.SQLAllTableConstraints(
-            primaryKeys=primary_keys(table, name.given),
-            foreignKeys=foreign_keys(table, name.given),
-            uniqueConstraints=unique_constraints(table, name.given),
-            notNullConstraints=not_null_constraints(table, name.given),
-            defaultConstraints=default_constraints(table, name.given),
-            checkConstraints=check_constraints(table, name.given),
-        )
-    )
+    found = {kind.field: kind.of(table, name.given) for kind in KINDS}
+    return ttypes.AllTableConstraintsResponse(allTableConstraints=ttypes.SQLAllTableConstraints(**found))
 
 
-@call("get_primary_keys")
-def get_primary_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the primary key of a table or link."""
-    name, table = _requested(endpoint, client, args.request)
-    return ttypes.PrimaryKeysResponse(primaryKeys=primary_keys(table, name.given))
+def _get(kind: Kind) -> Serve:
+    """Return the call that returns the constraints of a kind of a table or link."""
+
+    def serve(endpoint: Endpoint, client: Client, args: Any) -> Any:
+        name, table = _requested(endpoint, client, args.request)
+        return kind.answer(**{kind.field: kind.of(table, name.given)})
+
+    return serve
 
 
 @call("get_foreign_keys")
@@ -67,34 +96,6 @@ def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
         parent = (normalise(request.parent_db_name or name.name), normalise(request.parent_tbl_name))
         found = [each for each in found if (each.pktable_db, each.pktable_name) == parent]
     return ttypes.ForeignKeysResponse(foreignKeys=found)
-
-
-@call("get_unique_constraints")
-def get_unique_constraints(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the unique constraints of a table or link."""
-    name, table = _requested(endpoint, client, args.request)
-    return ttypes.UniqueConstraintsResponse(uniqueConstraints=unique_constraints(table, name.given))
-
-
-@call("get_not_null_constraints")
-def get_not_null_constraints(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the columns of a table or link that are never NULL."""
-    name, table = _requested(endpoint, client, args.request)
-    return ttypes.NotNullConstraintsResponse(notNullConstraints=not_null_constraints(table, name.given))
-
-
-@call("get_default_constraints")
-def get_default_constraints(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the default values of the columns of a table or link."""
-    name, table = _requested(endpoint, client, args.request)
-    return ttypes.DefaultConstraintsResponse(defaultConstraints=default_constraints(table, name.given))
-
-
-@call("get_check_constraints")
-def get_check_constraints(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the CHECKs of a table or link."""
-    name, table = _requested(endpoint, client, args.request)
-    return ttypes.CheckConstraintsResponse(checkConstraints=check_constraints(table, name.given))
 
 
 def _requested(endpoint: Endpoint, client: Client, request: Any) -> tuple[DatabaseName, StoredTable]:
@@ -119,40 +120,10 @@ def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | N
 # -- changes -----------------------------------------------------------------------------
 
 
-@call("add_primary_key")
-def add_primary_key(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add a primary key that nothing enforces."""
-    _add(endpoint, client, Given(primary_keys=args.req.primaryKeyCols))
-
-
-@call("add_foreign_key")
-def add_foreign_key(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add a foreign key that nothing enforces."""
-    _add(endpoint, client, Given(foreign_keys=args.req.foreignKeyCols))
-
-
-@call("add_unique_constraint")
-def add_unique_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add a unique constraint that nothing enforces."""
-    _add(endpoint, client, Given(unique=args.req.uniqueConstraintCols))
-
-
-@call("add_not_null_constraint")
-def add_not_null_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add NOT NULL to columns. A job compares the rows of the table with it."""
-    _add(endpoint, client, Given(not_null=args.req.notNullConstraintCols))
-
-
-@call("add_default_constraint")
-def add_default_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add default values to columns."""
-    _add(endpoint, client, Given(defaults=args.req.defaultConstraintCols))
-
-
-@call("add_check_constraint")
-def add_check_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Add CHECKs to a table. A job compares its rows with them."""
-    _add(endpoint, client, Given(checks=args.req.checkConstraintCols))
+def _adding(kind: Kind) -> Serve:
+    """Return the call that adds constraints of a kind."""
+    field = f"{kind.field.removesuffix('s')}Cols"
+    return lambda endpoint, client, args: _add(endpoint, client, Given(**{kind.given: getattr(args.req, field)}))
 
 
 def _add(endpoint: Endpoint, client: Client, given: Given) -> None:
@@ -197,3 +168,9 @@ def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
         sentence = f"Table {table.full_name} has no constraint {request.constraintname}"
         raise NoSuchObjectError(sentence)
     change_constraints(endpoint.context(client, name), statement)
+
+
+for _kind in KINDS:
+    if _kind.name != _FOREIGN_KEY:
+        call(f"get_{_kind.name}s")(_get(_kind))
+    call(f"add_{_kind.name}")(_adding(_kind))
