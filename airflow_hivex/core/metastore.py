@@ -24,6 +24,7 @@ from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.events.partition_events import PartitionEvents
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
@@ -86,6 +87,8 @@ class Metastore:
         self.transactions = services.transactions
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
+        self.partition_events = PartitionEvents(services.store, services.clock)
+        """The marks of partitions that clients of the Hive Metastore endpoint set and ask for."""
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)

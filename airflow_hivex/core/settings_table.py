@@ -166,6 +166,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hivex.cache.prewarm", "bool", False, "", _ANY, "read tables into the cache in the background when the metastore is opened"),
     _row("metastore.event.db.listener.timetolive", "float", 1.0, "d", (0, None), "how long the notification log is kept"),
     _row("metastore.event.db.listener.clean.interval", "int", 7200, "s", (1, None), "how often the housekeeping cuts the notification log, where it runs by itself"),
+    _row("metastore.event.expiry.duration", "int", 0, "s", (0, 315_360_000), "how long clients of the Hive Metastore endpoint find a partition marked for an event; 0: always"),
 )
 # fmt: on
 

@@ -63,6 +63,7 @@ WITHOUT_EVENTS = {
     "namespace_homes": "of other metastores",
     "former_write_ids": "of names whose tables are gone, whose event tells so",
     "locks": "not kept",
+    "partition_events": "marks for clients of Hive, which has no events for them",
     "compaction_queue": "requests, which change nothing that is read",
     "completed_compactions": "their history",
     "caches": "who follows the events",
@@ -131,6 +132,8 @@ READS = {
     "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"bookmark", "current_event_id", "events", "lag", "note_restore", "purge", "read"},
+    # Marks, of which no event tells in Hive.
+    "partition_events": {"is_marked", "mark", "purge"},
     "compactor": {
         *("abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "request_each", "show"),
         "wait",

@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.events.partition_events import PartitionEvents
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.moments import purge_moments
@@ -104,6 +105,8 @@ class Housekeeper:
         self._log = NotificationLog(store)
         self._log_interval_ms = int(settings["metastore.event.db.listener.clean.interval"]) * 1000
         self._log_kept_ms = int(settings["metastore.event.db.listener.timetolive"] * 86_400_000)
+        self._marks = PartitionEvents(store, clock)
+        self._marks_kept_ms = int(settings["metastore.event.expiry.duration"]) * 1000
         self._housekept_ms: int | None = None
         self._cleaned_ms: int | None = None
         self._log_purged_ms: int | None = None
@@ -133,6 +136,8 @@ class Housekeeper:
             self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
             self._store.write(purge_moments, name="purge")
             self._store.write(self._purge_record, name="purge")
+            if self._marks_kept_ms:
+                self._marks.purge(now - self._marks_kept_ms)
             if self._keep_compactions is not None:
                 # After the transactions of dead workers were aborted.
                 requeued, removed = self._keep_compactions()

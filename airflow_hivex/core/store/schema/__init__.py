@@ -26,7 +26,7 @@ from airflow_hivex.core.store.schema.catalog import (
 from airflow_hivex.core.store.schema.compactions import compaction_queue, completed_compactions
 from airflow_hivex.core.store.schema.counters import counters
 from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
-from airflow_hivex.core.store.schema.events import notification_log, recorded_events
+from airflow_hivex.core.store.schema.events import notification_log, partition_events, recorded_events
 from airflow_hivex.core.store.schema.history import change_streams, table_commits
 from airflow_hivex.core.store.schema.locks import locks
 from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
@@ -74,6 +74,7 @@ __all__ = [
     "namespace_moves",
     "next_write_ids",
     "notification_log",
+    "partition_events",
     "partition_key_values",
     "partitions",
     "pending_writes",

@@ -1,8 +1,8 @@
-"""Recorded events and the notification log."""
+"""Recorded events, the notification log, and marks of partitions."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, Index, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, String, Table, Text
 
 from airflow_hivex.core.store.schema.base import Id, Name, metadata
 
@@ -33,3 +33,15 @@ notification_log = Table(
     Column("message", JSON, nullable=False),
     Index("ix_notification_log_event_ms", "event_ms"),
 )
+
+partition_events = Table(
+    "partition_events",
+    metadata,
+    Column("database", Name, primary_key=True),
+    Column("table", Name, primary_key=True),
+    Column("partition", Text, primary_key=True),
+    Column("type", Integer, primary_key=True, autoincrement=False),
+    Column("event_ms", BigInteger, nullable=False),
+    Index("ix_partition_events_event_ms", "event_ms"),
+)
+"""Marks by which a client says that a partition is loaded, by the names of its table and partition, as in Hive."""

@@ -40,7 +40,7 @@ class Call:
 
 _MODULES = (
     *("server", "databases", "tables", "table_filter", "table_changes", "constraints", "functions"),
-    *("partitions", "partition_specs", "partition_changes", "statistics"),
+    *("partitions", "partition_specs", "partition_changes", "partition_events", "statistics"),
     *("transactions", "locks", "compactions", "notifications"),
 )
 _CALLS: dict[str, Call] = {}

@@ -130,6 +130,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         "VALUES (1, 2, 'f', 'org.example.F', '[{\"type\": \"JAR\", \"uri\": \"hdfs:///f.jar\"}]', 'ann', 'USER', 23)",
         'INSERT INTO table_commits (id, table_id, write_id, txn_id, committed_ms, "user", agent_info, operation, '
         "rows_added, rows_deleted, size_bytes) VALUES (1, 5, 1, 3, 25, 'ann', 'dag=d', 'INSERT', 1, 2, 3)",
+        'INSERT INTO partition_events (database, "table", partition, type, event_ms) '
+        "VALUES ('shop', 'lines', 'ds=2024-01-01', 1, 26)",
         "INSERT INTO change_streams (table_id, stream, batch_id, since_write_id) VALUES (5, 'copy', 2, 1)",
     ),
 }

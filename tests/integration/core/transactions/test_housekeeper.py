@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Table, func, select
 
 from airflow_hivex.core.errors import NoSuchLockError, NoSuchTransactionError, TransactionAbortedError
+from airflow_hivex.core.events.partition_events import PartitionEvents, PartitionEventType
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState
 from airflow_hivex.core.settings import Settings
@@ -191,3 +192,23 @@ def test_tasks_run_when_they_are_due(
     result = housekeeper.run(only_due=True)
     assert (result.aborted, result.transactions) == ((), 2)
     assert count(store, txns) == 1
+
+
+@pytest.mark.parametrize(("kept_s", "marked"), [(0, True), (60, False), (61, True)])
+def test_marks_of_partitions_are_kept_for_ever_or_for_the_configured_time(
+    store: Store,
+    transactions: TransactionManager,
+    locks: LockManager,
+    clock: Clock,
+    kept_s: int,
+    marked: bool,
+) -> None:
+    events = PartitionEvents(store, clock)
+    events.mark("default", "tab1", "ds=1", PartitionEventType.LOAD_DONE)
+    clock.advance(61)
+    settings = Settings({"metastore.event.expiry.duration": kept_s})
+    Housekeeper(store, settings, clock, transactions, locks).run()
+    assert events.is_marked("default", "tab1", "ds=1", PartitionEventType.LOAD_DONE) is marked
+    events.mark("default", "tab1", "ds=1", PartitionEventType.LOAD_DONE)
+    assert events.is_marked("default", "tab1", "ds=1", PartitionEventType.LOAD_DONE)
+    assert not events.is_marked("default", "tab1", "ds=2", PartitionEventType.LOAD_DONE)

@@ -263,6 +263,16 @@ def upgrade() -> None:
     )
     op.create_index("ix_notification_log_event_ms", "notification_log", ["event_ms"], unique=False)
     op.create_table(
+        "partition_events",
+        sa.Column("database", sa.String(length=128), nullable=False),
+        sa.Column("table", sa.String(length=128), nullable=False),
+        sa.Column("partition", sa.Text(), nullable=False),
+        sa.Column("type", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("event_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("database", "table", "partition", "type", name=op.f("pk_partition_events")),
+    )
+    op.create_index("ix_partition_events_event_ms", "partition_events", ["event_ms"], unique=False)
+    op.create_table(
         "recorded_events",
         sa.Column("sequence", _ID, nullable=False),
         sa.Column("event_ms", sa.BigInteger(), nullable=False),
