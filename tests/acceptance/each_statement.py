@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from airflow_hivex.core import Metastore, Session
 from tests.evidence import drawn
 
@@ -72,6 +74,25 @@ def results(metastore: Metastore, cluster: str, layout: str) -> list[object]:
                 found.append((kind, name, done_compaction.state, done_compaction.error_message, contents(session)))
         found.append(session.sql("SELECT p, count(*), max(w) FROM t GROUP BY p ORDER BY p").rows)
     return found
+
+
+def in_a_charset_of_java(metastore: Metastore, cluster: str, root: Path) -> tuple[list[tuple[object, ...]], bytes]:
+    """The rows of files of Excel in Europe, as a job copies them; and the files that a job writes."""
+    folder = root / "excel"
+    folder.mkdir(parents=True)
+    rows = "name;amount\r\nCafé „Zürich“ 5 €;1.234,50\r\n"
+    (folder / "sales 2026.csv").write_bytes(rows.encode("windows-1252"))
+    options = "header 'true', sep ';', encoding 'windows-1252', locale 'de-DE'"
+    with metastore.session() as session:
+        session.sql(f"USE CLUSTER {cluster}")
+        columns = f"(name STRING, amount DECIMAL(10,2)) USING csv OPTIONS ({options})"
+        session.sql(f"CREATE EXTERNAL TABLE excel {columns} LOCATION 'excel'")
+        session.sql("CREATE TABLE bought AS SELECT * FROM excel")
+        session.sql("CREATE EXTERNAL TABLE sent (name STRING) USING csv OPTIONS (encoding 'cp1252') LOCATION 'sent'")
+        session.sql("INSERT INTO sent SELECT name FROM bought")
+        assert session.sql("SELECT name FROM sent").rows == session.sql("SELECT name FROM excel").rows
+        found = session.sql("SELECT * FROM bought").rows
+    return found, b"".join(path.read_bytes() for path in (root / "sent").glob("[!._]*"))
 
 
 def contents(session: Session) -> list[tuple[object, ...]]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -34,7 +35,7 @@ from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.connect_server import Server, stop
 from airflow_hivex.core.runners.registry import runner_for
-from tests.acceptance.each_statement import PRELUDE, as_set, results
+from tests.acceptance.each_statement import PRELUDE, as_set, in_a_charset_of_java, results
 from tests.acceptance.replicating_process import replicate_by_job
 from tests.connect_server import running_server
 from tests.ports import free_port
@@ -67,6 +68,12 @@ def test_each_kind_of_statement_gives_what_it_gives_in_process(metastore: Metast
     # One after the other in one process, whose pyspark serves both kinds.
     assert as_set(results(metastore, "remote", layout)) == as_set(results(metastore, "local", layout))
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
+
+
+def test_files_of_europes_excel_are_read_and_written(metastore: Metastore, tmp_path: Path) -> None:
+    rows, written = in_a_charset_of_java(metastore, "remote", tmp_path / "remote")
+    assert rows == [("Café „Zürich“ 5 €", Decimal("1234.50"))]
+    assert written.decode("windows-1252") == "Café „Zürich“ 5 €\n"
 
 
 def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
 
 import psutil
@@ -28,7 +29,7 @@ from airflow_hivex.core.errors import (
     SparkProcessError,
 )
 from airflow_hivex.core.runners import driver_process
-from tests.acceptance.each_statement import as_set, results
+from tests.acceptance.each_statement import as_set, in_a_charset_of_java, results
 from tests.ports import free_port
 from tests.standalone_clusters import StandaloneCluster
 
@@ -119,6 +120,12 @@ def test_each_kind_of_statement_gives_what_it_gives_in_process(
     monkeypatch.setenv("LC_ALL", "C")
     driver_process.close_all()
     assert as_set(results(metastore, "remote", layout)) == as_set(results(metastore, "local", layout))
+
+
+def test_files_of_europes_excel_are_read_and_written(metastore: Metastore, tmp_path: Path) -> None:
+    rows, written = in_a_charset_of_java(metastore, "remote", tmp_path / "remote")
+    assert rows == [("Café „Zürich“ 5 €", Decimal("1234.50"))]
+    assert written.decode("windows-1252") == "Café „Zürich“ 5 €\n"
 
 
 def test_errors_are_those_of_the_statement(metastore: Metastore, tmp_path: Path) -> None:

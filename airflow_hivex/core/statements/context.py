@@ -48,6 +48,7 @@ from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.sql.substitution import substituted
+from airflow_hivex.core.statements.pushdown import with_charsets
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob
 from airflow_hivex.core.transactions.locks import LockManager
@@ -346,7 +347,7 @@ class StatementContext:
         running = self.session.running
         assert running is not None
         runner = self._own_runner or self.services.runner(cluster)
-        plan = replace(plan, roots=(self.services.roots.planned(cluster.name),))
+        plan = with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")

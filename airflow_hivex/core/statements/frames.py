@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex.core.model.statements import Select
 from airflow_hivex.core.statements.context import Running, StatementContext
+from airflow_hivex.core.statements.pushdown import with_charsets
 from airflow_hivex.core.statements.queries import plan_query
 from airflow_hivex.core.statements.routing import chosen_cluster, route
 from airflow_hivex.core.statements.transactions import commit_kept, in_transaction
@@ -32,7 +33,8 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         views = () if context.frames is None else tuple(context.frames.views.values())
-        rows = given.frame(spark, plan_query(context, running, routed.statement.query, routed, cluster), views)
+        plan = with_charsets(plan_query(context, running, routed.statement.query, routed, cluster))
+        rows = given.frame(spark, plan, views)
         commit_kept(context, running, (bound.table for bound in routed.bound))
         return rows
 

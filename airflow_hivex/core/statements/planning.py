@@ -34,7 +34,7 @@ from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.sql.constraints import expression_columns
 from airflow_hivex.core.statements.called_functions import declare_called
 from airflow_hivex.core.statements.context import Running, StatementContext
-from airflow_hivex.core.statements.pushdown import with_charsets, with_safe_pushdown
+from airflow_hivex.core.statements.pushdown import with_safe_pushdown
 
 
 def plan_job(
@@ -82,7 +82,6 @@ def plan_job(
         loaded=loaded,
         spark_conf=configuration_of(context, cluster),
     )
-    plan = with_charsets(plan)
     declare_called(context, running.functions, plan.texts)
     return with_safe_pushdown(replace(plan, prelude=(*running.functions.values(), *objects.prelude(plan.texts))))
 

@@ -72,7 +72,7 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 def with_charsets(plan: Plan) -> Plan:
     """Return the plan, whose Spark takes all charsets of Java where an encoding of files needs one.
 
-    Spark 4 takes a few of them by itself. A value of the cluster or the session counts.
+    Spark 4 takes a few of them by itself. A value of the cluster or the session counts. The plan has its writes.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:
