@@ -248,6 +248,30 @@ def test_files_of_europes_excel_are_read_as_they_are_meant(session: Session, roo
     assert found == [("Århus", Decimal("0.75")), ("Café „Zürich“ 5 €", Decimal("1234.50"))]
 
 
+def test_a_locale_counts_for_decimals_alone(session: Session, root: Path) -> None:
+    folder = root / "numbers"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("1;1.234,50;1,5;1.234\n2;1234.50;1.234;1234\n")
+    columns = "(k INT, amount DECIMAL(12,2), ratio DOUBLE, number INT) USING csv"
+    for name, option, amounts in (
+        ("german", ", locale 'de-DE'", [Decimal("1234.50"), Decimal("123450.00")]),
+        ("none", "", [Decimal("1.23"), Decimal("1234.50")]),
+    ):
+        session.sql(f"CREATE EXTERNAL TABLE {name} {columns} OPTIONS (sep ';'{option}) LOCATION 'numbers'")
+        assert session.sql(f"SELECT amount, ratio, number FROM {name} ORDER BY k").rows == [
+            (amounts[0], None, None),
+            (amounts[1], 1.234, 1234),
+        ]
+    (folder / "part.csv").write_text("1;1234,50;1;1\n")
+    assert session.sql("SELECT amount FROM none").rows == [(Decimal("123450.00"),)]
+    # Spark takes these for a locale without a language: 1234,50 would be 123450.
+    for wrong in ("de_DE", "german", ""):
+        with pytest.raises(InvalidObjectError, match=r"locale '\w*' is not a language and a region"):
+            session.sql(f"CREATE EXTERNAL TABLE other {columns} OPTIONS (Locale '{wrong}') LOCATION 'numbers'")
+    with pytest.raises(InvalidObjectError, match=r"locale 'de_DE' is not"):
+        session.sql("ALTER TABLE german SET SERDEPROPERTIES ('locale' = 'de_DE')")
+
+
 def test_rows_of_other_lengths_are_cut_filled_dropped_or_refused_with_their_file(session: Session, root: Path) -> None:
     folder = root / "uneven"
     folder.mkdir(parents=True)
@@ -261,6 +285,8 @@ def test_rows_of_other_lengths_are_cut_filled_dropped_or_refused_with_their_file
             "LOCATION 'uneven'"
         )
         assert session.sql(f"SELECT id, v FROM {mode} ORDER BY id").rows == rows
+        # Spark parses no column that a query does not read.
+        assert session.sql(f"SELECT count(*) FROM {mode}").rows == [(3,)]
     session.sql(
         "CREATE EXTERNAL TABLE strict (id INT, v STRING) USING csv OPTIONS (sep ';', mode 'FAILFAST') LOCATION 'uneven'"
     )

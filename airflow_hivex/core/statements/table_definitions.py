@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -69,6 +70,8 @@ DROPPED_COLUMNS = "hivex.columns.dropped"
 """The property with the names that dropped columns have in files, which no new column gets."""
 
 _HIVE_FORMATS = {"jsonfile": "json"}
+_OF_LOCALES = ("csv", "json", "xml")
+_LOCALE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _MOST_BUCKETS = 4095
 
 _FULL_ACID = "default"
@@ -359,6 +362,12 @@ def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
         raise InvalidObjectError("table", table, f"format {format} is not one of {', '.join(EXTERNAL_FORMATS)}")
     if format == "xml" and not any(name.lower() == "rowtag" for name in options):
         reason = "name the element that is a row, by OPTIONS (rowTag 'book')"
+        raise InvalidObjectError("table", table, reason)
+    locale = next((value for name, value in options.items() if name.lower() == "locale"), None)
+    if locale is not None and format in _OF_LOCALES and not _LOCALE.fullmatch(locale):
+        reason = (
+            f"locale {locale!r} is not a language and a region with a hyphen, such as 'de-DE'; Spark would ignore it"
+        )
         raise InvalidObjectError("table", table, reason)
 
 
