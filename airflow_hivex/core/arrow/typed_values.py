@@ -256,6 +256,9 @@ def _whole(value: Any, declared: Primitive) -> Any:
     if isinstance(value, float) and abs(value) >= _EXACT_DOUBLE:
         # Spark compares doubles, to which it rounds the column.
         return None
+    if not -(1 << 63) <= value < 1 << 63:
+        # To Spark such a comparison is true or false, also for NULL. Source: DecimalPrecision.
+        return None
     if isinstance(value, Decimal) and not _has_common_type(value, 20, 0):
         return None
     found = _on_scale(Fraction(value), 0, 1 << 63)
