@@ -163,6 +163,8 @@ requirements: $(INSTALLED) ## Resolve the pins again (UPGRADE=1: to the newest r
 		--no-annotate --no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/bench.txt
 	$(BIN)/uv pip compile --group object-store --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet \
 		$(if $(UPGRADE),--upgrade) --output-file requirements/object-store.txt
+	$(BIN)/uv pip compile --group hive-clients --no-deps --python-version 3.11 --no-header --no-annotate \
+		--no-emit-index-url --quiet $(if $(UPGRADE),--upgrade) --output-file requirements/hive-clients.txt
 	$(BIN)/uv pip compile --group docs --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet \
 		$(if $(UPGRADE),--upgrade) --output-file requirements/docs.txt
 
