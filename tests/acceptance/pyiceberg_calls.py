@@ -132,7 +132,7 @@ def _calls() -> Iterator[Call]:
     yield "rename to the name of another table", lambda c: c.rename_table("shop.sold", "shop.days").name()
     yield "rename to a missing namespace", lambda c: c.rename_table("shop.sold", "nowhere.sold").name()
     yield "tables after renames", lambda c: c.list_tables("shop")
-    yield "append to a renamed table", lambda c: c.load_table("shop.sold").delete("id = 9")
+    yield "delete from a renamed table", lambda c: c.load_table("shop.sold").delete("id = 9")
     yield "rows of a renamed table", _rows("shop.sold")
     yield "create a table of the former name", lambda c: c.create_table("shop.sales", schema).schema()
     yield (

@@ -1,7 +1,7 @@
 """Clients of Hive get from the endpoint what a real Hive Metastore 2.3 gives them, call by call.
 
-``make evidence`` runs them, in an environment of their own: Spark 3.5, Iceberg's library for it, Airflow's provider of
-Hive, and hive-metastore-client.
+``make evidence`` runs them: pyiceberg, and in an environment of their own Spark 3.5, Iceberg's library for it,
+Airflow's provider of Hive, and hive-metastore-client.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.hive import HiveCatalog
 
 from airflow_hivex.core.metastore import Metastore
 from tests import evidence
+from tests.acceptance import pyiceberg_calls
 from tests.acceptance.test_hive_endpoint import shown
 from tests.hive_endpoint import serving
 from tests.hive_metastore import hive_metastore
@@ -130,6 +132,24 @@ def _of_iceberg(found: dict[str, Any]) -> str:
     text = json.dumps([found["statement"], rows, found.get("error")])
     text = re.sub(r"file:/+", "file:/", text).replace("/hive/warehouse", "/ours/warehouse")
     return re.sub(r"(current-snapshot-id\W+)\d+", r"\1", text)
+
+
+@pytest.mark.evidence(cases=1, among="clients of Hive")
+def test_pyiceberg_s_catalog_with_its_locks_gets_the_results_of_a_real_hive_metastore(
+    metastores: dict[str, str], tmp_path: Path, counts: Any
+) -> None:
+    ours, hive = (
+        pyiceberg_calls.run(HiveCatalog(name, uri=metastores[name]), str(tmp_path / name / folder))
+        for name, folder in (("ours", ""), ("hive", "warehouse"))
+    )
+    differing = [(mine, theirs) for mine, theirs in zip(ours, hive, strict=True) if mine != theirs]
+    assert differing == []
+    assert dict(ours)["append to a table that another client locks"] == "CommitFailedException"
+    assert dict(ours)["create, fill and drop a table in a transaction"] == "[{'id': 1, 'ds': 'a'}]"
+    counts["calls of pyiceberg's HiveCatalog and its locks on the Hive Metastore endpoint"] = {
+        "calls": len(ours),
+        "with a result": sum(not answer.endswith(("Error", "Exception")) for _, answer in ours),
+    }
 
 
 _OF_HIVE_3 = (
