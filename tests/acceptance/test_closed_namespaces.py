@@ -352,6 +352,46 @@ def test_batches_exports_and_options_do_not_leave_a_closed_namespace(metastore: 
     assert sorted(rows_of(a, "t")) == [(1,), (2,)]
 
 
+@pytest.mark.every_backend
+def test_a_folder_of_a_temporary_table_belongs_to_the_namespace_that_made_it(metastore: Metastore, a: Session) -> None:
+    root = Path(metastore.clusters.get("c1").filesystem.removeprefix("file://"))
+    for name in ("theirs/p=1", "mine/p=1", "later", "made"):
+        (root / name).mkdir(parents=True)
+    (root / "linked").symlink_to(root / "theirs")
+    a.sql("USE b")
+    a.sql("CREATE EXTERNAL TABLE e (v string) STORED AS TEXTFILE LOCATION 'theirs'")
+    a.sql("USE a")
+    a.sql("CREATE EXTERNAL TABLE own (v string) STORED AS TEXTFILE LOCATION 'mine'")
+    a.sql("CREATE TEMPORARY EXTERNAL TABLE of_own (v string) PARTITIONED BY (p int) STORED AS TEXTFILE LOCATION 'mine'")
+    a.sql("CREATE TEMPORARY EXTERNAL TABLE placed (v string) STORED AS TEXTFILE")
+    for place in ("theirs", "theirs/p=1", "linked", "linked/p=1", f"file:{root}/theirs"):
+        for text in (
+            f"CREATE TEMPORARY TABLE more (v string) STORED AS TEXTFILE LOCATION '{place}'",
+            f"CREATE TEMPORARY EXTERNAL TABLE more (v string) STORED AS TEXTFILE LOCATION '{place}'",
+            f"CREATE TEMPORARY TABLE more (v string) USING csv OPTIONS (path '{place}')",
+            f"CREATE TEMPORARY TABLE more LIKE own STORED AS TEXTFILE LOCATION '{place}'",
+            f"ALTER TABLE of_own ADD PARTITION (p = 2) LOCATION '{place}'",
+            f"ALTER TABLE of_own SET LOCATION '{place}'",
+        ):
+            with pytest.raises(InvalidObjectError, match=r"not apart from that of table b\.e"):
+                a.sql(text)
+    with pytest.raises(InvalidObjectError, match=r"hivex\.temporary\.namespace"):
+        a.sql("ALTER TABLE of_own SET TBLPROPERTIES ('hivex.temporary.namespace' = 'b')")
+    with pytest.raises(InvalidObjectError, match=r"hivex\.temporary\.namespace"):
+        a.sql("CREATE TEMPORARY TABLE more (v string) TBLPROPERTIES ('hivex.temporary.namespace' = 'b')")
+    assert "hivex.temporary.namespace" not in str(a.sql("SHOW CREATE TABLE of_own").rows)
+    # Another namespace does not get the folder of a temporary table of a closed one either.
+    a.sql("CREATE TEMPORARY TABLE early (v string) STORED AS TEXTFILE LOCATION 'later'")
+    (root / "again").symlink_to(root / "later")
+    with metastore.session(database="b") as other:
+        for place in ("later", "later/in", "again"):
+            with pytest.raises(InvalidObjectError, match=r"not apart from that of table hivex_temporary\.early"):
+                other.sql(f"CREATE EXTERNAL TABLE more (v string) STORED AS TEXTFILE LOCATION '{place}'")
+        other.sql("CREATE TEMPORARY TABLE theirs (v string) STORED AS TEXTFILE LOCATION 'made'")
+    a.sql("CREATE EXTERNAL TABLE more (v string) STORED AS TEXTFILE LOCATION 'later'")
+    assert metastore.namespaces.check("a").is_closed
+
+
 @pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 def test_symbolic_links_do_not_lead_into_another_namespace(metastore: Metastore, a: Session) -> None:
     root = Path(metastore.clusters.get("c1").filesystem.removeprefix("file://"))

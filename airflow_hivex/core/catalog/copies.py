@@ -120,7 +120,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
     # The row without a partition says where the table's folder is.
     wanted: dict[int | None, str] = {None: root}
     if before.get(None) != root:
-        check_folder(connection, table.database, cluster, root, "copy", table.full_name, table.id)
+        check_folder(connection, table.namespace, cluster, root, "copy", table.full_name, table.id)
     for each, (name, location) in places.items():
         stays = new.location is None and each in before
         own = before[each] if stays else f"{root}/{place_in_copy(table, name, location)}"

@@ -15,9 +15,8 @@ from airflow_hivex.core.errors import NoSuchDatabaseError
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.objects import Database, StoredTable
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Database, StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
-from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions import former_write_ids
 

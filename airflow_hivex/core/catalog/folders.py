@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     String,
     bindparam,
+    case,
     func,
     literal_column,
     null,
@@ -21,7 +22,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_hivex.core.model.objects import TableType
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, TEMPORARY_NAMESPACE, TableType
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, partitions, tables
 
 _COPIES = cluster_storage_descriptors.c
@@ -104,12 +105,31 @@ _IN_OWN_FOLDER = (
 """Whether ``location`` lies in the folder of the database ``own``, which may itself lie in that of another one."""
 
 
-def _folders_of(namespace: ColumnElement[bool]) -> list[Select[Any]]:
-    """Return queries for the folders of tables, copies, partitions and databases of namespaces, with their kinds."""
+NAMESPACE_OF_TABLE = case(
+    (
+        databases.c.name == TEMPORARY_DATABASE,
+        func.coalesce(tables.c.parameters[TEMPORARY_NAMESPACE].as_string(), databases.c.name),
+    ),
+    else_=databases.c.name,
+)
+"""The namespace that the folders of a table belong to, as :attr:`Table.namespace` has it."""
+
+
+def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:
+    """Return queries for the folders of tables, copies, partitions and databases of namespaces, with their kinds.
+
+    ``database`` is the condition on the database of an object, ``namespace`` that on the namespace of a table.
+    """
     t, p = tables.c, partitions.c
     but_id = bindparam("but_id", type_=BigInteger)
-    columns = (databases.c.id.label("database_id"), databases.c.name.label("database"), t.name.label("table"))
-    of_table = select(*columns).where(namespace, t.database_id == databases.c.id, t.id != but_id, ~t.dropped)
+    columns = (NAMESPACE_OF_TABLE.label("namespace"), databases.c.name.label("database"), t.name.label("table"))
+    of_table = select(*columns).where(
+        database | (databases.c.name == TEMPORARY_DATABASE),
+        namespace,
+        t.database_id == databases.c.id,
+        t.id != but_id,
+        ~t.dropped,
+    )
     queries = {
         "table": of_table.add_columns(t.location.label("location")).where(
             t.primary_cluster == _CLUSTER, overlaps(t.location)
@@ -125,20 +145,21 @@ def _folders_of(namespace: ColumnElement[bool]) -> list[Select[Any]]:
             overlaps(p.location),
         ),
         "database": select(
-            databases.c.id.label("database_id"),
+            databases.c.name.label("namespace"),
             databases.c.name.label("database"),
             null().label("table"),
             databases.c.location.label("location"),
-        ).where(namespace, ~_IN_OWN_FOLDER, overlaps(databases.c.location)),
+        ).where(database, ~_IN_OWN_FOLDER, overlaps(databases.c.location)),
     }
     return [query.add_columns(literal_column(f"'{kind}'").label("kind")) for kind, query in queries.items()]
 
 
-_OTHERS = union_all(*_folders_of(databases.c.name != bindparam("own", type_=String))).subquery()
-NAMESPACES_AT = select(_OTHERS.c.database).distinct()
+_OWN_NAME, _NAMESPACE = bindparam("own", type_=String), bindparam("namespace", type_=String)
+_OTHERS = union_all(*_folders_of(databases.c.name != _OWN_NAME, NAMESPACE_OF_TABLE != _OWN_NAME)).subquery()
+NAMESPACES_AT = select(_OTHERS.c.namespace).distinct()
 """The namespaces other than ``own`` with a folder of ``cluster`` that is, holds or lies in one that is :func:`beside`
 ``location``, besides the folders of table ``but_id``."""
 
-_OF_ONE = union_all(*_folders_of(databases.c.name == bindparam("namespace", type_=String))).subquery()
+_OF_ONE = union_all(*_folders_of(databases.c.name == _NAMESPACE, NAMESPACE_OF_TABLE == _NAMESPACE)).subquery()
 OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
 """The owner of such a folder in one ``namespace``: a database, or a table or view and the kind of the folder."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, func, select
 
+from airflow_hivex.core.catalog.folders import NAMESPACE_OF_TABLE
 from airflow_hivex.core.model.objects import TableType
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, partitions, tables
 
@@ -15,6 +16,7 @@ from airflow_hivex.core.store.schema import cluster_storage_descriptors, databas
 class Folder:
     """A folder of a table, or (``table`` None) of a database, on a cluster; ``kind`` is such as ``table``."""
 
+    namespace: str
     database: str
     table: str | None
     kind: str
@@ -66,7 +68,7 @@ def _shared(folders: list[Folder]) -> Iterator[SharedFolder]:
         while around and names[: len(around[-1][0])] != around[-1][0]:
             around.pop()
         for _, outer in reversed(around):
-            if outer.database == folder.database or not _count(folder, outer):
+            if outer.namespace == folder.namespace or not _count(folder, outer):
                 continue
             if (folder.owner, outer.owner) not in reported:
                 reported.add((folder.owner, outer.owner))
@@ -78,18 +80,18 @@ def _shared(folders: list[Folder]) -> Iterator[SharedFolder]:
 def _count(inner: Folder, outer: Folder) -> bool:
     if inner.table is None:
         return outer.table is not None
-    return outer.table is not None or inner.is_external
+    return outer.table is not None or (inner.is_external and inner.database != outer.database)
 
 
 def _databases(connection: Connection) -> Iterator[Folder]:
     for row in connection.execute(select(databases.c.name, databases.c.location)):
-        yield Folder(row.name, None, "database", "", row.location, is_external=False)
+        yield Folder(row.name, row.name, None, "database", "", row.location, is_external=False)
 
 
 def table_folders(connection: Connection) -> Iterator[Folder]:
     """Yield the folders of tables and copies, and of the partitions that lie elsewhere. Three round trips."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
-    columns = (databases.c.name, t.name, t.type)
+    columns = (NAMESPACE_OF_TABLE, databases.c.name, t.name, t.type)
     of_database = and_(t.database_id == databases.c.id, ~t.dropped)
     is_below = func.substr(p.location, 1, func.length(t.location) + 1) == t.location + "/"
     external = t.type == TableType.EXTERNAL_TABLE.value
@@ -103,5 +105,5 @@ def table_folders(connection: Connection) -> Iterator[Folder]:
         ),
     }
     for kind, query in queries.items():
-        for database, name, type_, cluster, location in connection.execute(query):
-            yield Folder(database, name, kind, cluster, location, type_ == TableType.EXTERNAL_TABLE.value)
+        for namespace, database, name, type_, cluster, location in connection.execute(query):
+            yield Folder(namespace, database, name, kind, cluster, location, type_ == TableType.EXTERNAL_TABLE.value)

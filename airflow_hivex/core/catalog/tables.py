@@ -221,7 +221,7 @@ def insert_table(
     if not table.is_view:
         check_apart(connection, stored)
         if primary.location:
-            check_folder(connection, database.name, primary.cluster, location, "table", stored.full_name, table_id)
+            check_folder(connection, stored.namespace, primary.cluster, location, "table", stored.full_name, table_id)
     return stored
 
 
@@ -306,7 +306,7 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
         raise InvalidObjectError("partition", f"{table.full_name} {partition}", f"{reason}; give it another one")
     if not location.startswith(f"{table.storage.primary.location}/"):
         name = f"{table.full_name} {partition}"
-        check_folder(connection, table.database, table.storage.primary.cluster, location, "partition", name, table.id)
+        check_folder(connection, table.namespace, table.storage.primary.cluster, location, "partition", name, table.id)
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
@@ -412,7 +412,7 @@ def _check_folders(connection: Connection, table: StoredTable) -> None:
     elsewhere = select(p.location).where(p.table_id == table.id, ~p.dropped, p.location != "").distinct()
     places = [each for each in connection.execute(elsewhere).scalars() if not each.startswith(f"{root}/")]
     for location in (root, *places):
-        check_folder(connection, table.database, cluster, location, "table", table.full_name, table.id)
+        check_folder(connection, table.namespace, cluster, location, "table", table.full_name, table.id)
 
 
 def update_location(connection: Connection, table: StoredTable, location: str) -> None:
@@ -424,7 +424,7 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
     connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
     primary = replace(table.storage.primary, location=location)
     check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
-    check_folder(connection, table.database, primary.cluster, location, "table", table.full_name, table.id)
+    check_folder(connection, table.namespace, primary.cluster, location, "table", table.full_name, table.id)
 
 
 def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:

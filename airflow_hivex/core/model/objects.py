@@ -29,6 +29,10 @@ PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
 """Files of a full ACID table without metadata columns, from before it was transactional."""
 CLUSTER = "hivex.cluster"
+TEMPORARY_DATABASE = "hivex_temporary"
+"""The database that stores the temporary tables of all sessions, under names that no two of them share."""
+TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
+"""The property of a temporary table with the namespace that it was made in, which its folders belong to."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
 """Hive 4's parameter of a table that its creator called managed, and that became an external one."""
 MOVING_FOLDER = "hivex.folder.moving"
@@ -242,6 +246,13 @@ class Table:
     def full_name(self) -> str:
         """``database.table``."""
         return f"{self.database}.{self.name}"
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that its folders belong to: of a temporary table, the one that it was made in."""
+        if self.database != TEMPORARY_DATABASE:
+            return self.database
+        return self.parameters.get(TEMPORARY_NAMESPACE, self.database)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -10,9 +10,6 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.statements.names import TableName
 
-TEMPORARY_DATABASE = "hivex_temporary"
-"""The database that stores the temporary tables of all sessions, under names that no two of them share."""
-
 
 @dataclass(frozen=True, slots=True)
 class TemporaryView:

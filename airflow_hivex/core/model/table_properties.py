@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_hivex.core.errors import InvalidObjectError, SettingsError
-from airflow_hivex.core.model.objects import BUCKETING_VERSION, TRANSACTIONAL, TRANSACTIONAL_PROPERTIES
+from airflow_hivex.core.model.objects import (
+    BUCKETING_VERSION,
+    TEMPORARY_NAMESPACE,
+    TRANSACTIONAL,
+    TRANSACTIONAL_PROPERTIES,
+)
 from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
 
 _CLAUSES = {
     "location": "the clause LOCATION",
     "provider": "the clause USING",
     "owner": "the user of the session who creates the table",
+    TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
 }
-"""Names that Spark reserves, and what says the same."""
+"""Names that are reserved, most of them by Spark, and what says the same."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 

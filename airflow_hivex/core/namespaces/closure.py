@@ -145,7 +145,7 @@ class ClosureCheck:
                 found.append(definition)
             else:
                 found += _of_definition(definition, own, known, existing)
-        found += [_of_folder(each, name) for each in folders if name in (each.inner.database, each.outer.database)]
+        found += [_of_folder(each, name) for each in folders if name in (each.inner.namespace, each.outer.namespace)]
         for text in texts:
             found += text.found
             found += [
@@ -206,12 +206,12 @@ def _of_definition(
 
 
 def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
-    mine, other = (shared.inner, shared.outer) if shared.inner.database == namespace else (shared.outer, shared.inner)
+    mine, other = (shared.inner, shared.outer) if shared.inner.namespace == namespace else (shared.outer, shared.inner)
     relation = "lies in" if mine is shared.inner else "holds"
     if shared.inner.location == shared.outer.location:
         relation = "is"
     reason = f"the folder {mine.location} on cluster {shared.cluster} {relation} that of {other.owner}"
-    return Dependency("folder", mine.owner, other.owner, reason, namespace=other.database)
+    return Dependency("folder", mine.owner, other.owner, reason, namespace=other.namespace)
 
 
 @dataclass(slots=True)

@@ -8,9 +8,8 @@ from airflow_hivex.core.catalog import closed_namespaces, functions
 from airflow_hivex.core.catalog.databases import select_database_names
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Table
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
-from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.namespaces.closure import Closure, ClosureCheck, NamedStatement
 from airflow_hivex.core.namespaces.definitions import Definition, function_definition, view_definition
 from airflow_hivex.core.namespaces.foreign_names import foreign_call_error, foreign_view_error

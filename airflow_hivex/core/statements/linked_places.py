@@ -70,8 +70,8 @@ def owner_elsewhere(
         others = [
             each
             for each in table_folders(connection)
-            if each.database != namespace and each.cluster in services.clusters
-            if not closed.isdisjoint((namespace, each.database))
+            if each.namespace != namespace and each.cluster in services.clusters
+            if not closed.isdisjoint((namespace, each.namespace))
         ]
     parents: dict[str, Path] = {}
     for each in others:

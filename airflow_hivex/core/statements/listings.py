@@ -16,6 +16,8 @@ from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import (
     CLUSTER,
     PARTITION_ROW_IDS,
+    TEMPORARY_DATABASE,
+    TEMPORARY_NAMESPACE,
     TRANSACTIONAL,
     Column,
     StoredPartition,
@@ -24,7 +26,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
-from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
 from airflow_hivex.core.model.statements import (
     DescribeDatabase,
     DescribeTable,
@@ -219,6 +220,9 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
     if primary.cluster != clusters.default:
         table = replace(table, parameters={**table.parameters, CLUSTER: primary.cluster})
     temporary = table.database == TEMPORARY_DATABASE
+    if temporary:
+        own = {key: value for key, value in table.parameters.items() if key != TEMPORARY_NAMESPACE}
+        table = replace(table, parameters=own)
     if statement.as_serde:
         _check_hive_clauses(table)
     text = create_statement(

@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError, StoreError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, StoredTable
 from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
@@ -188,6 +188,8 @@ def check_shared(
     services = context.services
     files = services.files(cluster)
     uri = cluster.uri(location)
+    if namespace == TEMPORARY_DATABASE:
+        namespace = context.session.database
     elsewhere = owner_elsewhere(services, files, namespace, location, uri, is_closed=is_closed)
     if elsewhere is not None:
         reason = (

@@ -31,6 +31,8 @@ from airflow_hivex.core.model.objects import (
     INSERTED_FORMATS,
     PARTITION_ROW_IDS,
     ROW_LAYOUT,
+    TEMPORARY_DATABASE,
+    TEMPORARY_NAMESPACE,
     TRANSACTIONAL,
     TRANSACTIONAL_PROPERTIES,
     ClusterStorageDescriptor,
@@ -149,6 +151,8 @@ def describe_table(
         check_file_options(full_name, data_source, file_options(data_source, properties, storage.serde_parameters))
     if storage.num_buckets > 0:
         properties.setdefault(BUCKETING_VERSION, "2")
+    if database == TEMPORARY_DATABASE:
+        properties[TEMPORARY_NAMESPACE] = context.session.database
     table = Table(
         database=database,
         name=name,
@@ -261,7 +265,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     """
     fixed = (
         *(TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, CLUSTER, BUCKETING_VERSION),
-        *(DROPPED_COLUMNS, PARTITION_ROW_IDS, "EXTERNAL"),
+        *(DROPPED_COLUMNS, PARTITION_ROW_IDS, TEMPORARY_NAMESPACE, "EXTERNAL"),
     )
     if after.get("EXTERNAL", "").lower() == "false" and TRANSACTIONAL not in before:
         reason = "a managed table is transactional: set 'transactional' = 'true' in the same statement"

@@ -17,8 +17,7 @@ from sqlalchemy import Connection, and_, func, select, update
 
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidOperationError
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
-from airflow_hivex.core.model.objects import CLUSTER, Database, Table
-from airflow_hivex.core.model.session_objects import TEMPORARY_DATABASE
+from airflow_hivex.core.model.objects import CLUSTER, TEMPORARY_DATABASE, Database, Table
 from airflow_hivex.core.model.statements import (
     CreateTable,
     CreateTableLike,
