@@ -27,7 +27,7 @@ from airflow_hivex.core.spark.rebalancing import rebalance
 from airflow_hivex.core.spark.staging import Staging
 from airflow_hivex.core.spark.storage import Place, place
 from airflow_hivex.core.spark.stripe_merging import put_together
-from airflow_hivex.core.spark.writes import arranged
+from airflow_hivex.core.spark.writes import in_buckets, in_order
 
 LARGEST_FILE = 128 << 20
 """Bytes of the data that go into one new file of an insert-only table."""
@@ -102,11 +102,11 @@ def _compact_full_acid(
     parted_by = [_KIND, _WRITER]
     order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
     # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
-    rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER)).sortWithinPartitions(*order)
+    rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER))
     if staging.place.exists():
         # Stripes were written there again.
         staging.discard()
-    staging.write(rows, parted_by)
+    staging.write(rows, parted_by, lambda each: each.sortWithinPartitions(*order))
     for file in staging.files(parted_by):
         kind, writer = map(int, file.values)
         target = made.directory(None, (), deletes=kind == _EVENT) / layout.bucket_file_name(writer)
@@ -148,10 +148,10 @@ def _compact_plain(
     views += scans.register(spark, scan)
     rows = spark.table(scan.view)
     if write.num_buckets > 0:
-        rows = arranged(rows, write)
+        staging.write(in_buckets(rows, write), (), lambda each: in_order(each, write))
     else:
-        rows = rows.coalesce(min(layout.MOST_WRITERS, max(1, math.ceil(compaction.size_bytes / LARGEST_FILE))))
-    staging.write(rows, ())
+        files = min(layout.MOST_WRITERS, max(1, math.ceil(compaction.size_bytes / LARGEST_FILE)))
+        staging.write(rows.coalesce(files), ())
     directory = made.directory(None, ())
     for file in staging.files(()):
         target = directory / layout.file_name(write, file.task)

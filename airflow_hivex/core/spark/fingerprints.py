@@ -26,17 +26,20 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return the aggregates to compute of rows that are compared with these: of all, or of parts of them."""
-        sums = [
-            F.expr(f"sum({half})").alias(name)
-            for number, column in enumerate(self._columns)
-            for name, half in zip(_names(number), _halves(column), strict=True)
-        ]
-        return [F.count(F.lit(1)).alias(ROWS), *sums]
+        """Return the aggregates to compute of rows in files that are compared with these: of all, or of parts."""
+        return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
         """Return the same rows, whose fingerprint this is as soon as they were written."""
-        return rows.observe(self._observation, *self.aggregates)
+        return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
+
+    def _aggregates(self, names: Sequence[str]) -> list[Expression]:
+        sums = [
+            F.expr(f"sum({half})").alias(title)
+            for number, (column, name) in enumerate(zip(self._columns, names, strict=True))
+            for title, half in zip(_names(number), _halves(column, name), strict=True)
+        ]
+        return [F.count(F.lit(1)).alias(ROWS), *sums]
 
     def take(self, values: Mapping[str, object]) -> None:
         """Take the values that another process has observed, which has begun the write."""
@@ -65,9 +68,9 @@ def _names(number: int) -> tuple[str, str]:
     return f"low_{number}", f"high_{number}"
 
 
-def _halves(column: Column) -> tuple[str, str]:
-    """Return the halves of the hash of a column's value: their sums have no overflow."""
-    whole = f"xxhash64({_hashable(quoted(column.in_files), field(column).dataType, 0)})"
+def _halves(column: Column, name: str) -> tuple[str, str]:
+    """Return the halves of the hash of a column's value, which rows have by that name: their sums have no overflow."""
+    whole = f"xxhash64({_hashable(quoted(name), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 

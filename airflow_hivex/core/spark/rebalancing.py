@@ -62,7 +62,7 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
         return
     buckets = wanted.buckets or len({each for *_, writers in parts for each in writers})
     numbered = _numbered(ordered, write, wanted, {part: count for part, count, _ in parts}, -(-total // buckets))
-    staging.write(numbered.repartitionById(buckets, writer).sortWithinPartitions(ROW_ID), ())
+    staging.write(numbered.repartitionById(buckets, writer), (), lambda each: each.sortWithinPartitions(ROW_ID))
     kept.check()
 
 

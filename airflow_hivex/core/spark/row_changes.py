@@ -351,11 +351,12 @@ def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> 
     parted_by = [_KIND, _WRITER, *keys]
     sorted_by = sort_order(write) if write.num_buckets > 0 else []
     order: list[Expression | str] = [*map(quoted, parted_by), *sorted_by, *map(quoted, _KEYS)]
-    arranged = spread(events, _WRITER).sortWithinPartitions(*order)
     staging = Staging(write, save)
     made = NewDirectories(write)
     try:
-        staging.write(_numbered(arranged, write), parted_by)
+        staging.write(
+            spread(events, _WRITER), parted_by, lambda rows: _numbered(rows.sortWithinPartitions(*order), write)
+        )
         kept.check()
         for file in staging.files(parted_by):
             kind, writer, *texts = file.values

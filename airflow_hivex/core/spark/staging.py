@@ -31,6 +31,9 @@ Save: TypeAlias = Callable[[DataFrameWriter, str], Mapping[str, object]]
 Returns the values that were observed of the rows.
 """
 
+InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Puts the rows of each task in the order of its files, without a shuffle."""
+
 _TASK = re.compile(r"part-(\d+)-")
 # Readers know by the name of a file how it is compressed, where the file does not say it itself.
 _CODEC = re.compile(r"\.(?:bz2|deflate|gz|lz4|snappy|zst)\Z")
@@ -94,22 +97,20 @@ class Staging:
         self.place.create_directory()
         return self._uri
 
-    def write(self, rows: DataFrame, parted_by: Sequence[str]) -> None:
-        """Write rows, which are sorted by the columns ``parted_by``, one file per task and their values."""
+    def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
+        """Write rows, one file per task and values of the columns ``parted_by``, by which ``in_order`` sorts first.
+
+        The rows are counted before they are sorted: behind a count, Spark would sort them once more.
+        """
+        rows = self._counted(rows)
+        if in_order is not None:
+            rows = in_order(rows)
         stored = {column.name.lower(): column.stored_name for column in self._columns if column.stored_name}
         if stored:
             names = [F.col(quoted(name)).alias(stored.get(name.lower()) or name) for name in rows.columns]
             rows = rows.select(*names)
         if self._format == "orc" and not self._is_external:
             rows = local_times.store(rows, tuple(parted_by))
-        if self._format not in _FOOTERS:
-            self._fingerprint = Fingerprint(self._columns)
-            rows = self._fingerprint.observed(root_checks.guarded(rows))
-            self._written = self._fingerprint.written
-        elif root_checks.is_elsewhere(rows.sparkSession):
-            observation = F.new_observation()
-            rows = root_checks.guarded(rows).observe(observation, F.count(F.lit(1)).alias(ROWS))
-            self._written = lambda: observation.get
         writer = data_files.writer(rows, self._format, self._options, self._columns, parted_by)
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer = writer.option("maxRecordsPerFile", 0)
@@ -131,6 +132,19 @@ class Staging:
         if self._fingerprint is not None:
             self._fingerprint.take(saved)
         self._is_owned = True
+
+    def _counted(self, rows: DataFrame) -> DataFrame:
+        """Return the same rows, whose number is known as soon as they are written; their tasks look for the roots."""
+        if self._format not in _FOOTERS:
+            self._fingerprint = Fingerprint(self._columns)
+            self._written = self._fingerprint.written
+            return root_checks.guarded(self._fingerprint.observed(rows))
+        if not root_checks.is_elsewhere(rows.sparkSession):
+            return rows
+        observation = F.new_observation()
+        self._written = lambda: observation.get
+        # The look behind the count: Spark generates no code across either, and would move it below the query.
+        return root_checks.guarded(rows.observe(observation, F.count(F.lit(1)).alias(ROWS)))
 
     def last_task(self) -> int:
         """Return the highest number of a task that has written a file, -1 without any."""

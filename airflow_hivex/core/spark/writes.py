@@ -48,13 +48,12 @@ def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple
     keys = [column.name for column in layout.dynamic_columns(write)]
     made = NewDirectories(write)
     try:
-        staging.write(_numbered(arranged(complete, write), write), keys)
+        _stage(staging, complete, write, keys)
         if staging.last_task() >= layout.MOST_WRITERS:
             # More tasks than bucket ids, which is known only now, and rare. To ask for fewer each time
             # would cost every write: Spark generates no code across a coalesce.
             staging.discard()
-            few = complete.coalesce(layout.MOST_WRITERS)
-            staging.write(_numbered(arranged(few, write), write), keys)
+            _stage(staging, complete.coalesce(layout.MOST_WRITERS), write, keys)
         _publish(staging, write, made)
     except BaseException:
         made.discard()
@@ -109,15 +108,22 @@ def _folder_bytes(name: str) -> str:
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
 
-def arranged(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows in the tasks and in the order in which they are written."""
+def _stage(staging: Staging, rows: DataFrame, write: Write, keys: list[str]) -> None:
+    staging.write(in_buckets(rows, write), keys, lambda each: _numbered(in_order(each, write), write))
+
+
+def in_buckets(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the rows of a bucketed table with a task for each bucket, and all others as they are."""
+    if write.num_buckets <= 0:
+        return rows
+    numbered = rows.withColumn(_BUCKET_NUMBER, bucket_number(write))
+    return numbered.repartitionById(write.num_buckets, F.col(_BUCKET_NUMBER)).drop(_BUCKET_NUMBER)
+
+
+def in_order(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the rows of each task in the order in which they are written."""
     order = [F.col(quoted(column.name)) for column in layout.dynamic_columns(write)]
-    if write.num_buckets > 0:
-        rows = rows.withColumn(_BUCKET_NUMBER, bucket_number(write)).repartitionById(
-            write.num_buckets, F.col(_BUCKET_NUMBER)
-        )
-        rows = rows.drop(_BUCKET_NUMBER)
-        order += sort_order(write)
+    order += sort_order(write) if write.num_buckets > 0 else []
     return rows.sortWithinPartitions(*order) if order else rows
 
 

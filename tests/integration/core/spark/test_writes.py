@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -364,3 +365,14 @@ def test_columns_of_files_are_found_by_their_names(table: Any, spark: SparkSessi
     t.columns = parse("b string; a int")
     assert t.rows() == [("x", 1)]
     assert t.rows("SELECT a FROM t") == [(1,)]
+
+
+def test_rows_that_are_counted_are_sorted_once(table: Any, spark: SparkSession) -> None:
+    """Files of CSV do not say how many rows they have. Behind a count, Spark would sort them once more."""
+    t = table("a int; b string", partitioned="p string", layout="plain", format="csv")
+    t.insert("SELECT CAST(id AS INT), 'x', CAST(id % 3 AS STRING) FROM range(10)")
+    executions: Any = spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [str(executions.apply(number).physicalPlanDescription()) for number in range(executions.size())]
+    [write] = [plan for plan in plans if f"{t.root}/" in plan and "InsertIntoHadoopFsRelationCommand" in plan]
+    assert "CollectMetrics" in write
+    assert len(re.findall(r"^\(\d+\) Sort\b", write, re.MULTILINE)) == 1, write
