@@ -46,7 +46,8 @@ appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 class StandaloneCluster:
     """A master and a worker, each a process that a test may kill and start again.
 
-    ``worker_command`` is put before the command of the worker, as one that gives it another view of the files.
+    ``worker_command`` is put before the command of the worker, as one that gives it another view of the files;
+    ``worker_host`` is the address by which the others know its host.
     """
 
     name: str
@@ -55,6 +56,7 @@ class StandaloneCluster:
     cores: int = 4
     memory: str = "2g"
     worker_command: Sequence[str] = ()
+    worker_host: str = "127.0.0.1"
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -154,10 +156,11 @@ class StandaloneCluster:
         for each in ("work", "local", "conf"):
             (self.folder / each).mkdir(parents=True, exist_ok=True)
         (self.folder / "conf" / "log4j2.properties").write_text(_QUIET)
+        host = self.worker_host if name == "worker" else "127.0.0.1"
         environment = {
             **os.environ,
             "SPARK_HOME": str(HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "160m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
@@ -165,7 +168,7 @@ class StandaloneCluster:
             # File names must not depend on it.
             "LC_ALL": "C",
         }
-        options["host"] = "127.0.0.1"
+        options["host"] = host
         given = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
         prefix = self.worker_command if name == "worker" else ()
         with (self.folder / f"{name}.log").open("ab") as log:
