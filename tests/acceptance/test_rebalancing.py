@@ -52,7 +52,11 @@ def test_rows_are_spread_evenly_and_change_as_before(
     assert session.sql("SELECT id, v FROM t ORDER BY id").rows == before
     assert session.sql("SELECT id FROM t ORDER BY row__id").rows == order
     numbers = session.sql("SELECT row__id.rowid AS n FROM t ORDER BY n").rows
-    assert numbers == [(number,) for number in range(19)]
+    first = numbers[0][0]
+    assert isinstance(first, int)
+    # Above the ids of all writes.
+    assert first >= 1 << 33
+    assert numbers == [(first + number,) for number in range(19)]
     # What deletes rows later knows them by their new ids.
     session.sql("DELETE FROM t WHERE id % 2 = 0")
     session.sql("UPDATE t SET v = 'fourth' WHERE id = 1")
@@ -72,6 +76,18 @@ def test_rows_are_spread_evenly_and_change_as_before(
     metastore.compactor.clean()
     session.sql("DELETE FROM t WHERE id = 200")
     assert session.sql("SELECT id, v FROM t ORDER BY id").rows == expected[:-1]
+
+
+def test_changes_across_a_rebalance_have_each_row_that_it_has_numbered(metastore: Metastore, session: Session) -> None:
+    for table, more in (("t", ""), ("u", "CLUSTERED INTO 2 BUCKETS ORDER BY id DESC")):
+        session.sql(f"CREATE TABLE {table} (id int) TBLPROPERTIES ('hivex.history.retention' = '1h')")
+        session.sql(f"INSERT INTO {table} VALUES (1), (2), (3), (4), (5)")
+        old = int(str(session.sql(f"DESCRIBE HISTORY {table} LIMIT 1").rows[0][0]))
+        session.sql(f"DELETE FROM {table} WHERE id = 1")
+        assert rebalanced(metastore, session, more, table).error_message is None
+        found = sorted((row[1], row[0]) for row in session.changes(table, since=old).rows)
+        inserted = [("insert", number) for number in range(2, 6)]
+        assert found == [*(("delete", number) for number in range(1, 6)), *inserted]
 
 
 def test_nobody_deletes_rows_by_ids_that_they_do_not_have_any_more(metastore: Metastore, session: Session) -> None:

@@ -51,6 +51,7 @@ from airflow_hivex.core.model.compaction_thresholds import next_state
 from airflow_hivex.core.model.directories import DirectoryState, directory_state
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
+from airflow_hivex.core.model.row_ids import WRITTEN_BITS
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
@@ -67,9 +68,6 @@ from airflow_hivex.core.transactions.manager import TransactionManager
 log = logging.getLogger(__name__)
 
 _SPARK_PROPERTY = "spark."
-_ROW_ID_BITS = 33
-"""Of the rows of one partition that is rebalanced. The id of the partition stands above them: writes number their rows
-through all partitions, and a delete event does not say in which one its row lies."""
 
 
 class CompactionWorker:
@@ -313,8 +311,7 @@ class CompactionWorker:
         is_major = found.entry.type is not CompactionType.MINOR
         rebalance = None
         if found.entry.type is CompactionType.REBALANCE:
-            first = 0 if found.target.partition_id is None else found.target.partition_id << _ROW_ID_BITS
-            rebalance = Rebalance(found.entry.buckets, found.entry.order_by, first)
+            rebalance = Rebalance(found.entry.buckets, found.entry.order_by, running.txn_id << WRITTEN_BITS)
         inputs: list[Directory] = list(found.inputs(is_major=is_major))
         job = CompactionJob(found.target, tuple(inputs), is_major, running.txn_id, found.write_ids, rebalance)
         before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))

@@ -246,7 +246,7 @@ class Rebalance:
     """How a compaction spreads rows evenly over ``buckets`` files, or as many as there are where that is None.
 
     ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids. The new row ids
-    begin with ``first_row_id``, so that no row of another partition has one of them.
+    begin with ``first_row_id``, so that no other row, of any version and partition, has one of them.
     """
 
     buckets: int | None = None

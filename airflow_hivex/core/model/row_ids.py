@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 ROW_ID = "ROW__ID"
 """Hive's name of the virtual column. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
+WRITTEN_BITS = 33
+"""Of a row id that a write gives. A rebalance puts the id of its transaction above them: no other row, of any version
+and partition, has one of its ids, and rows that it has numbered are known by them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog.versions import read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.objects import Column, StoredTable, row_key
-from airflow_hivex.core.model.row_ids import ROW_ID
+from airflow_hivex.core.model.row_ids import ROW_ID, WRITTEN_BITS
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.statements import TableName
 from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, VersionRange, version_before
@@ -125,13 +125,21 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
     inserted = _select(table, new, _NEW, "insert", columns, columns)
     of_then = [*(old.columns or table.columns), *table.partition_keys]
     deleted = _select(table, old, _OLD, "delete", columns, of_then)
+    # A rebalance gives new ids to rows of write ids that the earlier version has seen.
+    is_renumbered = f"ROW__ID.rowid >= {1 << WRITTEN_BITS}L"
+    inserted += _without(table, _NEW, old, f" WHERE {is_renumbered}")
+    gone = deleted + _without(table, _OLD, new)
+    return f"{inserted} WHERE {is_new} OR {_NEW}.{is_renumbered} UNION ALL {gone}"
+
+
+def _without(table: StoredTable, alias: str, version: TableVersion, where: str = "") -> str:
+    """Return the join that leaves out rows of ``alias`` that a version has, too."""
     key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
-    still = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
-    still = f"SELECT {still} FROM {_name(table)} VERSION AS OF {new.write_id}"  # noqa: S608 - quoted names
+    columns = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
+    there = f"SELECT {columns} FROM {_name(table)} VERSION AS OF {version.write_id}{where}"  # noqa: S608 - quoted names
     # The partition of a row may be that of NULL.
-    same = " AND ".join(f"{_OLD}.{column} <=> __still.{_KEY}{number}" for number, column in enumerate(key))
-    gone = f"{deleted} LEFT ANTI JOIN ({still}) AS __still ON {same}"
-    return f"{inserted} WHERE {is_new} UNION ALL {gone}"
+    same = " AND ".join(f"{alias}.{column} <=> __there.{_KEY}{number}" for number, column in enumerate(key))
+    return f" LEFT ANTI JOIN ({there}) AS __there ON {same}"
 
 
 def _select(
