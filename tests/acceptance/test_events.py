@@ -205,7 +205,8 @@ def keys_of_messages(metastore: Metastore) -> dict[EventType, set[str]]:
     keys: dict[EventType, set[str]] = {}
     for event in metastore.notification_log.events(limit=10_000):
         of_quota = event.message.get("quota", {})
-        keys.setdefault(event.type, set()).update(event.message.keys() - {"table_id", "valid_write_ids"}, of_quota)
+        of_tables = {"table_id", "valid_write_ids"} if "table_id" in event.message else set()
+        keys.setdefault(event.type, set()).update(event.message.keys() - of_tables, of_quota)
     return keys
 
 
