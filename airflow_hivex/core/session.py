@@ -173,7 +173,7 @@ class Session:
         if self._is_closed:
             raise InvalidOperationError("An INSERT in", "the session", "it is closed; begin another one")
         name = read_table_name(table)
-        check_name(self._context(None), name, table)
+        check_name(self._context(None), name, table, kinds.Role.INSERT)
         with own_errors("The INSERT"):
             return insert_rows(self._context(None), name, rows)
 
@@ -492,7 +492,7 @@ class Session:
             InvalidTransactionRequestError: the count is not one that can be opened at once.
         """
         name = read_table_name(table)
-        check_name(self._context(None), name, table)
+        check_name(self._context(None), name, table, kinds.Role.INSERT)
         return TransactionBatch(self._context, name, count, app_id)
 
     def cancel(self) -> None:

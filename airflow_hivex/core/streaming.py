@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.batches import BatchKey, batch_key
-from airflow_hivex.core.model.statements import TableName
+from airflow_hivex.core.model.statements import Role, TableName
 from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
 from airflow_hivex.core.statements.closed_names import check_name
 from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
@@ -94,7 +94,7 @@ class TransactionBatch:
                 "A write to", f"a batch of transactions on {self._name}", "none of them is left; open another batch"
             )
         check_alone(self._context(None))
-        check_name(self._context(None), self._name)
+        check_name(self._context(None), self._name, role=Role.INSERT)
         key = batch_key(self._app_id, batch_id)
         transaction = self._open.pop(0)
         try:

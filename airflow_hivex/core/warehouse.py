@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.merging import Merge, condition_of
 from airflow_hivex.core.model.batches import BatchKey, batch_key
-from airflow_hivex.core.model.statements import Commit, Rollback, Select, StartTransaction, Statement
+from airflow_hivex.core.model.statements import Commit, Role, Rollback, Select, StartTransaction, Statement
 from airflow_hivex.core.sql.markers import parameter_literal, values_of
 from airflow_hivex.core.sql.reader import read, read_table_name
 from airflow_hivex.core.statements.closed_names import check_name, check_statement
@@ -271,5 +271,5 @@ class Warehouse:
                 new=NewTable.of(name, partitioned_by, clustered_by, buckets, format, properties),
             )
             context = replace(self._context(None), batch_key=batch_key(app_id, batch_id))
-            check_name(context, write.target, name)
+            check_name(context, write.target, name, Role.INSERT)
             return write_frame(context, rows, write)

@@ -341,8 +341,10 @@ def test_batches_exports_and_options_do_not_leave_a_closed_namespace(metastore: 
     with a.transaction_batch("t") as batch:
         batch.write([(2,)])
         a.sql("USE a")
-        with pytest.raises(ForeignNameError):
+        with pytest.raises(ForeignNameError, match="A link is read only"):
             batch.write([(3,)])
+    with pytest.raises(ForeignNameError, match="A link is read only"):
+        a.insert_rows("b.t", [(3,)])
     with pytest.raises(InvalidOperationError, match=r"not apart from the folder of table b\.t"):
         a.export_for_hive("own", root / "b.db" / "t" / "exported")
     for key in ("path", "PATH", "paths"):

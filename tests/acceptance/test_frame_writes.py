@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
+    ForeignNameError,
     HivexError,
     InvalidObjectError,
     InvalidOperationError,
@@ -257,3 +258,26 @@ def test_rows_of_a_condition_are_replaced(warehouse: Warehouse, session: Session
     session.sql("CREATE TABLE u USING parquet AS SELECT 1 AS id")
     with pytest.raises(InvalidOperationError, match="insert-only"):
         warehouse.write(spark.sql("SELECT 1 AS id"), "u", "replace_where", where="id = 1")
+
+
+def test_a_condition_of_a_closed_namespace_calls_its_own_functions(
+    warehouse: Warehouse, session: Session, spark: SparkSession
+) -> None:
+    session.sql("CREATE DATABASE theirs")
+    session.sql("CREATE TABLE theirs.t (id int)")
+    session.sql("CREATE FUNCTION theirs.f(x INT) RETURNS INT RETURN x + 1")
+    session.sql("CREATE TEMPORARY FUNCTION g(x INT) RETURNS INT RETURN theirs.f(x)")
+    session.sql("CREATE FUNCTION f(x INT) RETURNS INT RETURN x + 1")
+    session.sql("CREATE TABLE t (id int)")
+    session.sql("INSERT INTO t VALUES (1)")
+    session.sql("ALTER DATABASE default SET DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+    rows = spark.sql("SELECT 2 AS id")
+    for where in ("theirs.f(id) > 0", "g(id) > 0", "id > 0 AND abs(`theirs`.F(id)) > 0"):
+        with pytest.raises(ForeignNameError, match=r"theirs\.f"):
+            warehouse.write(rows, "t", "replace_where", where=where)
+    with pytest.raises(ForeignNameError, match="A link is read only") as refused:
+        warehouse.write(rows, "theirs.t")
+    assert refused.value.create_link is None
+    assert session.sql("SELECT * FROM t").rows == [(1,)]
+    warehouse.write(rows, "t", "replace_where", where="f(id) > 0")
+    assert session.sql("SELECT * FROM t").rows == [(2,)]

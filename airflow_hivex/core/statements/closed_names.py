@@ -12,6 +12,7 @@ from airflow_hivex.core.model.statements import (
     CreateView,
     FunctionCall,
     ObjectKind,
+    Role,
     RoutedStatement,
     Statement,
     TableName,
@@ -55,7 +56,7 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
     _check_temporary(context, (TableName(use.name or "", use.database, use.namespace) for use in tables))
 
 
-def check_name(context: StatementContext, name: TableName, text: str | None = None) -> None:
+def check_name(context: StatementContext, name: TableName, text: str | None = None, role: Role = Role.READ) -> None:
     """Refuse a name of another namespace, which an argument of a method has; see :func:`check_statement`.
 
     Raises:
@@ -64,7 +65,7 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
     """
     current = context.session.database
     if foreign_tables([name], current) and _is_closed(context, current):
-        raise foreign_name_error(foreign_use(name), current, text)
+        raise foreign_name_error(foreign_use(name, role), current, text)
     _check_temporary(context, [name])
 
 

@@ -15,6 +15,7 @@ from airflow_hivex.core.sql.queries import random_functions
 from airflow_hivex.core.sql.reader import read
 from airflow_hivex.core.sql.views import quoted
 from airflow_hivex.core.statements.called_functions import called_definitions, full_expression
+from airflow_hivex.core.statements.closed_names import check_statement
 from airflow_hivex.core.statements.context import Result, StatementContext
 from airflow_hivex.core.statements.frame_columns import selection
 from airflow_hivex.core.statements.row_changes import run_change
@@ -40,6 +41,7 @@ def replace_where(
 
     Raises:
         ReplaceConditionError: a row of the DataFrame does not satisfy it.
+        ForeignNameError: it calls a function of another namespace, and the current one is closed.
         NoSuchColumnError: it names a column that the table does not have, or the DataFrame has other columns.
         InvalidOperationError: it is not a condition of one row, or the rows of the table cannot be changed.
     """
@@ -56,6 +58,7 @@ def replace_where(
     text = f"DELETE FROM {database}{quoted(target.name)} WHERE ({where}\n)"  # noqa: S608 - it was read as a condition
     deletion = read(text, database=context.session.database)
     assert isinstance(deletion, ChangeRows)
+    check_statement(context, deletion, None)
     with given.temporary_view(rows, list(named.values())) as view:
         statement = replace(deletion, operation=_KIND, unmatched=_insertion(view, list(named)))
         check_temporary_views(context, statement)
