@@ -241,7 +241,9 @@ def test_what_cannot_be_compacted_fails_without_a_retry(metastore: Metastore) ->
     ]
     for arguments, reason in nothing_to_wait_for:
         with pytest.raises(AirflowFailException, match=reason):
-            HivexCompactionThresholdSensor(task_id="t", deferrable=True, **arguments).execute(context())
+            HivexCompactionThresholdSensor(task_id="t", deferrable=True, check_existence=True, **arguments).execute(
+                context()
+            )
     for arguments, reason in [
         *nothing_to_wait_for,
         ({"table": "days"}, "partition"),
