@@ -195,7 +195,7 @@ def test_table_route_and_compaction_are_found_by_keyboard(pages: Pages) -> None:
 def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) -> None:
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     metastore = pages.metastore
-    for number, width in enumerate(evidence.drawn("widths of the page", [1280, 400], 1)):
+    for number, (width, scheme) in enumerate(evidence.drawn("looks of the work of an operator", LOOKS, 1)):
         table = f"orders_{number}"
         with metastore.session() as session:
             session.sql(f"CREATE TABLE mart.{table} (a INT) TBLPROPERTIES ('transactional' = 'true')")
@@ -206,10 +206,10 @@ def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) ->
         wanted = [LockComponent("mart", table, type=LockType.EXCLUSIVE, operation=DataOperation.UPDATE)]
         metastore.locks.acquire(wanted, txn_id=holder, user="etl", agent_info=agent)
         metastore.locks.acquire(wanted, txn_id=waiter, user="etl", agent_info=agent, wait=False)
-        page, errors = _open(pages, "editor", width=width)
+        page, errors = _open(pages, "editor", width=width, scheme=scheme)
 
-        def shoot(name: str, page: Page = page, width: int = width) -> None:
-            page.screenshot(path=SCREENSHOTS / f"{name}-{width}.png", full_page=True)
+        def shoot(name: str, page: Page = page, look: str = f"{width}-{scheme}") -> None:
+            page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page=True)
 
         _go(page, pages, "overview")
         page.get_by_role("button", name="default.flights").first.wait_for()
@@ -264,6 +264,8 @@ def test_compaction_lock_and_dialog_show_what_an_operator_needs(pages: Pages) ->
             "the duration is known once the merge has ended"
         )
         deltas.wait_for(state="detached")
+        name = queue.get_by_text(f"mart.{table}")
+        assert name.evaluate("(element) => element.getClientRects().length") == 1, "a name is not broken"
         shoot("compaction-after")
         page.goto(f"{pages.url}/plugin/hivex?tab=tables&table=mart.{table}")
         page.get_by_text("replaced; kept for readers").first.wait_for()

@@ -1,6 +1,6 @@
 /* Compactions: the queue and its history, a request, and why something is not compacted. */
 import { get } from "./api.js";
-import { Action, Bars, Compact, Failure, Field, Grid, List, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+import { Action, Bars, Compact, Failure, Field, Grid, List, Name, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 const FILTERS = [
@@ -78,7 +78,7 @@ export function Compactions({ tick, refresh, mayEdit, place, go }) {
           ["Compaction", (row) => row.id, "id"],
           [
             "Table",
-            (row) => h(R.Fragment, null, name(row), row.partition ? h("small", null, row.partition) : null),
+            (row) => h(R.Fragment, null, h(Name, { of: name(row) }), row.partition ? h("small", null, row.partition) : null),
             "table",
           ],
           ["Type", (row) => h("span", { className: "hivex-word" }, row.type), "type"],

@@ -101,6 +101,11 @@ export function Figures({ items }) {
   );
 }
 
+/* A name, which is broken only where it would take the room of other columns. */
+export function Name({ of }) {
+  return h("span", { className: of.length <= 32 ? "hivex-word" : undefined }, of);
+}
+
 /* A table of rows; a column is [title, row => content, name to sort by]. */
 export function Grid({ caption, columns, rows, rowKey, sort, onSort, empty }) {
   if (!rows.length) return h("p", { className: "hivex-soft" }, empty || "Nothing.");
@@ -331,23 +336,24 @@ export function Bars({ title, items }) {
   const most = Math.max(...items.map((each) => each.value), 1);
   return h(
     "table",
-    { className: "hivex-bars" },
+    // The roles stay where a narrow window shows each row as a block.
+    { className: "hivex-bars", role: "table" },
     h("caption", null, title),
     h(
       "tbody",
-      null,
+      { role: "rowgroup" },
       items.map((each) =>
         h(
           "tr",
-          { key: each.label },
-          h("th", { scope: "row" }, each.label),
+          { key: each.label, role: "row" },
+          h("th", { scope: "row", role: "rowheader" }, each.label),
           h(
             "td",
-            { "aria-hidden": true },
+            { "aria-hidden": true, role: "cell" },
             h("div", { className: "hivex-bar", style: { width: `${(100 * each.value) / most}%` } }),
           ),
-          h("td", null, each.text),
-          items.some((one) => one.action) ? h("td", null, each.action) : null,
+          h("td", { role: "cell" }, each.text),
+          items.some((one) => one.action) ? h("td", { role: "cell" }, each.action) : null,
         ),
       ),
     ),

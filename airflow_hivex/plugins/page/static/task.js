@@ -1,6 +1,6 @@
 /* The tab "Warehouse" of a task instance: the route, transactions, locks, rows and directories of its statements. */
 import { get, post, setConnection } from "./api.js";
-import { Failure, Grid, Loading, Section, Shown, Since, bytes, count, ensureStyle, h, useData } from "./parts.js";
+import { Failure, Grid, Loading, Name, Section, Shown, Since, bytes, count, ensureStyle, h, useData } from "./parts.js";
 import { Route } from "./routing.js";
 
 const R = globalThis.React;
@@ -67,7 +67,7 @@ function Work({ task, tick }) {
               rows: data.locks,
               rowKey: (row) => `${row.lock_id}.${row.internal_id}`,
               columns: [
-                ["Table or partition", (row) => row.name],
+                ["Table or partition", (row) => h(Name, { of: row.name })],
                 ["Type", (row) => row.type],
                 ["State", (row) => (row.blocked_by ? `${row.state}, behind lock ${row.blocked_by.join(".")}` : row.state)],
                 ["Transaction", (row) => row.txn_id],

@@ -1,6 +1,6 @@
 /* Transactions and locks: who holds what, who waits for whom, and what old readers keep. */
 import { get } from "./api.js";
-import { Action, Graph, Grid, Link, List, Owner, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
+import { Action, Graph, Grid, Link, List, Name, Owner, Picker, Section, Shown, Since, bytes, count, h, useData } from "./parts.js";
 
 const R = globalThis.React;
 
@@ -96,7 +96,7 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
             columns: [
               ["Waits", (row) => h("div", null, h("div", null, name(row.txn_id, row.lock_id)), h(Owner, { user: row.user, agent: row.agent_info, task: row.task }))],
               ["For", (row) => h("div", null, h("div", null, name(row.for_txn_id, row.for_lock_id)), h(Owner, { user: row.for_user, agent: row.for_agent_info, task: row.for_task }))],
-              ["Table or partition", (row) => row.name],
+              ["Table or partition", (row) => h(Name, { of: row.name })],
               ["Since", (row) => h(Since, { time: row.since })],
             ],
           }),
@@ -187,7 +187,7 @@ export function Transactions({ tick, refresh, mayEdit, place, go }) {
         }),
         columns: [
           ["Lock", (row) => `${row.lock_id}.${row.internal_id}`, "id"],
-          ["Table or partition", (row) => row.name, "resource"],
+          ["Table or partition", (row) => h(Name, { of: row.name }), "resource"],
           ["Type", (row) => row.type],
           [
             "State",
