@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -34,12 +36,18 @@ def is_running(operation: ServerOperation | None, server_url: str) -> bool:
 
 
 @contextmanager
-def running_server(folder: Path, **conf: str) -> Iterator[connect_server.Server]:
-    """Yield a server whose files are below a folder, which clients in this process find there."""
+def running_server(folder: Path, command: Sequence[str] = (), **conf: str) -> Iterator[connect_server.Server]:
+    """Yield a server whose files are below a folder, which clients in this process find there.
+
+    ``command`` is put before the command that starts it, as one that gives it another view of the files.
+    """
     before = os.environ.get(STATE)
     os.environ[STATE] = str(folder)
     port = free_port()
     try:
+        if command:
+            start = ["spark", "start", "--port", str(port), "--master", "local[2]"]
+            subprocess.run([*command, sys.executable, "-m", "airflow_hivex.cli.main", *start], check=True)
         yield connect_server.start(port, "local[2]", conf)[0]
     finally:
         connect_server.stop(port)

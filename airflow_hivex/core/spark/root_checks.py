@@ -150,6 +150,16 @@ def ask_again(spark: SparkSession) -> list[str]:
     return sorted({host for host, _ in _answers(spark)})
 
 
+def refuse_server(problem: str) -> None:
+    """Refuse a server that sees other files than its client.
+
+    Raises:
+        RootUnseenError: always.
+    """
+    root = _roots.get()[-1] if _roots.get() else PlannedRoot("", "")
+    raise RootUnseenError(root.cluster, root.filesystem, "of the Spark Connect server", problem)
+
+
 # -- executors -----------------------------------------------------------------------
 
 

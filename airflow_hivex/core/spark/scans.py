@@ -18,14 +18,16 @@ from airflow_hivex.core.errors import InvalidOperationError, JobError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals
+from airflow_hivex.core.spark import data_files, loading, local_times, nested_rows, originals, root_checks
 from airflow_hivex.core.spark import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.spark.assignment import field, quoted
 from airflow_hivex.core.spark.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.spark.deleted_in_partitions import DeletedInPartitions
 from airflow_hivex.core.spark.deletes import DeletedRows
+from airflow_hivex.core.spark.functions import is_connect
 from airflow_hivex.core.spark.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
 from airflow_hivex.core.spark.original_files import OriginalFile, files_of
+from airflow_hivex.core.spark.storage import place
 
 _NO_GLOBBING = "__globPaths__"
 """Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
@@ -182,6 +184,8 @@ def _load(
             raise
         # As in Hive, a directory that nobody has made yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
+        if not there:
+            _check_unseen(spark, paths)
         return _load(spark, scan, part, there, deleted) if there else None
     _check_file_count(rows, scan, part)
     rows = data_files.rows_of(rows, scan.format, scan.options, scan.columns, keys)
@@ -236,6 +240,8 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
         JobError: that is so.
     """
     if part.files is None:
+        if is_connect(rows.sparkSession) and _file_count(rows) == 0:
+            _check_unseen(rows.sparkSession, part.paths)
         return
     found = _file_count(rows)
     if found < part.files or (found > part.files and not part.growing):
@@ -244,6 +250,21 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
             f"{scan.table} has {found} data files below {part.base_path} where {part.files} were written: "
             "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
         )
+
+
+def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
+    """Refuse folders of an external table in which a server sees no files, and this process does.
+
+    Raises:
+        RootUnseenError: that is so.
+    """
+    if not is_connect(spark):
+        return
+    for path in paths:
+        if path.startswith("file:") and any(
+            size and "/" not in name and not name.startswith(("_", ".")) for name, size in place(path).files()
+        ):
+            root_checks.refuse_server(f"it finds no files in {path}, and this process does")
 
 
 def _is_misjudged(column: Column, format: str) -> bool:
