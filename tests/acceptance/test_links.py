@@ -687,6 +687,9 @@ def test_descriptions_and_errors_of_a_link_have_its_own_name_and_properties(a: S
     assert row[:3] == ("a", "t1@b", False)
     assert "Link Target: b.t1" in str(row[3])
     assert "quality" not in str(row[3])
+    (location,) = (fact[1] for fact in a.sql("DESCRIBE FORMATTED t1@b").rows if fact[0] == "Location")
+    assert str(location).startswith("file:")
+    assert f"\nLocation: {location}\n" in str(row[3])
 
 
 def test_partitions_are_added_to_a_link_by_conditions(a: Session, b: Session) -> None:

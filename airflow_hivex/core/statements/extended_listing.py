@@ -39,7 +39,8 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
         found = catalog.get_table(database, each, cluster=None)
         rows.append((database, each, False, _text({**table_facts(found), **_schema(found)})))
     for link in links:
-        source = context.services.links.source(link)
+        shown = context.services.links.source(link)
+        source = catalog.get_table(shown.database, shown.name, cluster=None)
         rows.append((database, link.name.in_database, False, _text({**link_facts(link, source), **_schema(source)})))
     return Result(_COLUMNS, sorted(rows, key=lambda row: str(row[1])))
 
