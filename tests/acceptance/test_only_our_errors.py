@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[], BaseException]] = {
 
 @dataclass
 class Thrower:
-    """Throws what ``kind`` makes at the step of this number; those of heartbeats are none."""
+    """Throws what ``kind`` makes at the step of this number; those of threads beside the statement are none."""
 
     at: int | None = None
     kind: str = ""
@@ -81,7 +81,7 @@ class Thrower:
         self.at, self.kind, self.seen = at, kind, []
 
     def step(self, name: str) -> None:
-        if self.at is None or threading.current_thread().name.startswith("hivex-heartbeat"):
+        if self.at is None or threading.current_thread().name.startswith(("hivex-heartbeat", "hivex-cache-follower")):
             return
         self.seen.append(name)
         if len(self.seen) - 1 == self.at:

@@ -205,10 +205,13 @@ class Follower:
                     with _step:
                         armed_at = self._step(armed_at)
                     was_lost = False
-                except HivexError as error:
+                except Exception as error:
+                    # Whatever it was: without this thread, each read asks the database until the process ends.
                     armed_at = 0.0
                     if not was_lost:
-                        log.warning("The notification log cannot be followed, and is tried again: %s", error)
+                        is_ours = isinstance(error, HivexError)
+                        text = "The notification log cannot be followed, and is tried again: %s"
+                        log.warning(text, error, exc_info=not is_ours)
                     was_lost = True
                     stop.wait(min(1.0, self._frequency_s))
                     continue

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 
 from airflow_hivex.core.cache.registry import registered_caches
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -68,6 +69,30 @@ def test_follower_goes_on_after_a_restart_of_the_server(
         far.follower.stop()
         for store in stores:
             store.close()
+
+
+def test_exception_that_nobody_expects_does_not_end_the_following(
+    far: Process, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    thrown: list[str] = []
+
+    def throw(*_: object) -> None:
+        name = threading.current_thread().name
+        if name == "hivex-cache-follower" and len(thrown) < 2:
+            thrown.append(name)
+            raise TimeoutError("it took too long")
+
+    event.listen(far.store.engine, "checkout", throw)
+    far.catalog.follow = far.follower.start
+    try:
+        far.catalog.get_table(*E, None)
+        wait_until(lambda: len(thrown) == 2)
+        writer.alter(E, 0, None, k="v")
+        wait_until(lambda: far.catalog.get_table(*E, None).parameters == {"k": "v"})
+        assert far.follower.is_running
+        assert "it took too long" in caplog.text
+    finally:
+        far.follower.stop()
 
 
 def in_a_fork(work: Callable[[], Mapping[str, object]]) -> dict[str, object]:
