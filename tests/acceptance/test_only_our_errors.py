@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[], BaseException]] = {
 
 @dataclass
 class Thrower:
-    """Throws what ``kind`` makes at the step of this number; those of threads beside the statement are none."""
+    """Throws what ``kind`` makes at the step of this number; those of other threads do not count."""
 
     at: int | None = None
     kind: str = ""

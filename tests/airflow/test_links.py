@@ -75,7 +75,7 @@ def test_operators_may_be_repeated(metastore: Metastore) -> None:
         (HivexCreateLinkOperator(task_id="d", link="u@b"), "10001"),
         (HivexCreateLinkOperator(task_id="e", link="t@b", namespace="b"), "10130"),
         (HivexAlterLinkOperator(task_id="f", link="t@b", add_partitions=["ds=1"]), "has no link t@b"),
-        (HivexLinkedPartitionSensor(task_id="g", link="t@b", partitions=["ds=1"]), "has no link t@b"),
+        (HivexLinkedPartitionSensor(task_id="g", link="t@b", partitions=["ds=1"], check_existence=True), "has no link"),
     ):
         with pytest.raises(AirflowFailException, match=match):
             wrong.execute(context())
