@@ -7,9 +7,9 @@ import shutil
 import time
 from pathlib import Path
 
+from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.model.statements import Literal
-from airflow_hivex.core.spark.values import write_rows
+from airflow_hivex.core.parser.statements import Literal
 from benchmarks.harness import Figure, compare, interleave
 from benchmarks.lineitem import DELTA, HIVE, PLAIN, Lineitem, lineitem, spark
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.execution import planning
+from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements import planning
-from airflow_hivex.core.statements.context import StatementContext
-from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.parser.reader import read
 from benchmarks.harness import Figure, compare, interleave
 
 SIZES = (10, 1_000, 10_000)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_hivex.core import Session
+from airflow_hivex.core.execution import planning
+from airflow_hivex.core.execution.context import StatementContext, new_tag
+from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.model.statements import Select
-from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements import planning
-from airflow_hivex.core.statements.context import StatementContext, new_tag
-from airflow_hivex.core.statements.routing import chosen_cluster, route
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import Select
 from benchmarks.harness import Figure
 from benchmarks.lineitem import AGGREGATE, HIVE, Lineitem, lineitem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_hivex.core.spark.orc_tail import Concatenated, Slice, Stripe, join, read_tail
-from airflow_hivex.core.spark.storage import Place
+from airflow_hivex.core.job.orc_tail import Concatenated, Slice, Stripe, join, read_tail
+from airflow_hivex.core.job.storage import Place
 
 
 def concatenate(target: Place, sources: Sequence[Place]) -> Concatenated:

@@ -254,7 +254,7 @@ def _listed(ids: Sequence[int]) -> str:
 def _names(text: str) -> tuple[str, str]:
     from airflow_hivex.core.errors import InvalidOperationError
     from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
-    from airflow_hivex.core.sql.reader import read_table_name
+    from airflow_hivex.core.parser.reader import read_table_name
 
     name = read_table_name(text)
     if name.namespace is not None:

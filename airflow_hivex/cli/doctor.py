@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hivex.cli.output import printer
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.parser.reader import read_table_name
 from airflow_hivex.core.session import Result
-from airflow_hivex.core.sql.reader import read_table_name
 
 if TYPE_CHECKING:
     import argparse

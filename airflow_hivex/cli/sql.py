@@ -71,7 +71,7 @@ def run_script(text: str, session: Session, runner: StatementRunner, complain: C
 
     Positions in errors are those in the statement, so ``complain`` is told where in the script it begins.
     """
-    from airflow_hivex.core.sql.reader import spans
+    from airflow_hivex.core.parser.reader import spans
 
     found = spans(text)
     for number, span in enumerate(found, start=1):
@@ -90,7 +90,7 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
     An error or Ctrl-C ends a statement, not the prompt; Ctrl-D leaves.
     """
-    from airflow_hivex.core.sql.reader import split
+    from airflow_hivex.core.parser.reader import split
 
     sys.stdout.write("End statements with ';'. Ctrl-C cancels a statement, Ctrl-D leaves.\n")
     with _history():
@@ -118,7 +118,7 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
 def _read_text() -> str | None:
     """Return the text that a person types up to the semicolon that ends a line, or None if the person leaves."""
-    from airflow_hivex.core.sql.scripts import is_complete
+    from airflow_hivex.core.parser.lexer.scripts import is_complete
 
     text = ""
     while not is_complete(text):

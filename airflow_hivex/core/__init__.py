@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from airflow_hivex.core.errors import HivexError
     from airflow_hivex.core.metastore import Metastore
+    from airflow_hivex.core.parser.inspection import Inspection, inspect
     from airflow_hivex.core.session import Result, Session
-    from airflow_hivex.core.sql.inspection import Inspection, inspect
 
 __all__ = ["HivexError", "Inspection", "Metastore", "Result", "Session", "inspect"]
 

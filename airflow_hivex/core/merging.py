@@ -8,10 +8,10 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
-from airflow_hivex.core.sql.markers import parameter_literal
-from airflow_hivex.core.sql.tokens import syntax_error, tokenize
-from airflow_hivex.core.sql.views import quoted
-from airflow_hivex.core.statements.context import Result
+from airflow_hivex.core.execution.context import Result
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.lexer.markers import parameter_literal
+from airflow_hivex.core.parser.lexer.tokens import syntax_error, tokenize
 
 if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame

@@ -19,12 +19,15 @@ from airflow_hivex.core.checks import Check, check_clusters, check_database
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.commands import dropped_partitions, dropped_tables, explicit_transactions, temporary_tables
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.events.partition_events import PartitionEvents
+from airflow_hivex.core.execution import pending
+from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
@@ -47,20 +50,12 @@ from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.statements import (
-    dropped_partitions,
-    dropped_tables,
-    explicit_transactions,
-    pending,
-    temporary_tables,
-)
-from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.database_clock import DatabaseClock
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.listing import TransactionListing
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.shared_settings import agree
 

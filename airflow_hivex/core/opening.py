@@ -18,8 +18,8 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
+from airflow_hivex.core.job import storage
 from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
-from airflow_hivex.core.spark import storage
 from airflow_hivex.core.store.engine import Store
 
 log = logging.getLogger(__name__)

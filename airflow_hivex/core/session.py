@@ -11,25 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hivex.core.errors import (
-    HivexError,
-    InvalidOperationError,
-    InvalidParametersError,
-    LockOfOpenTransactionError,
-    TransactionCommittedError,
-)
-from airflow_hivex.core.model import statements as kinds
-from airflow_hivex.core.model.batches import BatchKey
-from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
-from airflow_hivex.core.model.progress import ProgressReport
-from airflow_hivex.core.model.routes import Route
-from airflow_hivex.core.model.texts import check_length, check_text
-from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
-from airflow_hivex.core.sql.inspection import Inspection, inspect
-from airflow_hivex.core.sql.markers import values_of
-from airflow_hivex.core.sql.reader import read, read_table_name
-from airflow_hivex.core.sql.session_settings import variable_statement
-from airflow_hivex.core.statements import (
+from airflow_hivex.core.commands import (
     explicit_transactions,
     exports,
     immediate,
@@ -37,16 +19,34 @@ from airflow_hivex.core.statements import (
     temporary_tables,
     temporary_views,
 )
-from airflow_hivex.core.statements.batch_writes import insert_rows
-from airflow_hivex.core.statements.closed_names import check_name, check_statement
-from airflow_hivex.core.statements.context import Frames, Result, Running, Services, SessionState, StatementContext
-from airflow_hivex.core.statements.exports import Export
-from airflow_hivex.core.statements.handlers import HANDLERS
-from airflow_hivex.core.statements.own_errors import own_errors
-from airflow_hivex.core.statements.routing import route
-from airflow_hivex.core.statements.snapshot_files import SnapshotFiles, snapshot_files
-from airflow_hivex.core.statements.table_changes import Version, changes_query
-from airflow_hivex.core.statements.versions import query_of_version
+from airflow_hivex.core.commands.batch_writes import insert_rows
+from airflow_hivex.core.commands.exports import Export
+from airflow_hivex.core.commands.handlers import HANDLERS
+from airflow_hivex.core.commands.snapshot_files import SnapshotFiles, snapshot_files
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidOperationError,
+    InvalidParametersError,
+    LockOfOpenTransactionError,
+    TransactionCommittedError,
+)
+from airflow_hivex.core.execution.closed_names import check_name, check_statement
+from airflow_hivex.core.execution.context import Frames, Result, Running, Services, SessionState, StatementContext
+from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.execution.routing import route
+from airflow_hivex.core.execution.table_changes import Version, changes_query
+from airflow_hivex.core.execution.versions import query_of_version
+from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
+from airflow_hivex.core.model.progress import ProgressReport
+from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.texts import check_length, check_text
+from airflow_hivex.core.parser.grammar.session_settings import variable_statement
+from airflow_hivex.core.parser.inspection import Inspection, inspect
+from airflow_hivex.core.parser.lexer.markers import values_of
+from airflow_hivex.core.parser.reader import read, read_table_name
+from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
 from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from airflow_hivex.core.commands.arrow_reads import Filter
     from airflow_hivex.core.runners.given import GivenSession
-    from airflow_hivex.core.statements.arrow_reads import Filter
 
 log = logging.getLogger(__name__)
 
@@ -305,7 +305,7 @@ class Session:
             RoutingError: the table is not on the session's cluster.
             StorageError: a file cannot be read from this process.
         """
-        from airflow_hivex.core.statements.arrow_reads import read_table
+        from airflow_hivex.core.commands.arrow_reads import read_table
 
         statement = self._query_of_files(table, "to_arrow", version, timestamp)
         with own_errors("The read"):
@@ -326,7 +326,7 @@ class Session:
 
         The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until that ends.
         """
-        from airflow_hivex.core.statements.arrow_reads import read_batches
+        from airflow_hivex.core.commands.arrow_reads import read_batches
 
         statement = self._query_of_files(table, "to_batches", version, timestamp)
         with own_errors("The read"):

@@ -9,14 +9,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from airflow_hivex.core.commands.batch_writes import check_alone, close_batch, insert_rows, open_batch
+from airflow_hivex.core.commands.frame_writes import FrameWrite, write_frame
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError
+from airflow_hivex.core.execution.closed_names import check_name
+from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
+from airflow_hivex.core.execution.own_errors import own_errors
 from airflow_hivex.core.model.batches import BatchKey, batch_key
-from airflow_hivex.core.model.statements import Role, TableName
-from airflow_hivex.core.statements.batch_writes import check_alone, close_batch, insert_rows, open_batch
-from airflow_hivex.core.statements.closed_names import check_name
-from airflow_hivex.core.statements.context import BatchTransaction, Result, StatementContext
-from airflow_hivex.core.statements.frame_writes import FrameWrite, write_frame
-from airflow_hivex.core.statements.own_errors import own_errors
+from airflow_hivex.core.parser.statements import Role, TableName
 
 if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame

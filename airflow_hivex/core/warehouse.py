@@ -8,20 +8,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
+from airflow_hivex.core.commands.frame_writes import FrameWrite, NewTable, WriteMode, write_frame
+from airflow_hivex.core.commands.frames import query_frame
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.execution.closed_names import check_name, check_statement
+from airflow_hivex.core.execution.context import Frames, Result, StatementContext
+from airflow_hivex.core.execution.frame_inputs import reading_frames
+from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.execution.table_changes import ChangeStream, Version, changes_query
+from airflow_hivex.core.execution.versions import query_of_version
 from airflow_hivex.core.merging import Merge, condition_of
 from airflow_hivex.core.model.batches import BatchKey, batch_key
-from airflow_hivex.core.model.statements import Commit, Role, Rollback, Select, StartTransaction, Statement
-from airflow_hivex.core.sql.markers import parameter_literal, values_of
-from airflow_hivex.core.sql.reader import read, read_table_name
-from airflow_hivex.core.statements.closed_names import check_name, check_statement
-from airflow_hivex.core.statements.context import Frames, Result, StatementContext
-from airflow_hivex.core.statements.frame_inputs import reading_frames
-from airflow_hivex.core.statements.frame_writes import FrameWrite, NewTable, WriteMode, write_frame
-from airflow_hivex.core.statements.frames import query_frame
-from airflow_hivex.core.statements.own_errors import own_errors
-from airflow_hivex.core.statements.table_changes import ChangeStream, Version, changes_query
-from airflow_hivex.core.statements.versions import query_of_version
+from airflow_hivex.core.parser.lexer.markers import parameter_literal, values_of
+from airflow_hivex.core.parser.reader import read, read_table_name
+from airflow_hivex.core.parser.statements import Commit, Role, Rollback, Select, StartTransaction, Statement
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -20,7 +20,7 @@ def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
     :raises StatementSyntaxError: it is not a valid name
     :raises InvalidOperationError: it is that of a link
     """
-    from airflow_hivex.core.sql.reader import read_table_name
+    from airflow_hivex.core.parser.reader import read_table_name
 
     name = read_table_name(text)
     if name.namespace is not None:

@@ -350,7 +350,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
                 yield to_polars(cursor, rows, **kwargs)
 
     def _qualified(self, table: str, database: str | None) -> tuple[str, str]:
-        from airflow_hivex.core.sql.reader import read_table_name
+        from airflow_hivex.core.parser.reader import read_table_name
 
         name = read_table_name(table)
         return name.database or database or self.current_database(), name.name
@@ -368,7 +368,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
     """Return the parameters of each statement: of a mapping those that it has markers for."""
     from airflow_hivex.core.dbapi.binding import share
-    from airflow_hivex.core.sql.scripts import share_parameters
+    from airflow_hivex.core.parser.lexer.scripts import share_parameters
 
     if parameters is None or isinstance(parameters, Mapping):
         return list(share_parameters(statements, parameters or None))

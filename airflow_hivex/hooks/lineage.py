@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow_hivex.core.dbapi import Cursor
-    from airflow_hivex.core.model.statements import UsedObject
+    from airflow_hivex.core.parser.statements import UsedObject
     from airflow_hivex.hooks.hivex import HivexHook
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
 
     :param database: the current database at the beginning
     """
-    from airflow_hivex.core.sql.inspection import inspect
+    from airflow_hivex.core.parser.inspection import inspect
 
     inputs: dict[TableUri, None] = {}
     outputs: dict[TableUri, None] = {}
@@ -65,7 +65,7 @@ def report(hook: HivexHook, statement: str, parameters: Any, cursor: Cursor) -> 
 
 
 def _tables(uses: Sequence[UsedObject], hivex_conn_id: str, database: str) -> list[TableUri]:
-    from airflow_hivex.core.model.statements import ObjectKind, Role
+    from airflow_hivex.core.parser.statements import ObjectKind, Role
 
     def uri(use: UsedObject) -> TableUri:
         if use.namespace and use.role.is_output:

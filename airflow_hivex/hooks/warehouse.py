@@ -99,7 +99,7 @@ def split_statements(sql: str | Sequence[str]) -> list[str]:
 
     :raises StatementSyntaxError: there is no statement, or a script cannot be taken apart
     """
-    from airflow_hivex.core.sql.reader import split
+    from airflow_hivex.core.parser.reader import split
 
     scripts = [sql] if isinstance(sql, str) else list(sql)
     statements = [statement for script in scripts for statement in split(script)]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import BaseOperator, Context
 
+    from airflow_hivex.core.parser.inspection import Inspection
     from airflow_hivex.core.session import Result, Session
-    from airflow_hivex.core.sql.inspection import Inspection
     from airflow_hivex.hooks.warehouse import WarehouseHook
 
 log = logging.getLogger(__name__)

@@ -71,8 +71,8 @@ class QueryOutput:
         """
         if self.table is None:
             return statements
-        from airflow_hivex.core.sql.inspection import inspect
-        from airflow_hivex.core.sql.reader import read_table_name
+        from airflow_hivex.core.parser.inspection import inspect
+        from airflow_hivex.core.parser.reader import read_table_name
 
         name = read_table_name(self.table)
         query = statements[-1]

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from airflow_hivex.core.model.statements import CHAPTERS, Statement, statements_of
+from airflow_hivex.core.parser.statements import CHAPTERS, Statement, statements_of
 from scripts.reference_pages.markdown import inline
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _INTRODUCTION = """\
 # Syntax
 
-<!-- Written by scripts/reference_pages from the SYNTAX of airflow_hivex/core/model/statements. -->
+<!-- Written by scripts/reference_pages from the SYNTAX of airflow_hivex/core/parser/statements. -->
 
 The forms of the statements that are data definition, administration, or ours alone. Words in capitals are keywords,
 `<...>` is a value, `[...]` may be missing, `{a | b}` is one of several, and `[a & b]` are clauses in any order.

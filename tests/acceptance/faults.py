@@ -14,8 +14,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from sqlalchemy.exc import OperationalError
 
-from airflow_hivex.core.spark.staging import Staging
-from airflow_hivex.core.spark.storage import Place
+from airflow_hivex.core.job.staging import Staging
+from airflow_hivex.core.job.storage import Place
 from airflow_hivex.core.store.engine import OutcomeUnknownError
 
 OF_FILES: tuple[tuple[type[Any], tuple[str, ...]], ...] = (

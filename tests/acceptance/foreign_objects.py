@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from airflow_hivex.core.model import statements as kinds
-from airflow_hivex.core.model.statements import Statement
+from airflow_hivex.core.parser.statements import Statement
 
 # The places of a template: {r} is a table that is read, {q} a query, {e} an expression of a query, {t} a table that is
 # named, {n} the name of a new object, {d} a database, {f} a folder, {g} a permanent function.

@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as spark_types
 
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.commands.snapshot_files import SnapshotFiles
 from airflow_hivex.core.errors import NotEnoughHistoryError
 from airflow_hivex.core.model.directories import directory_state, parse_directory
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.statements.snapshot_files import SnapshotFiles
 from tests import hive_oracle
 from tests.acceptance.warehouse_model import Rows, Table, Value, typed
 from tests.hive_oracle import HiveState

@@ -18,8 +18,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.findings import FindingKind
 from airflow_hivex.core.model.sql_functions import SqlFunction
-from airflow_hivex.core.model.statements import ObjectKind
 from airflow_hivex.core.namespaces.closure import NamedStatement
+from airflow_hivex.core.parser.statements import ObjectKind
 from tests import evidence
 from tests.acceptance.linked_rows import rows_of
 from tests.acceptance.named_statements import Named, Statements

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import CompactionLostError, JobCancelledError
+from airflow_hivex.core.job.storage import Place
 from airflow_hivex.core.model.compaction import Compaction, CompactionState, CompactionType
 from airflow_hivex.core.model.transactions import TxnState, TxnType
-from airflow_hivex.core.spark.storage import Place
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.acceptance.registered_directories import check_accounted, registered
 from tests.acceptance.test_conversion import write

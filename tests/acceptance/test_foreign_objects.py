@@ -11,12 +11,12 @@ from random import Random
 import pytest
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.commands.handlers import HANDLERS
 from airflow_hivex.core.errors import ForeignNameError, HivexError, InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.session_objects import TemporaryTable, TemporaryView, Variable
 from airflow_hivex.core.namespaces.closure import NamedStatement
-from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.statements.handlers import HANDLERS
+from airflow_hivex.core.parser.reader import read
 from tests import evidence
 from tests.acceptance.foreign_objects import OWN, QUERIES, TEMPLATES, ForeignStatement, ForeignStatements
 from tests.acceptance.test_closed_namespaces import create_function

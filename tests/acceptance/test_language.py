@@ -11,7 +11,7 @@ import pytest
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.parser.reader import read
 from tests.acceptance.language_page import DOES_NOT_APPLY, REFUSED, WORKS, Example, examples, make_tables
 from tests.evidence import drawn
 

@@ -19,8 +19,8 @@ from py4j.protocol import Py4JNetworkError
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 
+import airflow_hivex.core.execution.queries
 import airflow_hivex.core.session
-import airflow_hivex.core.statements.queries
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.runners.local import LocalRunner
@@ -100,7 +100,7 @@ def thrower(monkeypatch: pytest.MonkeyPatch) -> Thrower:
         *OF_FILES,
         *DELETING,
         (LocalRunner, ("run",)),
-        (airflow_hivex.core.statements.queries, ("write_rows",)),
+        (airflow_hivex.core.execution.queries, ("write_rows",)),
         (airflow_hivex.core.session, ("read",)),
     ]
     for owner, names in adapters:

@@ -14,8 +14,8 @@ from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value
 from airflow_hivex.core.model.functions import FUNCTIONS, compute
 from airflow_hivex.core.model.predicates import Comparison
-from airflow_hivex.core.model.statements import Select
-from airflow_hivex.core.sql.reader import read
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import Select
 from airflow_hivex.core.store.batches import batches
 from tests import evidence
 

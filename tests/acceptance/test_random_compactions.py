@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.clock import system_clock
+from airflow_hivex.core.commands.snapshot_files import SnapshotFiles
 from airflow_hivex.core.errors import HivexError, LockNotAcquiredError, LockTimeoutError
 from airflow_hivex.core.model.cleaning import CleaningOutcome
 from airflow_hivex.core.model.compaction import Compaction, CompactionResponse, CompactionState, CompactionType
@@ -33,7 +34,6 @@ from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.plans import JobResult
 from airflow_hivex.core.model.transactions import TxnState, TxnType
 from airflow_hivex.core.runners.local import LocalRunner
-from airflow_hivex.core.statements.snapshot_files import SnapshotFiles
 from airflow_hivex.core.streaming import TransactionBatch
 from tests import evidence
 from tests.acceptance import registered_directories

@@ -59,7 +59,7 @@ class _Gate(logging.Filter):
 def paused(metastore: Metastore, sql: str) -> Iterator[tuple[Session, Future[Result]]]:
     """While the block runs, a statement of another session waits between its snapshot and its work."""
     module = "create_as_select" if sql.startswith("CREATE") else "queries"
-    logger = logging.getLogger(f"airflow_hivex.core.statements.{module}")
+    logger = logging.getLogger(f"airflow_hivex.core.commands.{module}")
     level, gate = logger.level, _Gate()
     logger.addFilter(gate)
     logger.setLevel(logging.INFO)

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
+from airflow_hivex.core.job import stripe_merging
 from airflow_hivex.core.model.compaction import CompactionState
-from airflow_hivex.core.spark import stripe_merging
 from tests.acceptance.test_compaction_worker import compact, names
 from tests.acceptance.test_hive_layout import read_by_hive
 from tests.acceptance.test_types import ATOMIC

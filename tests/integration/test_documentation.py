@@ -22,7 +22,7 @@ from airflow_hivex.core import Metastore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.transactions import TxnType
-from airflow_hivex.core.sql.reader import read, split
+from airflow_hivex.core.parser.reader import read, split
 from tests.evidence import does_all
 
 ROOT = Path(__file__).parents[2]

@@ -10,13 +10,13 @@ import numpy as np
 
 from airflow_hivex.core.arrow.files import readable
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.job.delete_events import SOURCE, event_files, events_in
+from airflow_hivex.core.job.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
+from airflow_hivex.core.job.row_keys import Writer, runs
+from airflow_hivex.core.job.storage import place
 from airflow_hivex.core.model.buckets import VERSION_SHIFT, WRITER_SHIFT
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.plans import Scan
-from airflow_hivex.core.spark.delete_events import SOURCE, event_files, events_in
-from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID
-from airflow_hivex.core.spark.row_keys import Writer, runs
-from airflow_hivex.core.spark.storage import place
 
 Deleted = Mapping[Writer, Any]
 """The ids of the deleted rows of a partition, rising, by their writer."""

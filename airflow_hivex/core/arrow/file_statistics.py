@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow_hivex.core.arrow.calendars import gregorian
 from airflow_hivex.core.arrow.conditions import Range
+from airflow_hivex.core.job.orc_tail.types import HAS_NULL, MAXIMUM, MINIMUM, VALUES, integer_range
+from airflow_hivex.core.job.orc_tail.wire import Message, signed
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
-from airflow_hivex.core.spark.orc_tail.types import HAS_NULL, MAXIMUM, MINIMUM, VALUES, integer_range
-from airflow_hivex.core.spark.orc_tail.wire import Message, signed
 
 _STRINGS, _DECIMALS, _DATES = 4, 6, 7
 _EPOCH = date(1970, 1, 1)

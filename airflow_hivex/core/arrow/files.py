@@ -13,12 +13,12 @@ from airflow_hivex.core.arrow.calendars import with_gregorian_days
 from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.arrow.file_statistics import orc_range, parquet_ranges
 from airflow_hivex.core.errors import JobError, StorageError
+from airflow_hivex.core.job.layout import HIVE_NAMES, HIVE_ROW
+from airflow_hivex.core.job.orc_tail import Keys, Tail, known_keys, read_tail
+from airflow_hivex.core.job.orc_tail.tail import JULIAN_GREGORIAN
+from airflow_hivex.core.job.orc_tail.types import children, names
+from airflow_hivex.core.job.storage import Place
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.spark.layout import HIVE_NAMES, HIVE_ROW
-from airflow_hivex.core.spark.orc_tail import Keys, Tail, known_keys, read_tail
-from airflow_hivex.core.spark.orc_tail.tail import JULIAN_GREGORIAN
-from airflow_hivex.core.spark.orc_tail.types import children, names
-from airflow_hivex.core.spark.storage import Place
 
 _UNNAMED = "_col"
 

@@ -20,12 +20,12 @@ from airflow_hivex.core.arrow.typed_values import TypedValues
 from airflow_hivex.core.arrow.types import arrow_type, conform
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
+from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
+from airflow_hivex.core.job.original_files import OriginalFile, files_of
+from airflow_hivex.core.job.storage import Place, place
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import Scan, ScanPart
-from airflow_hivex.core.spark.layout import FLAT, HIVE, ORIGINAL
-from airflow_hivex.core.spark.original_files import OriginalFile, files_of
-from airflow_hivex.core.spark.storage import Place, place
 
 _READERS = 16
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.job.arrow_types import arrow_type_of
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct, primitives
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.spark.arrow_types import arrow_type_of
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 """The type that Spark's ``toArrow`` gives a TIMESTAMP. The values in files have no zone."""

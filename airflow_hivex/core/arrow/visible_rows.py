@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from airflow_hivex.core.arrow.deleted import Deleted, stays
+from airflow_hivex.core.job.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.job.orc_tail import Keys
+from airflow_hivex.core.job.orc_tail.types import Range
 from airflow_hivex.core.model.plans import WriteIdFilter
-from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from airflow_hivex.core.spark.orc_tail import Keys
-from airflow_hivex.core.spark.orc_tail.types import Range
 
 _KEY = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 

@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog.binding import BoundTable, bind
 from airflow_hivex.core.catalog.copies import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.history import TableHistory, read_history
-from airflow_hivex.core.catalog.snapshot_reading import SnapshotReading
+from airflow_hivex.core.catalog.snapshot_reader import SnapshotReading
 from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.conflicts import ConflictFoundError, one_after_the_other
-from airflow_hivex.core.transactions.joined import stored_snapshot
+from airflow_hivex.core.transactions.shared_state import stored_snapshot
 
 
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> None:

@@ -23,7 +23,7 @@ from airflow_hivex.core.model.predicates import (
     Value,
     typed,
 )
-from airflow_hivex.core.model.statements import Literal
+from airflow_hivex.core.parser.statements import Literal
 
 _HOLDS = {
     "=": lambda order: order == 0,

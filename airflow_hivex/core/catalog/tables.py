@@ -51,7 +51,7 @@ from airflow_hivex.core.store.schema import (
     tables,
 )
 from airflow_hivex.core.transactions import commit_record, former_write_ids
-from airflow_hivex.core.transactions.lock_requests import note_locks_of
+from airflow_hivex.core.transactions.locks.requests import note_locks_of
 
 SELECT_TABLES = (
     select(

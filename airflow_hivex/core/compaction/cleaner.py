@@ -23,10 +23,10 @@ from airflow_hivex.core.clock import Clock, to_ms
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import Resource
-from airflow_hivex.core.compaction.cleaning import CleaningQueue
-from airflow_hivex.core.compaction.cleaning_files import ABORTED, CleaningFiles, Doomed
-from airflow_hivex.core.compaction.cleaning_work import CleaningWork, read_partitions, read_works
+from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
+from airflow_hivex.core.compaction.cleaning_tasks import CleaningWork, read_partitions, read_works
 from airflow_hivex.core.compaction.leftovers import read_aborted
+from airflow_hivex.core.compaction.obsolete_files import ABORTED, CleaningFiles, Doomed
 from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion

@@ -21,8 +21,8 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import read_snapshot
 from airflow_hivex.core.compaction.cleaner import Cleaner
-from airflow_hivex.core.compaction.cleaning import CleaningQueue
-from airflow_hivex.core.compaction.explaining import Explainer, Explanation
+from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
+from airflow_hivex.core.compaction.explanations import Explainer, Explanation
 from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
 from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
@@ -46,7 +46,7 @@ from airflow_hivex.core.model.objects import SortColumn, StoredTable
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 COMPACT = "COMPACT"

@@ -62,7 +62,7 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.jobs import TransactionJob
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)

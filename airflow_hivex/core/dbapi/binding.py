@@ -8,7 +8,7 @@ from datetime import time
 from itertools import pairwise
 
 from airflow_hivex.core.errors import InvalidParametersError
-from airflow_hivex.core.sql.tokens import Kind, Token, tokenize
+from airflow_hivex.core.parser.lexer.tokens import Kind, Token, tokenize
 
 Parameters = Mapping[str, object] | Sequence[object]
 

@@ -14,6 +14,8 @@ from typing import TypeAlias
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import InvalidOperationError, NotEnoughHistoryError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.job.acid_files import AcidFile, read_acid_files, read_writers
+from airflow_hivex.core.job.footers import row_counts
 from airflow_hivex.core.model.buckets import VERSION_SHIFT
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import (
@@ -27,8 +29,6 @@ from airflow_hivex.core.model.directories import (
 from airflow_hivex.core.model.objects import HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Table
 from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID, hive_bucket
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.spark.acid_files import AcidFile, read_acid_files, read_writers
-from airflow_hivex.core.spark.footers import row_counts
 
 _OPERATION = "An import of"
 _LONGEST_NAME = 128

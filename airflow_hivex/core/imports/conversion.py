@@ -11,6 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.commands.table_definitions import (
+    EXTERNAL_FORMATS,
+    check_columns,
+    check_text,
+    managed_properties,
+)
 from airflow_hivex.core.errors import InvalidObjectError, LocationOutsideClusterError, SqlError
 from airflow_hivex.core.imports import spark_tables
 from airflow_hivex.core.imports.hive_views import view_text
@@ -35,14 +41,8 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.partitions import partition_name
 from airflow_hivex.core.model.table_properties import normalised
-from airflow_hivex.core.sql.serdes import SERDES, format_of_input, serde_of
-from airflow_hivex.core.sql.types import type_of
-from airflow_hivex.core.statements.table_definitions import (
-    EXTERNAL_FORMATS,
-    check_columns,
-    check_text,
-    managed_properties,
-)
+from airflow_hivex.core.parser.grammar.serdes import SERDES, format_of_input, serde_of
+from airflow_hivex.core.parser.lexer.types import type_of
 
 _EXTERNAL = "EXTERNAL"
 _PURGE = "external.table.purge"

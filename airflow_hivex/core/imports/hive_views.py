@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_hivex.core.errors import InvalidObjectError, SqlError
-from airflow_hivex.core.model.statements import Select
-from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.views import quoted
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import Select
 
 _NAMESPACE = "view.catalogAndNamespace.part."
 """Parameters in which Spark keeps the current catalog (0) and database (1) of a view's creator."""

@@ -21,6 +21,10 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     StoreError,
 )
+from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
+from airflow_hivex.core.execution.locking import acquire
+from airflow_hivex.core.execution.metadata_changes import change_metadata
+from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.imports.acid import DirectoryReader, HiveDirectories
 from airflow_hivex.core.imports.conversion import (
     PartitionConverter,
@@ -38,10 +42,6 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
 from airflow_hivex.core.model.objects import PARTITION_ROW_IDS, Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
 from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.statements.context import Services, SessionState, StatementContext
-from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.metadata_changes import change_metadata
-from airflow_hivex.core.statements.transactions import own_transaction
 from airflow_hivex.core.store.batches import batches
 
 log = logging.getLogger(__name__)

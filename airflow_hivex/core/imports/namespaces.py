@@ -27,6 +27,9 @@ from airflow_hivex.core.errors import (
     NoSuchFunctionError,
     NoSuchTableError,
 )
+from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
+from airflow_hivex.core.execution.locking import acquire
+from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.imports.acid import HiveDirectories
 from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
@@ -51,9 +54,6 @@ from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from airflow_hivex.core.replication.planning import PlannedDirectory, plan_table
 from airflow_hivex.core.replication.running import ReplicationTransactions
-from airflow_hivex.core.statements.context import Services, SessionState, StatementContext
-from airflow_hivex.core.statements.locking import acquire
-from airflow_hivex.core.statements.transactions import own_transaction
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.sql.types import type_of
+from airflow_hivex.core.parser.lexer.types import type_of
 
 _PROVIDER = "spark.sql.sources.provider"
 _SCHEMA = "spark.sql.sources.schema"

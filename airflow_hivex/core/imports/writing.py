@@ -10,11 +10,11 @@ from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.errors import InvalidOperationError, InvalidTransactionRequestError
+from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.imports.acid import HiveDirectories
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import Partition, StoredTable, Table
 from airflow_hivex.core.model.statistics import Statistics
-from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.transactions.single_changes import take_write_id
 

@@ -175,7 +175,7 @@ def assigned_name(clause: int, value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRule:
-    """The action of a clause on a row; see ``model.statements.ChangeClause``.
+    """The action of a clause on a row; see ``parser.statements.ChangeClause``.
 
     With ``by_name`` and ``fills`` the source may lack columns, which stay as they are, or get their default values.
     """

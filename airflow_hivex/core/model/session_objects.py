@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.statements.names import TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,3 +74,8 @@ def check_length(what: str, text: str, most: int) -> str:
 def told(text: str, length: int) -> str:
     """``text`` for people to read, such as a reason: what cannot be kept is replaced, and the end is cut off."""
     return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

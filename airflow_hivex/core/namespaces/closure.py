@@ -19,12 +19,6 @@ from airflow_hivex.core.model.links import LinkName
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.statements import (
-    ExecuteImmediate,
-    ObjectKind,
-    TableName,
-    UseDatabase,
-)
 from airflow_hivex.core.namespaces.definitions import (
     Definition,
     function_definition,
@@ -33,8 +27,14 @@ from airflow_hivex.core.namespaces.definitions import (
     view_definition,
 )
 from airflow_hivex.core.namespaces.foreign_names import create_link, foreign_uses, link_of
-from airflow_hivex.core.sql.reader import read_all
-from airflow_hivex.core.sql.tokens import location
+from airflow_hivex.core.parser.lexer.tokens import location
+from airflow_hivex.core.parser.reader import read_all
+from airflow_hivex.core.parser.statements import (
+    ExecuteImmediate,
+    ObjectKind,
+    TableName,
+    UseDatabase,
+)
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 

@@ -15,7 +15,11 @@ from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.session_objects import TemporaryView
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
-from airflow_hivex.core.model.statements import (
+from airflow_hivex.core.parser.grammar.constraints import expression_query
+from airflow_hivex.core.parser.grammar.views import query_of
+from airflow_hivex.core.parser.queries.function_calls import default_calls
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import (
     CreateFunction,
     CreateView,
     ExplainRoute,
@@ -26,10 +30,6 @@ from airflow_hivex.core.model.statements import (
     Statement,
     TableName,
 )
-from airflow_hivex.core.sql.constraints import expression_query
-from airflow_hivex.core.sql.function_calls import default_calls
-from airflow_hivex.core.sql.reader import read
-from airflow_hivex.core.sql.views import query_of
 
 _DATABASE = "catalogAndNamespace.part.1"
 """The database of names without one in a view of Spark: the current database of the creator."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from airflow_hivex.core.errors import ForeignNameError
-from airflow_hivex.core.model.statements import (
+from airflow_hivex.core.parser.lexer.tokens import location
+from airflow_hivex.core.parser.statements import (
     CreateDatabase,
     CreateLink,
     DescribeDatabase,
@@ -22,7 +23,6 @@ from airflow_hivex.core.model.statements import (
     UseDatabase,
     UsedObject,
 )
-from airflow_hivex.core.sql.tokens import location
 
 _OF_ANY_DATABASE = (
     *(CreateDatabase, DescribeDatabase, UseDatabase),

@@ -29,6 +29,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
 from airflow_hivex.core.model.snapshots import Moment, QualifiedName
+from airflow_hivex.core.parser.grammar.values import read_partition_filter
 from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import CopiedFiles
 from airflow_hivex.core.replication.leftovers import CopyLeftovers
@@ -42,7 +43,6 @@ from airflow_hivex.core.replication.running import ReplicationTransactions, Runn
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
-from airflow_hivex.core.sql.values import read_partition_filter
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 

@@ -82,7 +82,7 @@ class ConnectRunner:
         self, plan: Plan, cluster: str, write: ResumableWrite | None, report: ProgressReport | None
     ) -> JobResult:
         with _libraries(cluster):
-            from airflow_hivex.core.spark import documents
+            from airflow_hivex.core.job import documents
 
             document = documents.plan_to_json(plan)
 
@@ -107,8 +107,8 @@ class ConnectRunner:
         running.session = session
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
-        from airflow_hivex.core.spark import documents, job
-        from airflow_hivex.core.spark.progress import ConnectProgress
+        from airflow_hivex.core.job import documents, job
+        from airflow_hivex.core.job.progress import ConnectProgress
 
         progress = ConnectProgress(session)
         running.look = progress.look
@@ -237,7 +237,7 @@ def _new_session(url: str) -> SparkSession:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
-    from airflow_hivex.core.spark.progress import count_reports
+    from airflow_hivex.core.job.progress import count_reports
 
     # It writes each error of the server to the log with all of its stack; ours says it in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

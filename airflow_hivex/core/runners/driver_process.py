@@ -21,12 +21,12 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, JobCancelledError, JobError, SparkProcessError
+from airflow_hivex.core.job import documents, storage
+from airflow_hivex.core.job.channel import Channel
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.runners import masters
 from airflow_hivex.core.runners.process_output import ProcessOutput
 from airflow_hivex.core.runners.submission import EXECUTORS_TIMEOUT, IDLE_TIMEOUT, Submission, timeout
-from airflow_hivex.core.spark import documents, storage
-from airflow_hivex.core.spark.channel import Channel
 
 log = logging.getLogger(__name__)
 

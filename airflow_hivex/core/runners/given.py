@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.util import inheritable_thread_target
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError, JobError
+from airflow_hivex.core.job import documents, job
+from airflow_hivex.core.job.functions import is_connect
+from airflow_hivex.core.job.shared_rows import Kept, KeptRowsLostError
+from airflow_hivex.core.job.type_texts import type_text
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
-from airflow_hivex.core.spark import documents, job
-from airflow_hivex.core.spark.functions import is_connect
-from airflow_hivex.core.spark.kept import Kept, KeptRowsLostError
-from airflow_hivex.core.spark.type_texts import type_text
 
 Frame: TypeAlias = DataFrame
 GivenSession: TypeAlias = SparkSession

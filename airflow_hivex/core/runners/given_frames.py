@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.job import job
+from airflow_hivex.core.job.assignment import quoted
+from airflow_hivex.core.job.shared_rows import Kept
 from airflow_hivex.core.runners.given import GivenRunner, check_session, session_of
-from airflow_hivex.core.spark import job
-from airflow_hivex.core.spark.assignment import quoted
-from airflow_hivex.core.spark.kept import Kept
 
 
 def check_frame(value: object, name: str, what: str) -> None:

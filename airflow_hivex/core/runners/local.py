@@ -57,7 +57,7 @@ class LocalRunner:
             JobError: anything else, such as an overflow; nothing was written then. Without Java
                 no job can run.
         """
-        from airflow_hivex.core.spark import documents
+        from airflow_hivex.core.job import documents
 
         document = documents.plan_to_json(plan)
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
@@ -66,8 +66,8 @@ class LocalRunner:
         running.session = _SPARK.session(self._master, plan, cluster, running.cancelled)
         if running.cancelled.is_set():
             raise JobCancelledError(cluster)
+        from airflow_hivex.core.job import documents, job
         from airflow_hivex.core.runners import jvm
-        from airflow_hivex.core.spark import documents, job
 
         running.look = job.progress_of(running.session, plan.tag).look
         try:

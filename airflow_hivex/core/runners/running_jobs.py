@@ -171,7 +171,7 @@ def _stop(job: RunningJob, tag: str) -> None:
             job.interrupt()
         elif job.session is not None:
             # Not before: pyspark cannot be imported by two threads at once.
-            from airflow_hivex.core.spark.job import cancel
+            from airflow_hivex.core.job.job import cancel
 
             cancel(job.session, tag)
         if job.done.wait(_CANCEL_INTERVAL_S):

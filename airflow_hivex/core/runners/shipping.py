@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 import airflow_hivex
-from airflow_hivex.core.spark.artefact import fingerprint
+from airflow_hivex.core.job.artefact import fingerprint
 
-_JOBS = "core/spark"
+_JOBS = "core/job"
 _VALUES = (
     "core/errors",
     "core/model/buckets",
@@ -39,7 +39,7 @@ _VALUES = (
 )
 _PACKAGES = ("", "core", "core/model")
 _DATE = (2000, 1, 1, 0, 0, 0)
-DRIVER = b"""from airflow_hivex.core.spark.driver import main
+DRIVER = b"""from airflow_hivex.core.job.driver import main
 
 main()
 """

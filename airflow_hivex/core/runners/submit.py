@@ -55,13 +55,13 @@ class SubmitRunner:
             SparkProcessError: the driver has ended; nothing was written.
             JobError: anything else, such as an overflow, or a Spark that is not installed here.
         """
-        from airflow_hivex.core.spark import documents
+        from airflow_hivex.core.job import documents
 
         document = documents.plan_to_json(plan)
         return self._jobs.run(plan.tag, cluster, lambda running: self._run(document, plan, cluster, running), report)
 
     def _run(self, document: str, plan: Plan, cluster: str, running: RunningJob) -> JobResult:
-        from airflow_hivex.core.spark import documents
+        from airflow_hivex.core.job import documents
 
         driver = self._reserved({**self._conf, **plan.spark_conf}, cluster)
         try:

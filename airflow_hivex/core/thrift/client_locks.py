@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from threading import Lock
 from typing import Any
 
+from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.model.locks import LockComponent, LockResponse, LockState, covers
 from airflow_hivex.core.model.transactions import TxnType
-from airflow_hivex.core.statements.context import Services
 from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.transactions.beginning import Begun
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 
 _MOST_CLIENTS = 10_000
 _MOST_OWNERS = 100

@@ -10,14 +10,14 @@ from typing import Any
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.raw_store import RawStore
+from airflow_hivex.core.commands.following_folders import move_back_folders
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.execution.context import SessionState, StatementContext
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
-from airflow_hivex.core.statements.context import SessionState, StatementContext
-from airflow_hivex.core.statements.following_folders import move_back_folders
 from airflow_hivex.core.thrift.client_locks import ClientLocks, LockOwners
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table

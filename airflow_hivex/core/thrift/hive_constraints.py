@@ -13,8 +13,8 @@ from airflow_hivex.core.errors import InvalidObjectError, SqlError
 from airflow_hivex.core.model.constraints import Constraints, Key, KeyKind
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.statements import ChangeConstraints, TableName
-from airflow_hivex.core.sql.constraints import expression_columns
+from airflow_hivex.core.parser.grammar.constraints import expression_columns
+from airflow_hivex.core.parser.statements import ChangeConstraints, TableName
 from airflow_hivex.core.thrift.bindings import ttypes
 
 _KINDS = {KeyKind.PRIMARY_KEY: "primary_keys", KeyKind.UNIQUE: "unique", KeyKind.FOREIGN_KEY: "foreign_keys"}

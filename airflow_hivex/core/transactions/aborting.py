@@ -15,7 +15,7 @@ from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from airflow_hivex.core.snapshots.txn_states import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import databases, locks, tables, txn_to_write_id, txns
-from airflow_hivex.core.transactions.lock_rows import release
+from airflow_hivex.core.transactions.locks.rows import release
 
 _REASON_LENGTH = 4096
 

@@ -17,7 +17,7 @@ from airflow_hivex.core.model.locks import LockMatrix, LockResponse
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Exchange
 from airflow_hivex.core.transactions.allocation import allocated_to_new, allocating_to_new
-from airflow_hivex.core.transactions.lock_grants import LockRequest, granted_to_new, granting_to_new
+from airflow_hivex.core.transactions.locks.grants import LockRequest, granted_to_new, granting_to_new
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.opening import NewTransaction, open_with
 

@@ -20,7 +20,7 @@ from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
 from airflow_hivex.core.transactions import commit_record, conflicts, txn_rows
 from airflow_hivex.core.transactions.commit_record import CommitFacts
-from airflow_hivex.core.transactions.lock_rows import HELD_BY_TXNS, releasing
+from airflow_hivex.core.transactions.locks.rows import HELD_BY_TXNS, releasing
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
 RegisterWrites: TypeAlias = Callable[[Connection, int], None]

@@ -27,8 +27,8 @@ from airflow_hivex.core.store.schema import (
     txns,
     write_set,
 )
-from airflow_hivex.core.transactions import commit_record, kept_snapshots
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions import commit_record, retained_snapshots
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Housekeeper:
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
                 unused_copies=0 if self._clean_copies is None else self._clean_copies(most_s),
             )
-            self._store.write(lambda connection: kept_snapshots.purge(connection, self._clock()), name="purge")
+            self._store.write(lambda connection: retained_snapshots.purge(connection, self._clock()), name="purge")
             self._store.write(purge_moments, name="purge")
             self._store.write(self._purge_record, name="purge")
             if self._marks_kept_ms:

@@ -17,7 +17,7 @@ from airflow_hivex.core.model.transactions import Transaction, TxnState
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.paging import contains, read_page
 from airflow_hivex.core.store.schema import locks, txns
-from airflow_hivex.core.transactions.lock_rows import lock_from_row, select_locks
+from airflow_hivex.core.transactions.locks.rows import lock_from_row, select_locks
 from airflow_hivex.core.transactions.txn_rows import transaction_from
 
 _T, _L = txns.c, locks.c

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, SqlError
+from airflow_hivex.core.execution.context import Result
 from airflow_hivex.core.merging import Merge, condition_of
-from airflow_hivex.core.statements.context import Result
 
 
 class _Ran(list[tuple[str, dict[str, object]]]):

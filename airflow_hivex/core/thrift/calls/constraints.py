@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from airflow_hivex.core.commands.constraint_changes import change_constraints
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchObjectError
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.statements import ChangeConstraints, TableName
-from airflow_hivex.core.statements.constraint_changes import change_constraints
+from airflow_hivex.core.parser.statements import ChangeConstraints, TableName
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import Serve, call
 from airflow_hivex.core.thrift.calls.tables import list_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_hivex.core.commands import definitions
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.execution.metadata_changes import check_location
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import Database, TableType
-from airflow_hivex.core.model.statements import DropDatabase
+from airflow_hivex.core.parser.statements import DropDatabase
 from airflow_hivex.core.settings import NAMESPACE_MODE
-from airflow_hivex.core.statements import definitions
-from airflow_hivex.core.statements.metadata_changes import check_location
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database

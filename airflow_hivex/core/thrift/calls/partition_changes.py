@@ -10,10 +10,12 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.statistics import store_statistics
+from airflow_hivex.core.commands import partition_definitions
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchPartitionError,
 )
+from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location
 from airflow_hivex.core.imports.conversion import PartitionConverter
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.expressions import ColumnReference
@@ -21,10 +23,8 @@ from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import Partition, StoredPartition, StoredTable
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, nullable_values
 from airflow_hivex.core.model.predicates import And, Comparison, IsNull
-from airflow_hivex.core.model.statements import DropPartitions, Literal, RenamePartition, TableName
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.statements import partition_definitions
-from airflow_hivex.core.statements.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.parser.statements import DropPartitions, Literal, RenamePartition, TableName
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.partitions import Wanted, possible_names, values_of_name
 from airflow_hivex.core.thrift.calls.registry import Raw, call

@@ -13,6 +13,11 @@ from airflow_hivex.core.catalog.partitions import stored_values
 from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.tables import select_tables
+from airflow_hivex.core.commands import definitions, views
+from airflow_hivex.core.commands.constraints import with_checked_constraints
+from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
+from airflow_hivex.core.commands.table_definitions import check_no_constraint, check_properties
+from airflow_hivex.core.commands.truncation import run_truncate
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     InvalidObjectError,
@@ -20,6 +25,8 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     TableChangedError,
 )
+from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.execution.metadata_changes import check_location
 from airflow_hivex.core.imports import spark_tables
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
@@ -33,15 +40,8 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import nullable_values, partition_name
-from airflow_hivex.core.model.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.statements import definitions, views
-from airflow_hivex.core.statements.constraints import with_checked_constraints
-from airflow_hivex.core.statements.context import StatementContext
-from airflow_hivex.core.statements.following_folders import following_folder, rename_with_folder, without_note
-from airflow_hivex.core.statements.metadata_changes import check_location
-from airflow_hivex.core.statements.table_definitions import check_no_constraint, check_properties
-from airflow_hivex.core.statements.truncation import run_truncate
+from airflow_hivex.core.parser.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.calls.tables import check_writer

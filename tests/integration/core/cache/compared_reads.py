@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.snapshot_reading import SnapshotReading
+from airflow_hivex.core.catalog.snapshot_reader import SnapshotReading
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError

@@ -27,7 +27,7 @@ from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases, directories, directory_copies
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock, add_unwritten_table
 

@@ -17,7 +17,7 @@ from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import txn_components
 from airflow_hivex.core.transactions.beginning import Begun
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
 from tests.postgresql_proxy import COMMITTED, PostgresqlProxy

@@ -10,10 +10,10 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
-from airflow_hivex.core.transactions.joined import next_statement_id
-from airflow_hivex.core.transactions.lock_grants import LockRequest
-from airflow_hivex.core.transactions.locks import LockManager
+from airflow_hivex.core.transactions.locks.grants import LockRequest
+from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.shared_state import next_statement_id
 from tests.integration.core.conftest import Clock
 from tests.postgresql_proxy import COMMITTED, PostgresqlProxy
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
+from airflow_hivex.core.job.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.job.orc_tail import Keys
+from airflow_hivex.core.job.orc_tail.types import Range
 from airflow_hivex.core.model.plans import WriteIdFilter
-from airflow_hivex.core.spark.layout import BUCKET, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from airflow_hivex.core.spark.orc_tail import Keys
-from airflow_hivex.core.spark.orc_tail.types import Range
 
 BUCKETS = (1 << 29, 1 << 29 | 1 << 16)
 

@@ -53,7 +53,7 @@ def test_the_folder_of_sparks_own_tables_is_this_processs_alone() -> None:
 
 def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:
     program = (
-        "import sys, airflow_hivex.core.runners.registry, airflow_hivex.core.spark.values\n"
+        "import sys, airflow_hivex.core.runners.registry, airflow_hivex.core.job.values\n"
         "sys.exit('pyspark' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

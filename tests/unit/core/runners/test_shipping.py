@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import airflow_hivex
+from airflow_hivex.core.job.artefact import fingerprint
 from airflow_hivex.core.runners.shipping import archive, shipped_files
-from airflow_hivex.core.spark.artefact import fingerprint
 
 # Every module that is shipped, in a process that has nothing else of the package.
 IMPORT_ALL = """
@@ -50,9 +50,9 @@ def test_shipped_files_import_nothing_else_of_the_package(tmp_path: Path) -> Non
 
 
 def test_a_job_needs_all_values_that_are_shipped() -> None:
-    program = "import sys, airflow_hivex.core.spark.job, airflow_hivex.core.spark.values\nprint(*sys.modules)"
+    program = "import sys, airflow_hivex.core.job.job, airflow_hivex.core.job.values\nprint(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    values = {module_of(name) for name in shipped_files() if "/core/spark/" not in name}
+    values = {module_of(name) for name in shipped_files() if "/core/job/" not in name}
     assert values <= {*ran.stdout.split()}
 
 
@@ -68,7 +68,7 @@ def test_the_fingerprint_tells_files_apart() -> None:
     assert len({fingerprint(each) for each in [files, *others]}) == 4
 
 
-@pytest.mark.parametrize("left_out", ["core/session.py", "core/runners/local.py", "core/statements/", "core/store/"])
+@pytest.mark.parametrize("left_out", ["core/session.py", "core/runners/local.py", "core/commands/", "core/store/"])
 def test_the_clients_side_is_not_shipped(left_out: str) -> None:
     assert not [name for name in shipped_files() if left_out in name]
 
@@ -76,7 +76,7 @@ def test_the_clients_side_is_not_shipped(left_out: str) -> None:
 # In a process whose package is in a file.
 CHECK = """
 import sys
-from airflow_hivex.core.spark import artefact
+from airflow_hivex.core.job import artefact
 print(artefact.problem_with(sys.argv[1]))
 """
 

@@ -1,0 +1,84 @@
+"""Reading tables and their contents as of a snapshot: the MetadataReader of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog.contents import TableContents, read_contents
+from airflow_hivex.core.catalog.metadata_reader import MetadataReader
+from airflow_hivex.core.catalog.snapshots import read_snapshot, snapshot_call, table_calls
+from airflow_hivex.core.catalog.store_part import StorePart
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList
+from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
+
+
+def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
+    return {(table.database, table.name): table for table in found}
+
+
+def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
+    return table is None or mark is None or table.id != mark.id or table.version != mark.version
+
+
+class SnapshotReading(StorePart, MetadataReader):
+    """Reads from the database, and keeps nothing."""
+
+    def snapshot(
+        self,
+        names: Collection[QualifiedName],
+        txn_id: int | None = None,
+        *,
+        valid_txns: ValidTxnList | None = None,
+        known: Iterable[StoredTable] = (),
+    ) -> Snapshot:
+        """Return the tables of these names and their write id lists; see ``MetadataReader``.
+
+        One round trip; another one where a table of ``known`` has changed, or with ``valid_txns``.
+
+        Raises:
+            NoSuchDatabaseError, NoSuchTableError: a table does not exist.
+        """
+        wanted = dict.fromkeys(names)
+        found = _by_name(known)
+        calls = [snapshot_call(wanted, txn_id)]
+        if wanted.keys() - found.keys():
+            calls += table_calls(wanted)
+        answer, *rows = self._store.ask(*calls, connection=self._connection)
+        read = read_snapshot(answer, txn_id)
+        if rows:
+            found.update(_by_name(tables.tables_from_rows(*rows)))
+        behind = [name for name in wanted if _is_behind(found.get(name), read.marks.get(name))]
+        if behind:
+            with self._read() as connection:
+                # Tells a missing database from a missing table.
+                found.update(_by_name([tables.select_table(connection, *name) for name in behind]))
+            if any(found[name].id not in read.write_ids for name in behind):
+                # It was made while this was read.
+                return self.snapshot(names, txn_id, valid_txns=valid_txns)
+        write_ids = read.write_ids
+        if valid_txns is not None:
+            with self._read() as connection:
+                named = {found[name].id: found[name].full_name for name in wanted}
+                write_ids = read_valid_write_ids(connection, named, valid_txns)
+        return Snapshot(
+            valid_txns or read.valid_txns,
+            {name: found[name] for name in wanted},
+            write_ids,
+            read.committed,
+            read.history,
+        )
+
+    def contents(
+        self,
+        snapshot: Snapshot,  # noqa: ARG002 - for caches; the database is never stale
+        table: StoredTable,
+        predicate: Predicate | None,
+        clusters: Collection[str],
+    ) -> TableContents:
+        """Return the partitions that ``predicate`` leaves, with directories and copies; see ``MetadataReader``."""
+        with self._read() as connection:
+            return read_contents(connection, table, predicate, clusters)

@@ -1,0 +1,135 @@
+"""Tables read without Spark: bound, locked and routed as a SELECT, and read by pyarrow in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_hivex.core.arrow.conditions import Condition
+from airflow_hivex.core.arrow.scanning import ArrowScan
+from airflow_hivex.core.arrow.typed_values import TypedValues
+from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.execution import planning
+from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
+from airflow_hivex.core.model.expressions import ColumnReference
+from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Not, Or, Predicate
+from airflow_hivex.core.parser.queries.conditions import read_condition
+from airflow_hivex.core.parser.statements import Select
+
+Filter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
+"""A condition in SQL, an expression of pyarrow, or a list of tuples such as ``[("year", "=", 2013)]``."""
+
+_SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def read_table(
+    context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
+) -> pa.Table:
+    """Return the rows of the one table that a query reads; its locks are held while they are read."""
+    predicate, expression = _read_filter(filter, context.parameters)
+
+    def work(running: Running) -> pa.Table:
+        scan = _scan(context, running, _filtered(statement, predicate), columns, predicate, expression, threads)
+        batches = []
+        for batch in scan.batches():
+            running.check_not_cancelled()
+            batches.append(batch)
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return pa.Table.from_batches(batches, scan.schema)
+
+    return in_transaction(context, work, read_only=True)
+
+
+def read_batches(
+    context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
+) -> pa.RecordBatchReader:
+    """Return the rows as a stream; the cleaner keeps the files for a time, as for a DataFrame."""
+    predicate, expression = _read_filter(filter, context.parameters)
+
+    def work(running: Running) -> ArrowScan:
+        query = _filtered(statement, predicate)
+        return _scan(context, running, query, columns, predicate, expression, threads, keep=True)
+
+    scan = in_transaction(context, work, read_only=True)
+    return pa.RecordBatchReader.from_batches(scan.schema, scan.batches())
+
+
+def _scan(
+    context: StatementContext,
+    running: Running,
+    statement: Select,
+    columns: Sequence[str] | None,
+    predicate: Predicate | None,
+    expression: pc.Expression | None,
+    threads: int | None,
+    *,
+    keep: bool = False,
+) -> ArrowScan:
+    routed = route(context, statement, running, runs_job=False)
+    cluster = chosen_cluster(context, routed)
+    (bound,) = routed.bound
+    by_name = {column.name.lower(): column for column in (*bound.table.columns, *bound.table.partition_keys)}
+    table = bound.table.full_name
+    values = TypedValues(planning.configuration_of(context, cluster), table)
+    condition = None if predicate is None else Condition(predicate, by_name, table, values)
+    # One name stands for a list of it.
+    columns = [columns] if isinstance(columns, str) else columns
+    found = ArrowScan(planning.scan(bound, cluster, running.tag), values, columns, condition, expression, threads)
+    if keep:
+        commit_kept(context, running, [bound.table])
+    return found
+
+
+def _filtered(statement: Select, predicate: Predicate | None) -> Select:
+    """Return the query of a table with a condition that leaves out partitions."""
+    if predicate is None:
+        return statement
+    (reference,) = statement.query.references
+    return replace(statement, query=replace(statement.query, references=(replace(reference, filters=(predicate,)),)))
+
+
+def _read_filter(filter: Filter, parameters: Mapping[str, object]) -> tuple[Predicate | None, pc.Expression | None]:
+    """Return a filter as a predicate, or as an expression of pyarrow.
+
+    Raises:
+        StatementSyntaxError, UnsupportedStatementError: the text is not a condition that is decided without Spark.
+        InvalidParametersError: the filter has another form.
+    """
+    if filter is None:
+        return None, None
+    if isinstance(filter, str):
+        return read_condition(filter, parameters or None), None
+    if isinstance(filter, pc.Expression):
+        return None, filter
+    if isinstance(filter, Sequence) and filter:
+        if all(isinstance(each, tuple) for each in filter):
+            return And(tuple(_test(each) for each in filter)), None
+        if all(isinstance(each, list) and each for each in filter):
+            return Or(tuple(And(tuple(_test(test) for test in each)) for each in filter)), None
+    raise InvalidParametersError(
+        f"{filter!r} is not a valid filter; give a condition in SQL, an expression of pyarrow.compute, or a list of "
+        "tuples such as [('year', '=', 2013)]."
+    )
+
+
+def _test(test: Any) -> Predicate:
+    if isinstance(test, tuple) and len(test) == 3 and isinstance(test[0], str) and isinstance(test[1], str):
+        column, sign, value = ColumnReference(test[0]), test[1].lower(), test[2]
+        if sign in _SIGNS:
+            return Comparison(column, _SIGNS[sign], value)
+        if sign in ("in", "not in") and isinstance(value, (list, tuple, set, frozenset)):
+            found = In(column, tuple(value))
+            return found if sign == "in" else Not(found)
+        if sign in ("is", "is not") and value is None:
+            return IsNull(column) if sign == "is" else Not(IsNull(column))
+    raise InvalidParametersError(
+        f"{test!r} is not a valid test of a filter; give (column, sign, value) with one of the signs "
+        f"{', '.join([*_SIGNS, 'in', 'not in'])}."
+    )

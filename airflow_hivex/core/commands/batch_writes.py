@@ -1,0 +1,126 @@
+"""The transactions of a streaming batch: opened together, kept alive, and written in one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, InvalidTransactionRequestError
+from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
+from airflow_hivex.core.execution.queries import run_insert
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.parser.lexer.markers import parameter_literal
+from airflow_hivex.core.parser.queries.constant_texts import text_columns_of
+from airflow_hivex.core.parser.statements import Insert, Query, TableName
+from airflow_hivex.core.transactions.heartbeats import batch_heartbeats
+
+_OPERATION = "A batch of transactions"
+
+
+def open_batch(context: StatementContext, name: TableName, count: int, resources: ExitStack) -> list[BatchTransaction]:
+    """``count`` open transactions with write ids for the table, one after the other; alive until ``resources`` close.
+
+    Raises:
+        InvalidOperationError: the session is in a transaction, the table cannot be written, or is insert-only, whose
+            rows do not tell their write ids.
+        InvalidTransactionRequestError: the count is not positive, or more than ``hive.txn.max.open.batch``.
+    """
+    services, session = context.services, context.session
+    most = int(services.settings["hive.txn.max.open.batch"])
+    if not (isinstance(count, int) and 1 <= count <= most):
+        raise InvalidTransactionRequestError(
+            f"A batch of {count!r} transactions on {name} cannot be opened; have 1 to {most} (hive.txn.max.open.batch)."
+        )
+    table = services.catalog.get_table(*session.qualify(name))
+    _check(context, table)
+    txn_ids = services.transactions.open(count, user=session.user, agent_info=session.agent_info)
+    try:
+        timeout_s = int(services.settings["hive.txn.timeout"])
+        resources.enter_context(batch_heartbeats(services.transactions, txn_ids[0], txn_ids[-1], timeout_s))
+        write_ids = services.transactions.allocate_write_ids(txn_ids, table.database, table.name)
+    except BaseException:
+        resources.close()
+        services.transactions.abort_many(txn_ids)
+        raise
+    bounds = min(write_ids.values()), max(write_ids.values())
+    return [BatchTransaction(txn_id, table.id, bounds) for txn_id in txn_ids]
+
+
+def check_alone(context: StatementContext) -> None:
+    """Refuse to mix a batch's transactions with one of the session, which would take what is written for its own.
+
+    Raises:
+        InvalidOperationError: the session is in a transaction.
+    """
+    if context.session.transaction is not None:
+        raise InvalidOperationError(
+            _OPERATION,
+            f"transaction {context.session.transaction.txn_id}",
+            "it is open; COMMIT or ROLLBACK comes first",
+        )
+
+
+def _check(context: StatementContext, table: Table) -> None:
+    check_alone(context)
+    if table.not_written:
+        raise InvalidOperationError(_OPERATION, table.full_name, table.not_written)
+    if table.is_insert_only:
+        raise InvalidOperationError(
+            _OPERATION,
+            table.full_name,
+            "it is insert-only: its files do not say to which transaction a row belongs; use INSERT",
+        )
+
+
+def insert_rows(
+    context: StatementContext, name: TableName, rows: Sequence[Sequence[object] | Mapping[str, object]]
+) -> Result:
+    """Return an INSERT of Python values, in the batch's transaction of the context.
+
+    Raises:
+        InvalidParametersError: rows of different columns, or a value that Spark has no literal for.
+    """
+    columns, values = _columns(rows)
+    literals = tuple(
+        tuple(parameter_literal(f"of column {i + 1}", value) for i, value in enumerate(row)) for row in values
+    )
+    # For the case that Spark must run it: the same values as parameters.
+    parameters = {f"r{i}c{j}": value for i, row in enumerate(values) for j, value in enumerate(row)}
+    text = "VALUES " + ", ".join(
+        "(" + ", ".join(f":r{i}c{j}" for j in range(len(row))) + ")" for i, row in enumerate(literals)
+    )
+    insert = Insert(
+        target=name,
+        query=Query(text, 0, len(text), (), parameters=frozenset(parameters), texts=text_columns_of(literals)),
+        columns=columns,
+        rows=literals,
+    )
+    return run_insert(replace(context, parameters=parameters), insert)
+
+
+def _columns(
+    rows: Sequence[Sequence[object] | Mapping[str, object]],
+) -> tuple[tuple[str, ...] | None, list[list[object]]]:
+    """Return the column list, if rows name their columns, and the values in its order."""
+    if not rows:
+        raise InvalidParametersError("There are no rows to write; give at least one.")
+    names = list(rows[0]) if isinstance(rows[0], Mapping) else None
+    values: list[list[object]] = []
+    for number, row in enumerate(rows, 1):
+        if names is not None and isinstance(row, Mapping) and set(row) == set(names):
+            values.append([row[name] for name in names])
+        elif names is None and isinstance(row, Iterable) and not isinstance(row, (Mapping, str, bytes)):
+            values.append(list(row))
+        else:
+            raise InvalidParametersError(
+                f"Row {number} is a {type(row).__name__}; give all as sequences of values, or all as mappings of the "
+                "same columns."
+            )
+    return None if names is None else tuple(names), values
+
+
+def close_batch(context: StatementContext, transactions: Sequence[BatchTransaction]) -> None:
+    """End those of a batch's transactions that are still open."""
+    if transactions:
+        context.services.transactions.abort_many([each.txn_id for each in transactions])

@@ -1,0 +1,124 @@
+"""ALTER TABLE ... COMPACT, SHOW COMPACTIONS and ABORT COMPACTIONS."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.compaction.compactor import COMPACT, check_compactable
+from airflow_hivex.core.compaction.history import CompactionFilter
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionResponse, CompactionState, show_row
+from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.secrets import hide_in_uri
+from airflow_hivex.core.parser.statements import AbortCompactions, Compact, ShowCompactions, Vacuum
+
+_ANSWER = ("compactionid", "state", "message")
+
+
+def compact(context: StatementContext, statement: Compact) -> Result:
+    """ALTER TABLE ... COMPACT: the compaction's id and state; -1 and the reason where it is refused.
+
+    AND WAIT brings the state that it has come to.
+    """
+    database, name = context.session.qualify(statement.table)
+    table = context.services.catalog.get_table(database, name)
+    check_compactable(table)
+    if statement.each_partition and statement.partition is None and table.is_partitioned:
+        return _compact_each(context, statement, table)
+    partition = None
+    if statement.partition is not None:
+        partition = partition_name_of(f"{COMPACT} with PARTITION", table, statement.partition)
+    response = _request(context, statement, table, partition)
+    row = (str(response.id), response.state.shown, response.message)
+    return Result(list(_ANSWER), [row])
+
+
+def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
+    """OPTIMIZE of a table with partitions: one row for each of them."""
+    responses = context.services.compactor.request_each(
+        table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
+    )
+    rows: list[tuple[object, ...]] = []
+    for partition, requested in responses.items():
+        response = _waited(context, statement, requested)
+        rows.append((partition, str(response.id), response.state.shown, response.message))
+    return Result(["partition", *_ANSWER], rows)
+
+
+def _request(context: StatementContext, statement: Compact, table: Table, partition: str | None) -> CompactionResponse:
+    compactor = context.services.compactor
+    response = compactor.request(
+        table.database,
+        table.name,
+        partition,
+        statement.type,
+        pool=statement.pool,
+        properties=statement.properties,
+        buckets=statement.buckets,
+        order_by=statement.order_by,
+    )
+    return _waited(context, statement, response)
+
+
+def _waited(context: StatementContext, statement: Compact, response: CompactionResponse) -> CompactionResponse:
+    """Return the answer to a request; with AND WAIT the state that the compaction has come to."""
+    if statement.wait and response.is_accepted:
+        return context.services.compactor.wait(response.id)
+    return response
+
+
+def vacuum(context: StatementContext, statement: Vacuum) -> Result:
+    """VACUUM: the directories of a table that went, those that stay, and the transactions in the way.
+
+    With DRY RUN the same, and nothing goes.
+    """
+    services = context.services
+    table = services.catalog.get_table(*context.session.qualify(statement.table))
+    check_compactable(table, "VACUUM")
+    clean = services.compactor.plan_clean if statement.dry_run else services.compactor.clean
+    rows: list[tuple[object, ...]] = []
+    for task in clean(table.database, table.name):
+        place = (None if task.compaction_id is None else str(task.compaction_id), task.partition)
+        rows.append((*place, task.outcome.value, task.message))
+        rows += [(*place, f"delete, {each.why}", f"{hide_in_uri(each.uri)} on {each.cluster}") for each in task.deleted]
+        rows += [(*place, "stays", name) for name in task.waiting]
+        rows += [(*place, "in the way", str(each)) for each in task.blockers]
+    return Result(["compactionid", "partition", "what", "detail"], rows)
+
+
+def show_compactions(context: StatementContext, statement: ShowCompactions) -> Result:
+    """SHOW COMPACTIONS: those of the queue and of the history; texts and NULL, times in milliseconds."""
+    catalog = context.services.catalog
+    database = table = partition = None
+    if statement.database is not None:
+        database = catalog.get_database(statement.database).name
+    elif statement.table is not None:
+        database, table = context.session.qualify(statement.table)
+        if statement.partition is not None:
+            found = catalog.get_table(database, table)
+            partition = partition_name_of("SHOW COMPACTIONS with PARTITION", found, statement.partition)
+    shown = context.services.compactor.show(
+        CompactionFilter(
+            database=database,
+            table=table,
+            partition=partition,
+            id=statement.id,
+            pool=statement.pool,
+            type=statement.type,
+            state=statement.state,
+            order_by=statement.order_by,
+            limit=statement.limit,
+        )
+    )
+    if not shown and database is not None and table is not None:
+        # Only now: of a table that was dropped there is still the history.
+        catalog.get_table(database, table)
+    return Result(list(SHOW_COLUMNS), [show_row(each) for each in shown])
+
+
+def abort_compactions(context: StatementContext, statement: AbortCompactions) -> Result:
+    """ABORT COMPACTIONS: what became of each; only those that nobody works on yet can be aborted."""
+    answers = context.services.compactor.abort(statement.ids)
+    rows: list[tuple[object, ...]] = [
+        (str(each), CompactionState.ABORTED.shown if why is None else "error", why) for each, why in answers.items()
+    ]
+    return Result(["compactionid", "status", "message"], rows)

@@ -1,0 +1,205 @@
+"""ALTER TABLE that makes a table of plain files transactional: no file is rewritten or moved.
+
+The files that lie there become original files, whose rows every snapshot sees until a base hides them.
+Hive's TransactionalValidationListener says which tables may be converted.
+Source: docs/reference/directories.md, "Original files".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.catalog.pruning import FoundPartition
+from airflow_hivex.core.catalog.registration import OriginalFile, Registration
+from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, lock_for_change
+from airflow_hivex.core.commands.table_definitions import check_columns, check_text, managed_properties
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.locking import acquire
+from airflow_hivex.core.execution.routing import writing_cluster
+from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.job.footers import row_counts
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.file_properties import check_file_options
+from airflow_hivex.core.model.objects import (
+    CHOOSING_OPTIONS,
+    INSERT_ONLY,
+    ORIGINAL_LAYOUT,
+    PLAIN_LAYOUT,
+    TRANSACTIONAL,
+    TRANSACTIONAL_PROPERTIES,
+    StoredTable,
+    Table,
+    TableType,
+)
+
+log = logging.getLogger(__name__)
+
+_OPERATION = "A conversion to a transactional table of"
+_EXTERNAL = "external"
+_LONGEST_NAME = 128
+
+
+def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
+    """Return whether setting these properties would make a plain table transactional."""
+    return not table.is_transactional and _value(properties, TRANSACTIONAL) == "true"
+
+
+def convert_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
+    """Return ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) of a plain table.
+
+    Lists the table's folder once and reads the footer of each ORC or Parquet file. The table's lock is held meanwhile.
+
+    Raises:
+        InvalidOperationError: the table, its files or their places do not allow it.
+        InvalidObjectError: the properties, or a file, are not those of a transactional table.
+        RoutingError: the session is pinned to another cluster than the table's primary one.
+    """
+    converted = _converted(table, properties)
+    cluster = writing_cluster(context, table)
+    services = context.services
+    with own_transaction(context) as running:
+        acquire(context, running, services.statement_locks.convert_table(table))
+        with services.store.read() as connection:
+            partitions = _check_stored(services.catalog, connection, table)
+        originals = _originals(context, converted, cluster, partitions)
+
+        def changes(connection: Connection) -> None:
+            lock_for_change(connection, [table.id])
+            catalog = services.catalog.joining(connection)
+            if _check_stored(catalog, connection, table) != partitions:
+                raise InvalidOperationError(_OPERATION, table.full_name, "its partitions changed meanwhile; try again")
+            stored = catalog.alter_table(table.database, table.name, converted, None, running.txn_id)
+            row_layout = PLAIN_LAYOUT if converted.is_insert_only else ORIGINAL_LAYOUT
+            catalog.register(Registration.of_originals(stored, originals, row_layout, running.txn_id, cluster.name))
+
+        services.transactions.commit(running.txn_id, changes)
+        log.info("%s is transactional now, with %s original files", table.full_name, len(originals))
+        return Result(cluster=cluster.name, txn_id=running.txn_id)
+
+
+def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable:
+    """Return the table as it will be, after all that can be said without looking at its files."""
+    name = table.full_name
+    if table.is_view:
+        raise InvalidOperationError(_OPERATION, name, "it is a view; convert the tables that it reads")
+    if table.not_read:
+        raise InvalidOperationError(_OPERATION, table.full_name, table.not_read)
+    if _value(properties, _EXTERNAL) != "false":
+        reason = (
+            "it is external; add 'EXTERNAL' = 'FALSE' to the statement, by which its files become the warehouse's: "
+            "DROP TABLE deletes them then"
+        )
+        raise InvalidOperationError(_OPERATION, name, reason)
+    storage = table.storage
+    given = {
+        lower if (lower := key.lower()) in (TRANSACTIONAL, TRANSACTIONAL_PROPERTIES) else key: value
+        for key, value in properties.items()
+        if key.lower() != _EXTERNAL
+    }
+    if storage.format != "orc" and _value(given, TRANSACTIONAL_PROPERTIES) != INSERT_ONLY:
+        reason = (
+            f"full ACID tables are stored as ORC, and its files are {storage.format}; with 'transactional_properties' "
+            f"= '{INSERT_ONLY}' they can stay as they are"
+        )
+        raise InvalidOperationError(_OPERATION, name, reason)
+    check_columns(name, (*table.columns, *table.partition_keys))
+    if storage.num_buckets > 0:
+        reason = f"its files were put into {storage.num_buckets} buckets by other rules than those here"
+        raise InvalidOperationError(_OPERATION, name, reason)
+    choosing = next((key for key in storage.serde_parameters if key.lower() in CHOOSING_OPTIONS), None)
+    if choosing is not None:
+        reason = f"its option {choosing} leaves files out; move those away and create the table without it"
+        raise InvalidOperationError(_OPERATION, name, reason)
+    parameters = managed_properties(name, storage.format, {**table.parameters, **given})
+    converted = replace(table, type=TableType.MANAGED_TABLE, parameters=parameters)
+    check_file_options(name, storage.format, converted.file_options)
+    check_text(converted)
+    return converted
+
+
+def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTable) -> Sequence[FoundPartition]:
+    """Return the table's partitions, after what the catalog has was held against the rules.
+
+    Raises:
+        NoSuchTableError: the table was dropped.
+        InvalidOperationError: it was changed, has copies, or a partition lies elsewhere.
+        InvalidObjectError: its folder is not its own.
+    """
+    named = (table.database, table.name)
+    snapshot = catalog.snapshot([named])
+    stored = snapshot.tables[named]
+    if (stored.id, stored.storage, stored.parameters) != (table.id, table.storage, table.parameters):
+        raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")
+    if has_secondaries(connection, stored):
+        reason = "copies of it are registered on other clusters; unregister them first, and again after it"
+        raise InvalidOperationError(_OPERATION, table.full_name, reason)
+    check_apart(connection, replace(stored, type=TableType.MANAGED_TABLE))
+    partitions = catalog.contents(snapshot, stored, None, ()).partitions
+    root = table.storage.primary.location
+    for partition in partitions:
+        if partition.location != f"{root}/{partition.name}":
+            reason = (
+                f"its partition {partition.name} lies in {partition.location}; those of a managed table lie below it, "
+                f"this one in {root}/{partition.name}"
+            )
+            raise InvalidOperationError(_OPERATION, table.full_name, reason)
+    return partitions
+
+
+def _originals(
+    context: StatementContext, table: Table, cluster: Cluster, partitions: Sequence[FoundPartition]
+) -> list[OriginalFile]:
+    """Return the files of the table, by partition.
+
+    Raises:
+        InvalidOperationError: files lie where none of the table's can be.
+        InvalidObjectError: a file cannot be read.
+    """
+    root = table.storage.primary.location
+    found = context.services.files_to_change(cluster).list_files(root)
+    log.info("%s has %s files in %s partitions", table.full_name, len(found), len(partitions))
+    known = {partition.name for partition in partitions}
+    depth = len(table.partition_keys)
+    placed = []
+    for path, size in found.items():
+        names = path.split("/")
+        partition, name = "/".join(names[:depth]), "/".join(names[depth:])
+        if table.is_partitioned and (not name or partition not in known):
+            reason = f"{path} lies in none of its partitions; add the partition, or move the file away"
+            raise InvalidOperationError(_OPERATION, table.full_name, reason)
+        _check_place(table, path, name)
+        placed.append((partition if table.is_partitioned else None, name, path, size))
+    uris = [(cluster.uri(f"{root}/{path}"), size) for _, _, path, size in placed]
+    counts = row_counts(table.storage.format, uris)
+    return [
+        OriginalFile(partition, name, rows, size)
+        for (partition, name, _, size), rows in zip(placed, counts, strict=True)
+    ]
+
+
+def _check_place(table: Table, path: str, name: str) -> None:
+    """Refuse a file that no reader would find as a row's file of this table."""
+    folders = name.split("/")[:-1]
+    reason = ""
+    if any(parse_directory(folder) is not None for folder in folders):
+        reason = f"{path} lies in a directory of a transactional table; its rows would count whether committed or not"
+    elif any("=" in folder for folder in folders):
+        reason = (
+            f"{path} lies in what looks like a partition, and the table has no such key; create the table again with it"
+        )
+    elif len(name) > _LONGEST_NAME:
+        reason = f"the name of {path} is longer than {_LONGEST_NAME} characters below its partition; rename it"
+    if reason:
+        raise InvalidOperationError(_OPERATION, table.full_name, reason)
+
+
+def _value(properties: Mapping[str, str], name: str) -> str:
+    """Return the value of a property whose name's case does not count, in lower case."""
+    return next((value.lower() for key, value in properties.items() if key.lower() == name), "")

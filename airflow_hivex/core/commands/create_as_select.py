@@ -1,0 +1,230 @@
+"""CREATE TABLE AS SELECT: a table and its rows appear at once, perhaps in the place of another table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.commands.definitions import delete_tables
+from airflow_hivex.core.commands.replacements import replaced_table
+from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.execution import external_writes, planning
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.locking import acquire
+from airflow_hivex.core.execution.numbered_batches import record_batch
+from airflow_hivex.core.execution.pending import register_writes, take_back
+from airflow_hivex.core.execution.queries import plan_query
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import Column, StoredTable, Table
+from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.parser.statements import CreateTable
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
+
+log = logging.getLogger(__name__)
+
+
+def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
+    """Return a new table with the rows of a query, on the cluster that runs it; table and rows appear at once.
+
+    The query of one that replaces a table may read that table. With ``waits`` the statement waits for another one that
+    makes a table of the name, whatever ``hive.txn.xlock.ctas`` says.
+    """
+    if not statement.or_replace and _existing(context, statement) is not None:
+        return _exists(context, statement)
+    with own_transaction(context) as running:
+        earlier = _claim_name(context, running, statement, waits=waits)
+        if earlier is not None and not statement.or_replace:
+            result = _exists(context, statement)
+            context.services.transactions.abort(running.txn_id, "the table exists already")
+            return result
+        replacing = () if earlier is None else context.services.statement_locks.replace_table(earlier)
+        routed = route(context, statement, running, locks=replacing)
+        if replacing:
+            # Who had the lock before may have replaced or dropped it.
+            earlier = replaced_table(context, statement)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        assert routed.statement.query is not None
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        given = context.run(cluster, replace(plan, max_rows=0)).columns
+        table = describe_table(context, _with_query_columns(statement, given), cluster.name)
+        names = [column.name for column in given]
+        create = _create_external if table.is_external else _create_managed
+        rows_written, dropped = create(context, running, plan, table, names, cluster, earlier)
+    delete_tables(context, dropped[-1:])
+    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
+
+
+def _create_managed(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    table: Table,
+    names: Sequence[str],
+    cluster: Cluster,
+    earlier: StoredTable | None,
+) -> tuple[int | None, list[StoredTable]]:
+    """Commit a table with the rows of a plan; return their number, and the table that it has replaced."""
+    hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
+    running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
+    write = planning.write(hidden, cluster, facts, input_columns=names)
+    written = context.run(cluster, replace(plan, write=write))
+    dropped: list[StoredTable] = []
+
+    def changes(connection: Connection) -> None:
+        dropped.extend(_drop_earlier(context, connection, running, earlier))
+        tables.reveal(connection, hidden)
+        writes = [(hidden, facts, written.directories)]
+        register_writes(context.services, connection, writes, reveals_table=True)
+        record_batch(context, connection, hidden, running.txn_id)
+
+    context.services.transactions.commit(running.txn_id, changes)
+    return written.rows_written, dropped
+
+
+def _create_external(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    table: Table,
+    names: Sequence[str],
+    cluster: Cluster,
+    earlier: StoredTable | None,
+) -> tuple[int | None, list[StoredTable]]:
+    """:func:`_create_managed` for an external table, whose folder must be empty, as in Spark.
+
+    Raises:
+        InvalidOperationError: there are files, or files of the table's format are not written.
+    """
+    services = context.services
+    if table.not_inserted:
+        raise InvalidOperationError(context.kind, table.full_name, table.not_inserted)
+    location = table.storage.primary.location
+    if location and services.files(cluster).list_files(location):
+        reason = f"there are files in {location}; CREATE TABLE without AS SELECT makes a table of them"
+        raise InvalidOperationError(context.kind, table.full_name, reason)
+
+    def note(connection: Connection) -> tuple[StoredTable, TableWrite, PendingWrite]:
+        hidden = tables.insert_table(connection, table, services.clock(), hidden=True)
+        return hidden, *external_writes.note(context, connection, running, hidden, cluster)
+
+    hidden, facts, pending = services.store.write(note)
+
+    def undo() -> None:
+        if take_back(services, [pending], own=True):
+            services.catalog.forget_tables([hidden])
+
+    running.undo.append(undo)
+    write = planning.write(hidden, cluster, facts, input_columns=names)
+    written = context.run(cluster, replace(plan, write=write))
+    published = external_writes.publish(context, running, hidden, facts, pending, written.directories)
+    dropped: list[StoredTable] = []
+
+    def changes(connection: Connection) -> None:
+        dropped.extend(_drop_earlier(context, connection, running, earlier))
+        tables.reveal(connection, hidden)
+        registration = external_writes.register_new(connection, published, running.txn_id)
+        services.catalog.joining(connection).register(registration)
+        record_batch(context, connection, hidden, running.txn_id)
+
+    services.transactions.commit(running.txn_id, changes)
+    external_writes.finish(services, published)
+    return written.rows_written, dropped
+
+
+def _drop_earlier(
+    context: StatementContext, connection: Connection, running: Running, earlier: StoredTable | None
+) -> list[StoredTable]:
+    if earlier is None:
+        return []
+    catalog = context.services.catalog.joining(connection)
+    return [catalog.drop_table(earlier.database, earlier.name, txn_id=running.txn_id)]
+
+
+def _existing(context: StatementContext, statement: CreateTable) -> StoredTable | None:
+    try:
+        return context.services.catalog.get_table(*context.session.qualify(statement.table))
+    except NoSuchTableError:
+        return None
+
+
+def _exists(context: StatementContext, statement: CreateTable) -> Result:
+    """Return the result of a statement whose table exists already.
+
+    Raises:
+        AlreadyExistsError: it has no IF NOT EXISTS.
+    """
+    if statement.if_not_exists:
+        return Result(rows_written=0)
+    raise AlreadyExistsError("table", ".".join(context.session.qualify(statement.table)))
+
+
+def _claim_name(
+    context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
+) -> StoredTable | None:
+    """Lock the name of the new table if no table has it, and return the table that has it.
+
+    Raises:
+        NoSuchTableError, InvalidOperationError: the table cannot be replaced.
+    """
+    locks = context.services.statement_locks
+    find = replaced_table if statement.or_replace else _existing
+    earlier = find(context, statement)
+    if earlier is None:
+        new_table = locks.create_table_as_select(*context.session.qualify(statement.table))
+        acquire(context, running, new_table, new_table=not waits)
+        # Who had the lock before may have made it.
+        earlier = find(context, statement)
+    return earlier
+
+
+def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:
+    """Return the definition with the query's columns; PARTITIONED BY names some of them."""
+    if statement.columns:
+        raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
+    check_columns(str(statement.table), given)
+    return replace(statement, columns=tuple(replace(column, type=str(column.parsed_type)) for column in given))
+
+
+def _insert_hidden(
+    context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
+) -> tuple[StoredTable, TableWrite]:
+    """Return the new table, out of sight, and this transaction's write to it: a killed writer leaves its trace.
+
+    Its write ids come after those of the ``earlier`` table, whose last one is that of this transaction.
+    """
+    services = context.services
+    ids = [running.txn_id]
+
+    def work(connection: Connection) -> tuple[StoredTable, TableWrite]:
+        first = 1
+        if earlier is not None and earlier.is_transactional:
+            first = services.transactions.allocate_in(connection, ids, earlier.id)[running.txn_id] + 1
+        hidden = tables.insert_table(connection, table, services.clock(), hidden=True, first_write_id=first)
+        allocated = services.transactions.allocate_in(connection, ids, hidden.id, operation=Operation.INSERT)
+        return hidden, TableWrite(running.txn_id, allocated[running.txn_id], cluster.name, statement=context.kind)
+
+    return services.store.write(work)
+
+
+def _delete_table_files(context: StatementContext, hidden: Table, cluster: Cluster) -> None:
+    try:
+        context.services.files_to_change(cluster).delete_directory(hidden.storage.primary.location)
+    except HivexError as error:
+        # The hidden row still names the place for whoever cleans up.
+        log.warning("Files of %s could not be deleted: %s", hidden.full_name, error)

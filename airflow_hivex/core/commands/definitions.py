@@ -1,0 +1,327 @@
+"""CREATE, ALTER and DROP of databases and tables, and the session's own statements."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.commands.acid_upgrades import is_upgrade, upgrade_table
+from airflow_hivex.core.commands.conversions import convert_table, is_conversion
+from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
+from airflow_hivex.core.commands.likeness import definition_like
+from airflow_hivex.core.commands.links import refuse_link
+from airflow_hivex.core.commands.table_definitions import check_properties, check_text, describe_table
+from airflow_hivex.core.compaction.spark_options import check_spark_options
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    HivexError,
+    InvalidObjectError,
+    InvalidOperationError,
+    LinkedTableError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.locking import acquire, commit_at_once
+from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location, forget_dropped
+from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.model.file_properties import check_file_options
+from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable, Table
+from airflow_hivex.core.model.table_properties import normalised
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.parser.statements import (
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    CreateTableLike,
+    DropDatabase,
+    DropTable,
+    RenameTable,
+    SetTableProperties,
+    UseCluster,
+    UseDatabase,
+)
+from airflow_hivex.core.settings import NAMESPACE_MODE
+
+log = logging.getLogger(__name__)
+
+_COMMENT = "comment"
+"""The property that is the comment of a table, as in Hive and Spark."""
+
+
+def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
+    """CREATE DATABASE."""
+    check_mode(statement.name, statement.properties)
+    mode = statement.properties.get(NAMESPACE_MODE)
+    is_closed = bool(context.services.settings[NAMESPACE_MODE]) if mode is None else mode.lower() == "true"
+    check_location(context, "database", statement.name, statement.location, statement.name, is_closed=is_closed)
+    _check_cluster(context, statement.properties)
+    database = Database(
+        name=statement.name,
+        location=statement.location or "",
+        description=statement.comment,
+        owner=context.session.user,
+        parameters=statement.properties,
+    )
+    try:
+        context.services.catalog.create_database(database)
+    except AlreadyExistsError:
+        if not statement.if_not_exists:
+            raise
+    return Result()
+
+
+def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
+    """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
+    dropped: list[StoredTable] = []
+
+    def change(connection: Connection) -> None:
+        dropped[:] = context.services.catalog.joining(connection).drop_database(
+            statement.name, cascade=statement.cascade
+        )
+
+    try:
+        with own_transaction(context) as running:
+            acquire(context, running, context.services.statement_locks.drop_database(statement.name))
+            context.services.transactions.commit(running.txn_id, change)
+    except NoSuchDatabaseError:
+        if not statement.if_exists:
+            raise
+        return Result()
+    delete_tables(context, dropped)
+    return Result(txn_id=running.txn_id)
+
+
+def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
+    """ALTER DATABASE: properties are added to those it has, or removed.
+
+    Raises:
+        InvalidObjectError: the database does not have a property that is unset.
+    """
+    catalog = context.services.catalog
+    database = catalog.get_database(statement.name)
+    missing = next((key for key in statement.unset if key not in database.parameters), None)
+    if missing is not None and not statement.if_exists:
+        raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
+    kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
+    check_location(context, "database", statement.name, statement.location, statement.name)
+    check_mode(statement.name, statement.properties)
+    _check_cluster(context, statement.properties)
+    catalog.alter_database(
+        statement.name,
+        replace(
+            database,
+            parameters={**kept, **statement.properties},
+            owner=statement.owner or database.owner,
+            location=statement.location or database.location,
+        ),
+    )
+    return Result()
+
+
+def check_mode(name: str, properties: Mapping[str, str]) -> None:
+    """Refuse a value of the namespace mode that is neither true nor false.
+
+    Raises:
+        InvalidObjectError: it is another one.
+    """
+    mode = properties.get(NAMESPACE_MODE)
+    if mode is not None and mode.lower() not in ("true", "false"):
+        raise InvalidObjectError(
+            "database", name, f"{NAMESPACE_MODE} = {mode!r} is not a valid mode; give true or false"
+        )
+
+
+def _check_cluster(context: StatementContext, properties: Mapping[str, str]) -> None:
+    cluster = properties.get(CLUSTER)
+    if cluster is not None:
+        context.services.clusters.get(cluster)
+
+
+def use_database(context: StatementContext, statement: UseDatabase) -> Result:
+    """USE: the database must exist."""
+    context.session.database = context.services.catalog.get_database(statement.name).name
+    return Result()
+
+
+def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
+    """USE CLUSTER: pins the session to a cluster that is configured, or frees it."""
+    if statement.name is not None:
+        context.services.clusters.get(statement.name)
+    context.session.cluster = statement.name
+    return Result(cluster=statement.name)
+
+
+def create_table(context: StatementContext, statement: CreateTable) -> Result:
+    """CREATE TABLE without a query. A managed table takes its first write id with it."""
+    try:
+        return store_table(context, describe_table(context, statement))
+    except AlreadyExistsError:
+        if not statement.if_not_exists:
+            raise
+        return Result()
+
+
+def create_table_like(context: StatementContext, statement: CreateTableLike) -> Result:
+    """CREATE TABLE ... LIKE: an empty table of the same definition."""
+    like = definition_like(context, statement)
+    try:
+        return store_table(context, describe_table(context, like.definition, is_external=like.is_external))
+    except AlreadyExistsError:
+        if not statement.new.if_not_exists:
+            raise
+        return Result()
+
+
+def store_table(
+    context: StatementContext, table: Table, also: Callable[[Connection, StoredTable], None] | None = None
+) -> Result:
+    """Store a table that was described and checked; a managed one takes its first write id with it.
+
+    ``also`` is done in the commit, with the table as it is stored.
+
+    Raises:
+        AlreadyExistsError: a table of that name exists.
+    """
+    services = context.services
+    locks = services.statement_locks.create_table(table.database)
+
+    def create(connection: Connection, txn_id: int | None = None) -> None:
+        created = services.catalog.joining(connection).create_table(table, txn_id=txn_id)
+        if also is not None:
+            also(connection, created)
+
+    if not table.is_transactional:
+        txn_id = commit_at_once(context, locks, create)
+        if txn_id is not None:
+            return Result(txn_id=txn_id)
+    with own_transaction(context) as running:
+        acquire(context, running, locks)
+        writer = running.txn_id if table.is_transactional else None
+        services.transactions.commit(running.txn_id, lambda connection: create(connection, writer))
+        return Result(txn_id=running.txn_id)
+
+
+def drop_table(context: StatementContext, statement: DropTable) -> Result:
+    """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
+    if statement.table.namespace is not None:
+        refuse_link(context, "DROP TABLE", statement.table, if_exists=statement.if_exists)
+        return Result()
+    database, name = context.session.qualify(statement.table)
+    dropped: list[StoredTable] = []
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        catalog = context.services.catalog.joining(connection)
+        dropped.append(catalog.drop_table(database, name, write_ids, txn_id, cascade=statement.cascade))
+
+    try:
+        table = context.services.catalog.get_table(database, name)
+        if table.is_view:
+            raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
+        found = context.services.links.of_table(database, name)
+        if found and not statement.cascade:
+            # Before the statement waits for locks; the change itself decides.
+            raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
+        result = change_metadata(context, table, context.services.statement_locks.drop_table(table), change)
+    except (NoSuchTableError, NoSuchDatabaseError):
+        if not statement.if_exists:
+            raise
+        return Result()
+    delete_tables(context, dropped[-1:])
+    return result
+
+
+def set_table_properties(context: StatementContext, statement: SetTableProperties) -> Result:
+    """ALTER TABLE SET and UNSET TBLPROPERTIES."""
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    given = normalised(statement.set)
+    # As in Hive, a table may be told what it is already.
+    if given.get("EXTERNAL", "").lower() == str(table.is_external).lower() and not is_conversion(table, given):
+        given = {key: value for key, value in given.items() if key != "EXTERNAL"}
+    comment = given.pop(_COMMENT, None)
+    if is_conversion(table, given):
+        return convert_table(context, table, given)
+    if is_upgrade(table, given):
+        return upgrade_table(context, table, given)
+    missing = [key for key in statement.unset if key not in table.parameters and key != _COMMENT]
+    if missing and not statement.if_exists:
+        raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.joining(connection).get_table(database, name)
+        kept = {key: value for key, value in current.parameters.items() if key not in statement.unset}
+        after = {**kept, **given}
+        check_properties(current.full_name, current.parameters, after)
+        check_spark_options(context.services.settings, current.full_name, statement.set)
+        changed = replace(current, parameters=after)
+        if comment is not None or _COMMENT in statement.unset:
+            changed = replace(changed, comment=comment or None)
+        if changed.is_transactional and changed.read_options != current.read_options:
+            reason = "its rows are stored by the properties of text files that it has; create it again with others"
+            raise InvalidObjectError("table", changed.full_name, reason)
+        check_text(changed)
+        if changed.is_transactional:
+            check_file_options(changed.full_name, changed.storage.format, changed.file_options)
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+
+    return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
+
+
+def rename_table(context: StatementContext, statement: RenameTable) -> Result:
+    """ALTER TABLE RENAME TO, also in another database: the rows stay where they are, or their folder follows the name.
+
+    Raises:
+        AlreadyExistsError: the new name is taken.
+        LinkedTableError: links show the table, and it would get another database.
+        QuotaExceededError: the other database would hold more than its quota.
+        ForeignNameError: it is a view, and the other database is closed to the tables that it reads.
+    """
+    database, name = context.session.qualify(statement.table)
+    catalog = context.services.catalog
+    table = catalog.get_table(database, name)
+    # Without a database, the new name is one of the table's own.
+    new_database, new_name = statement.name.database or database, statement.name.name
+    if (new_database, new_name) == (database, name):
+        raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
+    catalog.get_database(new_database)
+    if table.is_view and new_database != database:
+        context.services.namespaces.check_view(replace(table, database=new_database, name=new_name))
+    locks = context.services.statement_locks
+    wanted = locks.alter_table(table)
+    if new_database != database:
+        # No statement drops the other database meanwhile, and none writes the table.
+        wanted = [*locks.create_table(new_database), *locks.convert_table(table)]
+    folder = following_folder(context, table, new_database, new_name)
+    if folder is not None and new_database == database:
+        wanted = locks.convert_table(table)
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.joining(connection).get_table(database, name)
+        changed = without_note(replace(current, database=new_database, name=new_name))
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+
+    return rename_with_folder(context, table, wanted, change, folder)
+
+
+def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
+    """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
+    gone = []
+    for table in dropped:
+        has_files = not (table.is_external or table.is_view)
+        copies = (table.storage.primary, *table.storage.secondaries) if has_files else ()
+        try:
+            for copy in copies:
+                context.services.files_to_change(context.services.clusters.get(copy.cluster)).delete_directory(
+                    copy.location
+                )
+        except HivexError as error:
+            log.warning("Files of the dropped table %s are still there: %s", table.full_name, error)
+        else:
+            gone.append(table)
+    if gone:
+        forget_dropped(gone[0].full_name, lambda: context.services.catalog.forget_tables(gone))

@@ -1,0 +1,235 @@
+"""START TRANSACTION, COMMIT and ROLLBACK, and sessions that join a transaction that somebody else has begun."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.errors import (
+    HivexError,
+    InvalidOperationError,
+    StoreUnavailableError,
+    TransactionAbortedError,
+)
+from airflow_hivex.core.execution.context import JoinedTransaction, Result, Services, SessionState, StatementContext
+from airflow_hivex.core.execution.pending import take_back_writer
+from airflow_hivex.core.execution.resuming import take_over
+from airflow_hivex.core.model.texts import check_length
+from airflow_hivex.core.model.transactions import AbortReason, TxnType
+from airflow_hivex.core.parser.statements import Commit, Rollback, StartTransaction
+from airflow_hivex.core.transactions import allocation
+from airflow_hivex.core.transactions.heartbeats import heartbeats
+from airflow_hivex.core.transactions.shared_state import mark_shared, next_statement_id
+
+log = logging.getLogger(__name__)
+
+_LONGEST_WRITER = 1024
+
+
+def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
+    """START TRANSACTION: the statements that follow share one transaction, kept alive until COMMIT or ROLLBACK.
+
+    Raises:
+        InvalidOperationError: the session is in a transaction.
+    """
+    session, services = context.session, context.services
+    if session.transaction is not None:
+        raise InvalidOperationError(
+            "START TRANSACTION",
+            f"transaction {session.transaction.txn_id}",
+            "it is open; COMMIT or ROLLBACK comes first",
+        )
+    kind = TxnType.READ_ONLY if statement.read_only else TxnType.DEFAULT
+    (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=kind)
+    timeout_s = int(services.settings["hive.txn.timeout"])
+    transaction = JoinedTransaction(txn_id, timeout_s, is_own=True, is_read_only=statement.read_only)
+    try:
+        services.store.write(lambda connection: mark_shared(connection, txn_id), name="start")
+        transaction.keep_alive.enter_context(
+            heartbeats(services.transactions, txn_id, timeout_s, partial(_end_running, session, txn_id))
+        )
+        session.transaction = transaction
+    except BaseException as error:
+        _abort_quietly(services, txn_id, str(error) or type(error).__name__, AbortReason.NONE)
+        transaction.keep_alive.close()
+        raise
+    return Result(txn_id=txn_id)
+
+
+def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedError) -> None:
+    """Stop the statement of a transaction that somebody else has ended, if one runs."""
+    running = session.running
+    if running is not None and running.opened_id == txn_id:
+        running.end(error)
+
+
+def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
+    """COMMIT: all that the transaction's statements wrote becomes visible at once, or nothing ever does.
+
+    Raises:
+        InvalidOperationError: the session has begun no transaction.
+        WriteConflictError: another transaction has updated the same rows before.
+        TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
+        StoreUnavailableError: nothing was applied; the session is still in the transaction.
+    """
+    transaction = _own(context, "COMMIT")
+    txn_id = transaction.txn_id
+
+    def forget_unwritten(connection: Connection) -> None:
+        # What statements that failed early were about to write.
+        allocation.forget_unwritten(connection, txn_id)
+
+    try:
+        commit_transaction(context.services, txn_id, forget_unwritten)
+    except StoreUnavailableError:
+        raise
+    except BaseException as error:
+        try:
+            # Who cannot commit must not keep its locks.
+            _abort_quietly(context.services, txn_id, str(error) or type(error).__name__, AbortReason.NONE)
+        finally:
+            _leave(context, transaction)
+        raise
+    _leave(context, transaction)
+    return Result(txn_id=txn_id)
+
+
+def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
+    """ROLLBACK: nothing of the transaction ever becomes visible, and its files are deleted.
+
+    Raises:
+        InvalidOperationError: the session has begun no transaction.
+    """
+    transaction = _own(context, "ROLLBACK")
+    try:
+        abort_transaction(context.services, transaction.txn_id, None, AbortReason.ROLLBACK)
+    except BaseException:
+        # It has no heartbeats any more and keeps no locks.
+        _abort_quietly(context.services, transaction.txn_id, AbortReason.ROLLBACK.words, AbortReason.ROLLBACK)
+        raise
+    finally:
+        _leave(context, transaction)
+    return Result(txn_id=transaction.txn_id)
+
+
+def join(context: StatementContext, txn_id: int, writer: str) -> None:
+    """Have the session's statements take part in an open transaction that somebody else commits.
+
+    What an earlier session of the same ``writer`` has written in it is taken back, except for a single write whose job
+    may still run at a server: the same statement of this session waits for that job.
+
+    Raises:
+        NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: it is not open.
+    """
+    services = context.services
+    check_length("The name of a writer", writer, _LONGEST_WRITER)
+    transaction = services.transactions.get(txn_id)
+
+    def check(connection: Connection) -> None:
+        services.transactions.check_open(connection, txn_id)
+        mark_shared(connection, txn_id)
+
+    services.store.write(check)
+    began, held = 0, None
+    if writer:
+        # Statement ids rise, in whatever process.
+        began = 1 + services.store.write(lambda connection: next_statement_id(connection, txn_id))
+        held = take_over(services, txn_id, writer, began)
+    context.session.transaction = JoinedTransaction(
+        txn_id, transaction.timeout_s, is_own=False, writer=writer, began=began, held=held
+    )
+
+
+def leave(context: StatementContext) -> None:
+    """End the part of a closed session in a transaction: its own is rolled back, another's continues.
+
+    One that cannot be rolled back now has no more heartbeats and times out.
+    """
+    transaction = context.session.transaction
+    if transaction is None:
+        return
+    try:
+        if transaction.is_own:
+            _abort_quietly(context.services, transaction.txn_id, "its session was closed", AbortReason.ROLLBACK)
+    finally:
+        _leave(context, transaction)
+
+
+def commit_transaction(services: Services, txn_id: int, changes: Callable[[Connection], None] | None = None) -> None:
+    """Commit a transaction with the pending writes of all its statements and ``changes``; twice is a no-op.
+
+    Raises:
+        WriteConflictError, TransactionAbortedError, NoSuchTransactionError, CommitOutcomeUnknownError:
+            as :meth:`TransactionManager.commit`; in the first two cases its files are deleted.
+    """
+    try:
+        has_writes = services.transactions.commit(txn_id, changes)
+    except TransactionAbortedError:
+        _delete_pending(services, txn_id)
+        raise
+    if has_writes:
+        # The other writes belong to statements that were killed and never repeated.
+        _delete_pending(services, txn_id)
+
+
+def abort_transaction(
+    services: Services, txn_id: int, reason: str | None, code: AbortReason = AbortReason.NONE
+) -> None:
+    """Abort a transaction and delete the files of its pending writes; twice is a no-op.
+
+    Raises:
+        TransactionCommittedError, NoSuchTransactionError: it cannot be aborted.
+    """
+    services.transactions.abort(txn_id, reason or code.words, code)
+    _delete_pending(services, txn_id)
+
+
+def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
+    """Abort those of the transactions that are open, delete their files, and return their ids."""
+    aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
+    for txn_id in aborted:
+        _delete_pending(services, txn_id)
+    return aborted
+
+
+def _delete_pending(services: Services, txn_id: int) -> None:
+    """Delete the files that a finished transaction has left. Its end is certain, also if this fails."""
+    try:
+        take_back_writer(services, txn_id)
+    except HivexError as error:
+        log.warning("The housekeeper will delete what transaction %s has left: %s", txn_id, error)
+
+
+def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
+    """Abort a transaction that may have ended already, where another error is the one to tell, or none."""
+    told = reason.partition("\n")[0][:1000]
+    try:
+        try:
+            abort_transaction(services, txn_id, told, code)
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt on top: the transaction is settled before it goes on.
+            abort_transaction(services, txn_id, told, code)
+            raise
+    except Exception as error:
+        log.warning("Transaction %s was not aborted: %s", txn_id, error)
+
+
+def _own(context: StatementContext, statement: str) -> JoinedTransaction:
+    transaction = context.session.transaction
+    if transaction is None:
+        raise InvalidOperationError(statement, "the session", "it has no open transaction; START TRANSACTION opens one")
+    if not transaction.is_own:
+        raise InvalidOperationError(
+            statement, f"transaction {transaction.txn_id}", "the session has only joined it; its opener must end it"
+        )
+    return transaction
+
+
+def _leave(context: StatementContext, transaction: JoinedTransaction) -> None:
+    transaction.keep_alive.close()
+    context.session.transaction = None

@@ -1,0 +1,196 @@
+"""Folders that follow the names of their tables.
+
+A client of Hive that creates a managed table relies on its folder having the name of the table: Spark refuses to rename
+a table, or to create one, where the folder of the new name exists already. So a rename moves the folder, as a Hive
+Metastore does. The table notes the new place before, so that the folder is moved back if its process is killed before
+the commit.
+
+Source: Hive's HiveAlterHandler.alterTable; Spark's SessionCatalog.validateNewLocationOfRename.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.tables import free_location, owner_at
+from airflow_hivex.core.errors import AlreadyExistsError, HivexError, NoSuchTableError, StorageError
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.metadata_changes import change_metadata
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import MOVING_FOLDER, StoredTable, Table
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
+
+log = logging.getLogger(__name__)
+
+_VERSION = r"(?:\.v[0-9]{7})?"
+
+
+@dataclass(slots=True)
+class FollowingFolder:
+    """The folder of a table that gets another name; ``location`` is its new place once it has been moved."""
+
+    context: StatementContext
+    table: StoredTable
+    name: tuple[str, str]
+    wanted: str
+    location: str = ""
+    copied_from: str = ""
+
+    def move(self, running: Running) -> None:
+        """Move the folder, under the locks of the rename, and back if the rename does not count.
+
+        Raises:
+            AlreadyExistsError: the new name is taken.
+            StorageError: it cannot be moved.
+        """
+        if self.context.services.catalog.get_tables(self.name[0], [self.name[1]]):
+            raise AlreadyExistsError("table", ".".join(self.name), "choose another name")
+        files = _files(self.context, self.table)
+        _move_back(self.context, files, self.table)
+        source = self.table.storage.primary.location
+        self.location = self._free(files)
+        if not files.exists(source):
+            return
+        running.undo.append(lambda: _move_back(self.context, files, self.table))
+        _note(self.context, self.table, self.location)
+        if files.renames_directories:
+            files.move_directory(source, self.location)
+        else:
+            files.copy_directory(source, self.location)
+            self.copied_from = source
+
+    def store(self, connection: Connection) -> None:
+        """Store the new place of the table, which has its new name already."""
+        self.context.services.catalog.joining(connection).move_folder(*self.name, self.location)
+
+    def finish(self) -> None:
+        """Delete the folder that was copied, after the commit. A failure is logged: the rename has counted already."""
+        if self.copied_from:
+            try:
+                _files(self.context, self.table).delete_directory(self.copied_from)
+            except HivexError as error:
+                log.warning("Folder %s of the renamed table %s stays: %s", self.copied_from, ".".join(self.name), error)
+
+    def _free(self, files: ClusterFiles) -> str:
+        """Return the wanted place, or another one where there are files, or those of a dropped table."""
+        cluster = self.table.storage.primary.cluster
+        for number in count(1):
+            place = self.wanted if number == 1 else f"{self.wanted}.v{number:07d}"
+            with self.context.services.store.read() as connection:
+                is_free = free_location(connection, cluster, place) == place
+            files.delete_empty_directories(place, 1)
+            if is_free and not files.exists(place):
+                break
+        return place
+
+
+def following_folder(context: StatementContext, table: StoredTable, database: str, name: str) -> FollowingFolder | None:
+    """Return the folder of a table that is to have another name; None where it stays.
+
+    It stays if its table is not managed to its clients, or does not lie in the folder of its name.
+    """
+    if not table.is_managed_by_clients:
+        return None
+    catalog = context.services.catalog
+    location = table.storage.primary.location
+    parent, _, last = location.rpartition("/")
+    is_own = re.fullmatch(re.escape(table.name) + _VERSION, last) is not None
+    if not is_own or parent != catalog.get_database(table.database).location:
+        return None
+    new = (normalise(database), normalise(name))
+    return FollowingFolder(context, table, new, f"{catalog.get_database(new[0]).location}/{new[1]}")
+
+
+def rename_with_folder(
+    context: StatementContext,
+    table: StoredTable,
+    locks: Sequence[LockComponent],
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    folder: FollowingFolder | None,
+) -> Result:
+    """Apply a change that gives a table another name, and move its folder with it; None where that stays."""
+    if folder is None:
+        return change_metadata(context, table, locks, change)
+
+    def with_folder(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        change(connection, write_ids, txn_id)
+        folder.store(connection)
+
+    result = change_metadata(context, table, locks, with_folder, folder.move)
+    folder.finish()
+    return result
+
+
+def without_note(table: Table) -> Table:
+    """Return a table without the note of the place to which its folder was to move."""
+    return replace(table, parameters={key: value for key, value in table.parameters.items() if key != MOVING_FOLDER})
+
+
+def move_back_folders(context: StatementContext) -> None:
+    """Move the folders back whose renames have not counted, since their processes were killed.
+
+    A rename that runs has a lock, and is left alone. What cannot be moved back is logged.
+    """
+    catalog = context.services.catalog
+    for database, name in catalog.tables_with_moving_folders():
+        try:
+            table = catalog.get_table(database, name)
+            files = _files(context, table)
+
+            def back(_: Running, files: ClusterFiles = files, table: StoredTable = table) -> None:
+                _move_back(context, files, table)
+
+            locks = context.services.statement_locks.convert_table(table)
+            change_metadata(context, table, locks, _nothing, back)
+        except NoSuchTableError:
+            continue
+        except HivexError as error:
+            log.warning("The folder of table %s.%s is not in its place: %s", database, name, error)
+
+
+def _nothing(_connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
+    return
+
+
+def _files(context: StatementContext, table: StoredTable) -> ClusterFiles:
+    return context.services.files_to_change(context.services.clusters.get(table.storage.primary.cluster))
+
+
+def _note(context: StatementContext, table: StoredTable, place: str | None) -> None:
+    catalog = context.services.catalog
+    current = catalog.get_table(table.database, table.name)
+    changed = without_note(current)
+    if place is not None:
+        changed = replace(changed, parameters={**changed.parameters, MOVING_FOLDER: place})
+    if changed.parameters != current.parameters:
+        catalog.alter_table(table.database, table.name, changed)
+
+
+def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
+    """Move the folder to where its table is stored, if the table notes another place, and delete a copy that is there.
+
+    Raises:
+        StorageError: there are files in both places, or it cannot be moved.
+    """
+    moved = context.services.catalog.get_table(table.database, table.name).parameters.get(MOVING_FOLDER)
+    if moved is None:
+        return
+    location = table.storage.primary.location
+    with context.services.store.read() as connection:
+        owner = owner_at(connection, table.storage.primary.cluster, moved)
+    if owner is None and files.exists(moved):
+        if files.renames_directories and files.exists(location):
+            raise StorageError(moved, f"files of table {table.full_name} are here and in {location}; put them together")
+        if files.renames_directories:
+            files.move_directory(moved, location)
+        else:
+            files.delete_directory(moved)
+    _note(context, table, None)

@@ -1,0 +1,307 @@
+"""A DataFrame of a user's own SparkSession as an INSERT, or as a new table."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Self
+
+from airflow_hivex.core.commands.column_definitions import with_merged_columns
+from airflow_hivex.core.commands.create_as_select import run_create_table_as_select
+from airflow_hivex.core.commands.row_replacements import replace_where
+from airflow_hivex.core.commands.temporary_views import check_temporary_views
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidOperationError,
+    InvalidParametersError,
+    NoSuchTableError,
+)
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.frame_columns import check_names, selection
+from airflow_hivex.core.execution.queries import run_insert
+from airflow_hivex.core.execution.schema_merges import ColumnsChangedError, SchemaMerge
+from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.statements import CreateTable, Insert, Literal, Query, TableName
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.runners.given import Frame
+
+log = logging.getLogger(__name__)
+
+_OTHER_NAMES = {"errorifexists": "error"}
+_MOST_TRIES = 20
+_ADVICE = "mode append or overwrite writes to it"
+
+
+class WriteMode(enum.StrEnum):
+    """The modes of a write: those of Spark's DataFrameWriter, and one more."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    ERROR = "error"
+    IGNORE = "ignore"
+    REPLACE_WHERE = "replace_where"
+
+    @classmethod
+    def read(cls, table: str, mode: str) -> Self:
+        """Return the mode of a name, which may be one of Spark's others.
+
+        Raises:
+            InvalidOperationError: there is no such mode.
+        """
+        lower = str(mode).lower()
+        name = _OTHER_NAMES.get(lower, lower)
+        if name not in list(cls):
+            raise InvalidOperationError("A write to", table, f"mode {mode!r} is not one of {', '.join(cls)}")
+        return cls(name)
+
+    @property
+    def makes_tables(self) -> bool:
+        """Return whether it is for a table that is to be made."""
+        return self in (WriteMode.ERROR, WriteMode.IGNORE)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """The definition of a table that a write makes, besides its columns."""
+
+    partitioned_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    buckets: int | None = None
+    format: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        partitioned_by: str | Sequence[str],
+        clustered_by: str | Sequence[str],
+        buckets: int | None,
+        format: str | None,
+        properties: Mapping[str, str] | None,
+    ) -> Self:
+        """Return the definition that a user describes; one name stands for a list of it.
+
+        Raises:
+            InvalidOperationError: it is not one of a table.
+        """
+        if not isinstance(properties, Mapping | None):
+            raise InvalidOperationError("A write to", table, f"{properties!r} is not a mapping of properties to values")
+        keys, clustered = _names(table, partitioned_by), _names(table, clustered_by)
+        texts = [*keys, *clustered, format or "", *chain.from_iterable((properties or {}).items())]
+        wrong = [each for each in texts if not isinstance(each, str)]
+        if wrong:
+            reason = f"{wrong[0]!r} is not a text; names and properties are texts"
+            raise InvalidOperationError("A write to", table, reason)
+        is_number = isinstance(buckets, int) and not isinstance(buckets, bool) and buckets >= 1
+        if (buckets is None) != (not clustered) or (buckets is not None and not is_number):
+            reason = "clustered_by names columns, and buckets is how many buckets they make; give both or none"
+            raise InvalidOperationError("A write to", table, reason)
+        return cls(keys, clustered, buckets, None if format is None else format.lower(), dict(properties or {}))
+
+
+def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(given, Sequence):
+        raise InvalidOperationError("A write to", table, f"{given!r} is not a list of names of columns")
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameWrite:
+    """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
+
+    With ``creates`` the table is made as ``new`` describes it where it is missing. With ``merges_schema`` columns and
+    fields that only the DataFrame has are added to the table, and those that only the table has are NULL. ``where`` is
+    the condition of rows that are replaced.
+    """
+
+    target: TableName
+    mode: WriteMode = WriteMode.APPEND
+    static: Mapping[str, Literal] = field(default_factory=dict)
+    creates: bool = False
+    merges_schema: bool = False
+    where: str | None = None
+    new: NewTable = field(default_factory=NewTable)
+
+
+def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Result:
+    """Commit the rows of a DataFrame to a table, or to a new one, its columns and fields of structs matched by name.
+
+    Raises:
+        NoSuchColumnError: its columns are not those of the table.
+        AlreadyExistsError: the table exists, and the mode is ``error``.
+        InvalidOperationError: it is a DataFrame of Spark Connect, has two columns of one name, or the table is not as
+            ``new`` describes it.
+        InvalidParametersError: ``rows`` is not a DataFrame of Spark, or the condition is not a text.
+    """
+    from airflow_hivex.core.runners import given, given_frames
+
+    given_frames.check_frame(rows, "rows", "a write")
+    _check_where(write)
+    given.check_session(given.session_of(rows))
+    columns = given.columns_of(rows)
+    check_names(str(write.target), columns)
+    table = _existing(context, write)
+    if table is None and write.creates:
+        try:
+            return _create(context, rows, columns, write)
+        except AlreadyExistsError:
+            if write.mode.makes_tables:
+                raise
+            log.info("Another writer has created %s meanwhile", write.target)
+            table = _existing(context, write)
+    if table is None:
+        raise NoSuchTableError(*context.session.qualify(write.target))
+    if write.mode is WriteMode.ERROR:
+        raise AlreadyExistsError("table", table.full_name, _ADVICE)
+    if write.mode is WriteMode.IGNORE:
+        return Result(rows_written=0)
+    _check_layout(table, write.new)
+    if write.where is not None:
+        return replace_where(context, rows, columns, write.target, table, write.where, fills=write.merges_schema)
+    for _ in range(_MOST_TRIES):
+        try:
+            return _insert(context, rows, columns, write, table)
+        except ColumnsChangedError:
+            log.info("The columns of %s were changed meanwhile, and the write is retried", table.full_name)
+            table = context.services.catalog.get_table(*context.session.qualify(write.target))
+    reason = f"other statements have changed its columns {_MOST_TRIES} times meanwhile; try again later"
+    raise InvalidOperationError("A write to", table.full_name, reason)
+
+
+def _check_where(write: FrameWrite) -> None:
+    """Refuse a write whose mode and condition do not go together.
+
+    Raises:
+        InvalidOperationError: it is one.
+        InvalidParametersError: the condition is not a text.
+    """
+    if write.where is not None and not isinstance(write.where, str):
+        raise InvalidParametersError(
+            f'where is a {type(write.where).__name__}; give a condition in SQL as a text, such as "day = 3".'
+        )
+    reason = ""
+    if (write.mode is WriteMode.REPLACE_WHERE) != (write.where is not None):
+        reason = "where is the condition of the rows that mode replace_where replaces; give both or none"
+    elif write.where is not None and (write.creates or write.static):
+        reason = "mode replace_where writes to a table that exists, and the DataFrame has all columns of its partitions"
+    if reason:
+        raise InvalidOperationError("A write to", str(write.target), reason)
+
+
+def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
+    """Return the table, None if the write is to make it.
+
+    Raises:
+        NoSuchTableError: it does not exist, and the write does not make it.
+    """
+    try:
+        return context.services.catalog.get_table(*context.session.qualify(write.target))
+    except NoSuchTableError:
+        if not write.creates:
+            raise
+        return None
+
+
+def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], write: FrameWrite) -> Result:
+    """Make the table with the rows, both in one commit.
+
+    Raises:
+        AlreadyExistsError: another writer has made it meanwhile.
+        InvalidOperationError: the session is in a transaction, or ``static`` names a column.
+    """
+    from airflow_hivex.core.runners import given
+
+    if context.session.transaction is not None:
+        reason = f"it does not exist, and transaction {context.session.transaction.txn_id} is open; create it before"
+        raise InvalidOperationError("A write to", str(write.target), reason)
+    if write.static:
+        reason = "partition gives values to keys of a table that exists; add them to the DataFrame as columns"
+        raise InvalidOperationError("A write to", str(write.target), reason)
+    new = write.new
+    named = [f"{quoted(column.name)} AS {quoted(column.name.lower())}" for column in columns]
+    with given.temporary_view(rows, named) as view:
+        statement = CreateTable(
+            table=write.target,
+            partition_keys=tuple(Column(name, "") for name in new.partitioned_by),
+            if_not_exists=write.mode is WriteMode.IGNORE,
+            format=new.format,
+            properties=new.properties,
+            bucket_columns=new.clustered_by,
+            num_buckets=-1 if new.buckets is None else new.buckets,
+            query=_all_of(view),
+        )
+        check_temporary_views(context, statement)
+        runner = given.GivenRunner(given.session_of(rows), [view])
+        return run_create_table_as_select(replace(context, runner=runner, kind=statement.kind), statement, waits=True)
+
+
+def _insert(
+    context: StatementContext, rows: Frame, columns: Sequence[Column], write: FrameWrite, table: StoredTable
+) -> Result:
+    """Add the rows to the table, or replace its rows, in one commit.
+
+    Raises:
+        ColumnsChangedError: another statement has changed the columns meanwhile, which this one was to do.
+        InvalidOperationError: the table takes no rows, or gets new columns while a transaction is open.
+    """
+    from airflow_hivex.core.runners import given
+
+    if table.not_inserted:
+        raise InvalidOperationError("A write to", table.full_name, table.not_inserted)
+    merge = None
+    if write.merges_schema:
+        after = with_merged_columns(table, columns)
+        merge = None if after.columns == table.columns else SchemaMerge(table, after)
+    if merge is not None and context.session.transaction is not None:
+        reason = (
+            f"it gets new columns, which others would see before transaction {context.session.transaction.txn_id} "
+            "commits; write before or after it"
+        )
+        raise InvalidOperationError("A write to", table.full_name, reason)
+    target = table if merge is None else merge.merged(table)
+    dynamic = [key.name for key in table.partition_keys if key.name.lower() not in write.static]
+    named = selection(target, columns, write.static, fills=write.merges_schema)
+    with given.temporary_view(rows, list(named.values())) as view:
+        # Its rows are known by name in its own session alone.
+        runner = given.GivenRunner(given.session_of(rows), [view])
+        insert = Insert(
+            target=write.target,
+            query=_all_of(view),
+            overwrite=write.mode is WriteMode.OVERWRITE,
+            partition=(*write.static, *dynamic) if write.static else (),
+            static=write.static,
+            by_name=True,
+        )
+        check_temporary_views(context, insert)
+        return run_insert(replace(context, runner=runner, kind=insert.kind), insert, merge=merge)
+
+
+def _all_of(view: str) -> Query:
+    text = f"SELECT * FROM {view}"  # noqa: S608 - a name of our own
+    return Query(text, 0, len(text), ())
+
+
+def _check_layout(table: StoredTable, new: NewTable) -> None:
+    """Refuse to write to a table that exists in another layout than the one that it would be made in.
+
+    Raises:
+        InvalidOperationError: it has other partition keys or buckets.
+    """
+    keys = [key.name.lower() for key in table.partition_keys]
+    wanted = [name.lower() for name in new.partitioned_by]
+    if wanted and wanted != keys:
+        has = f"it is partitioned by {', '.join(keys)}" if keys else "it has no partitions"
+        reason = f"{has}, and partitioned_by is {', '.join(wanted)}"
+        raise InvalidOperationError("A write to", table.full_name, reason)
+    storage = table.storage
+    buckets = ([name.lower() for name in storage.bucket_columns], storage.num_buckets)
+    if new.buckets is not None and ([name.lower() for name in new.clustered_by], new.buckets) != buckets:
+        has = f"its rows are in {storage.num_buckets} buckets by {', '.join(storage.bucket_columns)}"
+        reason = f"{has if storage.num_buckets > 0 else 'it has no buckets'}, and clustered_by and buckets differ"
+        raise InvalidOperationError("A write to", table.full_name, reason)

@@ -1,0 +1,182 @@
+"""Which function runs each statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from airflow_hivex.core.commands import (
+    administration,
+    capacity,
+    column_definitions,
+    comments,
+    compactions,
+    constraint_changes,
+    copies,
+    create_as_select,
+    definitions,
+    described_parts,
+    directories,
+    exchanges,
+    explicit_transactions,
+    extended_listing,
+    functions,
+    given_statistics,
+    immediate,
+    links,
+    listings,
+    loads,
+    maintenance,
+    moves,
+    multi_inserts,
+    partition_definitions,
+    partition_lists,
+    permanent_functions,
+    replacements,
+    restoring,
+    schema_evolution,
+    session_settings,
+    statistics,
+    storage_changes,
+    temporary_functions,
+    temporary_tables,
+    temporary_views,
+    truncation,
+    variables,
+    views,
+)
+from airflow_hivex.core.execution import queries, versions
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.model.configuration import IGNORES_NONEXISTENT
+
+Handler = Callable[[StatementContext, Any], Result]
+
+
+def _create_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
+    if statement.temporary:
+        return temporary_tables.create_temporary(context, statement, _create_stored_table)
+    return _create_stored_table(context, statement)
+
+
+def _create_table_like(context: StatementContext, statement: kinds.CreateTableLike) -> Result:
+    if statement.new.temporary:
+        return temporary_tables.create_temporary(context, statement, definitions.create_table_like)
+    return definitions.create_table_like(context, statement)
+
+
+def _create_stored_table(context: StatementContext, statement: kinds.CreateTable) -> Result:
+    if statement.query is not None:
+        return create_as_select.run_create_table_as_select(context, statement)
+    create = replacements.run_replace if statement.or_replace else definitions.create_table
+    return create(context, statement)
+
+
+def _drop(drop: Handler) -> Handler:
+    """Return the handler of a DROP, to which IF EXISTS is added where the session asks for it, as Hive does."""
+
+    def run(context: StatementContext, statement: Any) -> Result:
+        ignores = context.session.objects.without_effect.get(IGNORES_NONEXISTENT, "")
+        return drop(context, replace(statement, if_exists=True) if ignores.lower() == "true" else statement)
+
+    return run
+
+
+HANDLERS: dict[type, Handler] = {
+    kinds.Select: queries.run_select,
+    kinds.DescribeQuery: queries.run_describe_query,
+    kinds.ExplainQuery: queries.run_explain_query,
+    kinds.ExplainChanges: schema_evolution.run_explain_statement,
+    kinds.ExplainMultiInsert: multi_inserts.run_explain_multi_insert,
+    kinds.Insert: schema_evolution.run_insert_statement,
+    kinds.InsertDirectory: directories.run_insert_directory,
+    kinds.ChangeRows: schema_evolution.run_change_statement,
+    kinds.LoadData: loads.run_load,
+    kinds.Truncate: truncation.run_truncate,
+    kinds.RestoreTable: restoring.run_restore,
+    kinds.Analyze: statistics.run_analyze,
+    kinds.AnalyzeTables: statistics.run_analyze_tables,
+    kinds.MultiInsert: multi_inserts.run_multi_insert,
+    kinds.StartTransaction: explicit_transactions.start_transaction,
+    kinds.Commit: explicit_transactions.commit,
+    kinds.Rollback: explicit_transactions.rollback,
+    kinds.CreateDatabase: definitions.create_database,
+    kinds.DropDatabase: definitions.drop_database,
+    kinds.AlterDatabase: definitions.alter_database,
+    kinds.UseDatabase: definitions.use_database,
+    kinds.UseCluster: definitions.use_cluster,
+    kinds.CreateTable: _create_table,
+    kinds.CreateTableLike: _create_table_like,
+    kinds.DropTable: _drop(temporary_tables.drop_one),
+    kinds.AddPartitions: partition_definitions.add_partitions,
+    kinds.DropPartitions: partition_definitions.drop_partitions,
+    kinds.RenamePartition: partition_definitions.rename_partition,
+    kinds.SetTableProperties: definitions.set_table_properties,
+    kinds.CommentOn: comments.comment_on,
+    kinds.CreateView: views.create_view,
+    kinds.DropView: _drop(views.drop_view),
+    kinds.RenameTable: definitions.rename_table,
+    kinds.AddColumns: column_definitions.add_columns,
+    kinds.ChangeColumn: column_definitions.change_column,
+    kinds.ChangeConstraints: constraint_changes.change_constraints,
+    kinds.ReplaceColumns: column_definitions.replace_columns,
+    kinds.DropColumns: column_definitions.drop_columns,
+    kinds.CreateLink: links.create_link,
+    kinds.DropLink: links.drop_link,
+    kinds.AddLinkPartitions: links.add_link_partitions,
+    kinds.DropLinkPartitions: links.drop_link_partitions,
+    kinds.SetLinkProperties: links.set_link_properties,
+    kinds.ShowLinks: links.show_links,
+    kinds.ShowCapacity: capacity.show_capacity,
+    kinds.SetQuota: capacity.set_quota,
+    kinds.MoveDatabase: moves.move_database,
+    kinds.CancelMove: moves.cancel_move,
+    kinds.ShowCurrentNamespace: listings.show_current_namespace,
+    kinds.ShowDatabases: listings.show_databases,
+    kinds.ShowTables: listings.show_tables,
+    kinds.ShowTableExtended: extended_listing.show_table_extended,
+    kinds.ShowFunctions: functions.show_functions,
+    kinds.DescribeFunction: functions.describe_function,
+    kinds.CreateFunction: permanent_functions.create_function,
+    kinds.DropFunction: _drop(permanent_functions.drop_function),
+    kinds.ShowColumns: described_parts.show_columns,
+    kinds.ShowTableProperties: described_parts.show_table_properties,
+    kinds.ShowPartitions: partition_lists.show_partitions,
+    kinds.ShowCreateTable: listings.show_create_table,
+    kinds.ShowClusters: listings.show_clusters,
+    kinds.RepairPartitions: maintenance.repair_partitions,
+    kinds.RefreshTable: maintenance.refresh_table,
+    kinds.UpdateStatistics: given_statistics.run_update_statistics,
+    kinds.TouchTable: maintenance.touch_table,
+    kinds.ExchangePartition: exchanges.exchange_partition,
+    kinds.SetLocation: storage_changes.set_location,
+    kinds.SetFormat: storage_changes.set_format,
+    kinds.SetSerdeProperties: storage_changes.set_serde_properties,
+    kinds.CreateTemporaryView: temporary_views.create_temporary_view,
+    kinds.CreateTemporaryFunction: temporary_functions.create_temporary_function,
+    kinds.DropTemporaryFunction: _drop(temporary_functions.drop_temporary_function),
+    kinds.DeclareVariable: variables.declare_variable,
+    kinds.SetVariables: variables.set_variables,
+    kinds.DropVariable: variables.drop_variable,
+    kinds.ExecuteImmediate: immediate.execute_immediate,
+    kinds.SetConfiguration: session_settings.set_configuration,
+    kinds.ResetConfiguration: session_settings.reset_configuration,
+    kinds.SetSetting: session_settings.set_setting,
+    kinds.ResetSetting: session_settings.reset_setting,
+    kinds.DescribeTable: listings.describe_table,
+    kinds.DescribeDatabase: listings.describe_database,
+    kinds.DescribeHistory: versions.describe_history,
+    kinds.ExplainRoute: listings.explain_route,
+    kinds.ShowTransactions: administration.show_transactions,
+    kinds.ShowLocks: administration.show_locks,
+    kinds.AbortTransactions: administration.abort_transactions,
+    kinds.Compact: compactions.compact,
+    kinds.Vacuum: compactions.vacuum,
+    kinds.ShowCompactions: compactions.show_compactions,
+    kinds.ReplicateTable: copies.replicate,
+    kinds.DropCopy: copies.drop_copy,
+    kinds.SetPrimaryCluster: copies.set_primary,
+    kinds.ShowCopies: copies.show_copies,
+    kinds.AbortCompactions: compactions.abort_compactions,
+}

@@ -1,0 +1,453 @@
+"""SHOW, DESCRIBE and EXPLAIN ROUTE: what there is, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
+from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.commands.described_json import json_of_partition, json_of_table
+from airflow_hivex.core.commands.described_statistics import (
+    column_rows,
+    partition_rows,
+    statistics_facts,
+    statistics_of,
+)
+from airflow_hivex.core.commands.described_storage import properties_text, skewed_by, storage_facts
+from airflow_hivex.core.commands.links import as_link, linked
+from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.temporary_tables import as_named
+from airflow_hivex.core.commands.temporary_views import describe_temporary_view
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.routing import route
+from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
+from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.links import Link
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.objects import (
+    CLUSTER,
+    PARTITION_ROW_IDS,
+    TEMPORARY_DATABASE,
+    TEMPORARY_NAMESPACE,
+    TRANSACTIONAL,
+    Column,
+    StoredPartition,
+    StoredTable,
+    Table,
+    TableType,
+)
+from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
+from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
+from airflow_hivex.core.model.texts import quoted_text
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.statements import (
+    DescribeDatabase,
+    DescribeTable,
+    ExplainRoute,
+    Select,
+    ShowClusters,
+    ShowCreateTable,
+    ShowCurrentNamespace,
+    ShowDatabases,
+    ShowTables,
+)
+from airflow_hivex.core.runners.running_jobs import count_jobs
+
+_MOST_ASKED_AT_ONCE = 16
+
+
+def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
+    """SHOW DATABASES: one name a row."""
+    names = context.services.catalog.list_databases(statement.pattern)
+    return Result(["database_name"], [(name,) for name in names])
+
+
+def show_current_namespace(context: StatementContext, statement: ShowCurrentNamespace) -> Result:  # noqa: ARG001 - one form only
+    """SHOW CURRENT NAMESPACE: Spark's name of the one catalog, and the current database."""
+    return Result(["catalog", "namespace"], [("spark_catalog", context.session.database)])
+
+
+def show_tables(context: StatementContext, statement: ShowTables) -> Result:
+    """SHOW TABLES and SHOW VIEWS: one name a row, as in Hive; links are among the tables."""
+    database = statement.database or context.session.database
+    names = context.services.catalog.list_tables(
+        database, statement.pattern, TableType.VIRTUAL_VIEW if statement.views else None
+    )
+    if not statement.views:
+        links = context.services.links.show(database, statement.pattern)
+        names = sorted([*names, *(link.name.in_database for link in links)])
+    # As in Spark, those of the session are listed with those of any database.
+    temporary = [*context.session.objects.views]
+    if not statement.views:
+        temporary += context.session.objects.tables
+    temporary = matching(temporary, statement.pattern)
+    return Result(["tab_name"], [(name,) for name in sorted({*names, *temporary})])
+
+
+_CLUSTER_COLUMNS = (
+    "cluster",
+    "filesystem",
+    "jobtracker",
+    "is_default",
+    "is_pinned",
+    "health",
+    "spark",
+    "free_bytes",
+    "running_jobs",
+    "transactions",
+)
+
+
+def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
+    """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to.
+
+    Then whether a job could run there now, or why not, the release of its Spark and the free space where they are
+    known, the jobs of this process there, and the transactions of all processes that hold locks on its tables.
+    All clusters are asked at once, so that those that do not answer are waited for once.
+    """
+    services = context.services
+    clusters = services.clusters
+    names = list(clusters)
+    with services.store.read() as connection:
+        transactions = transactions_by_cluster(connection)
+
+    def state(name: str) -> tuple[Health, int | None]:
+        return context.health(name, runs_job=True), services.health.free_bytes(name)
+
+    with ThreadPoolExecutor(min(len(names), _MOST_ASKED_AT_ONCE)) as pool:
+        states = list(pool.map(state, names))
+    rows: list[tuple[object, ...]] = [
+        (
+            name,
+            clusters.get(name).shown_filesystem,
+            clusters.get(name).shown_jobtracker,
+            name == clusters.default,
+            name == context.session.cluster,
+            "usable" if health.problem is None else str(health.problem),
+            health.version,
+            free,
+            count_jobs(name),
+            transactions.get(name, 0),
+        )
+        for name, (health, free) in zip(names, states, strict=True)
+    ]
+    return Result(list(_CLUSTER_COLUMNS), rows)
+
+
+def describe_database(context: StatementContext, statement: DescribeDatabase) -> Result:
+    """DESCRIBE DATABASE."""
+    database = context.services.catalog.get_database(statement.name)
+    rows: list[tuple[object, ...]] = [
+        ("Namespace Name", database.name),
+        ("Comment", database.description or ""),
+        ("Location", database.location),
+        ("Owner", database.owner or ""),
+    ]
+    if statement.extended:
+        rows.append(("Properties", properties_text(hide_in_properties(database.parameters))))
+    return Result(["info_name", "info_value"], rows)
+
+
+def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
+    """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the facts of the table or partition.
+
+    With a column, what there is of that one, as rows of a name and a value.
+    """
+    catalog = context.services.catalog
+    temporary = context.session.objects.view(statement.table)
+    if temporary is not None:
+        return describe_temporary_view(temporary, statement.table.name, statement)
+    link: Link | None = None
+    if statement.table.namespace is None:
+        database, name = context.session.qualify(statement.table)
+    else:
+        link, source = linked(context, statement.table)
+        database, name = source.database, source.name
+    table = catalog.get_table(database, name, cluster=None)
+    # Errors and facts have the name of the link.
+    named = table if link is None else as_link(table, link)
+    partition = None
+    if statement.partition is not None:
+        partition = _partition(context, table, named, statement.partition, link)
+    if statement.as_json and partition is not None:
+        return json_of_partition(named, partition, statistics_of(context, table, partition), link)
+    if statement.as_json:
+        statistics = statistics_of(context, table) if link is None else None
+        return json_of_table(as_named(context.session, table), statistics, link)
+    if statement.column is not None:
+        hides = link is not None and partition is None and _hides(context, link, table)
+        told = column_rows(
+            context, table, statement.column, partition, extended=statement.extended, named=named, is_known=not hides
+        )
+        return Result(["info_name", "info_value"], told)
+    rows: list[tuple[object, ...]] = [
+        (column.name, column.type, column.comment) for column in (*table.columns, *table.partition_keys)
+    ]
+    if table.is_partitioned:
+        rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
+        rows += [(key.name, key.type, key.comment) for key in table.partition_keys]
+    if statement.extended and partition is not None:
+        rows += [("", "", ""), ("# Detailed Partition Information", "", "")]
+        rows += [(fact, value, "") for fact, value in partition_rows(context, table, partition, named)]
+    elif statement.extended:
+        facts = (
+            table_facts(as_named(context.session, table)) | statistics_facts(context, table)
+            if link is None
+            else link_facts(link, table)
+        )
+        rows += [("", "", ""), ("# Detailed Table Information", "", "")]
+        rows += [(fact, value, "") for fact, value in facts.items()]
+    return Result(["col_name", "data_type", "comment"], rows)
+
+
+def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
+    """SHOW CREATE TABLE: one row, a statement that makes the same table, view or link."""
+    if statement.table.namespace is not None:
+        return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
+    clusters = context.services.clusters
+    table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    if table.not_read:
+        raise InvalidOperationError("SHOW CREATE TABLE", table.full_name, table.not_read)
+    if table.is_view:
+        return Result(["createtab_stmt"], [(create_statement(table),)])
+    primary = table.storage.primary
+    # The metastore itself puts tables right below the location of their database.
+    is_placed = primary.location.rpartition("/")[0] != context.services.catalog.get_database(table.database).location
+    if primary.cluster in clusters:
+        table = table.with_location(clusters.get(primary.cluster).uri(primary.location))
+    if primary.cluster != clusters.default:
+        table = replace(table, parameters={**table.parameters, CLUSTER: primary.cluster})
+    temporary = table.database == TEMPORARY_DATABASE
+    if temporary:
+        own = {key: value for key, value in table.parameters.items() if key != TEMPORARY_NAMESPACE}
+        table = replace(table, parameters=own)
+    if statement.as_serde:
+        _check_hive_clauses(table)
+    text = create_statement(
+        as_named(context.session, table),
+        temporary=temporary,
+        as_serde=statement.as_serde,
+        with_location=is_placed and not temporary,
+    )
+    return Result(["createtab_stmt"], [(text,)])
+
+
+def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
+    """EXPLAIN ROUTE: one row a candidate in the order tried, whether it was chosen, and what it lacks."""
+    found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
+    rows: list[tuple[object, ...]] = [
+        (
+            candidate.cluster,
+            candidate.cluster == found.cluster,
+            candidate.why,
+            "; ".join(lack.describe() for lack in candidate.lacks),
+        )
+        for candidate in found.candidates
+    ]
+    return Result(["cluster", "chosen", "why", "lacks"], rows, cluster=found.cluster, route=found)
+
+
+_STORED_AS = {
+    "orc": "STORED AS ORC",
+    "parquet": "STORED AS PARQUET",
+    "avro": "STORED AS AVRO",
+    "json": "ROW FORMAT SERDE 'org.apache.hive.hcatalog.data.JsonSerDe'\nSTORED AS TEXTFILE",
+}
+"""The clauses of Hive for formats of Spark."""
+
+
+def _check_hive_clauses(table: Table) -> None:
+    """Refuse a table that no clauses of Hive describe.
+
+    Raises:
+        InvalidOperationError: its format, or an option of it, is one of Spark alone.
+    """
+    storage = table.storage
+    if storage.format != TEXTFILE and (storage.format not in _STORED_AS or storage.serde_parameters):
+        reason = f"Hive has no clauses for its format {storage.format} and options; leave AS SERDE out"
+        raise InvalidOperationError("SHOW CREATE TABLE ... AS SERDE", table.full_name, reason)
+
+
+def create_statement(
+    table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
+) -> str:
+    """Return a CREATE TABLE statement that makes the same table, ``as_serde`` with Hive's clauses for its format.
+
+    The location of a managed table is there only ``with_location``.
+    """
+    if table.is_view:
+        return _create_view_statement(table)
+    constraints = Constraints.of(table.parameters)
+
+    def described(column: Column) -> str:
+        return _column(column.name, column.type, column.comment) + _constraints_of(constraints, column.name)
+
+    lines = [described(column) for column in table.columns]
+    lines += [f"CONSTRAINT `{name}` CHECK ({text})" for name, text in constraints.checks.items()]
+    tables = (each for each in constraints.keys.items() if each[1].kind is not KeyKind.NOT_NULL)
+    lines += [f"CONSTRAINT `{name}` {key.sql}" for name, key in tables]
+    columns = ",\n".join(f"  {line}" for line in lines)
+    name = ".".join(f"`{part}`" for part in ((table.name,) if temporary else (table.database, table.name)))
+    kind = f"{'TEMPORARY ' if temporary else ''}{'EXTERNAL ' if table.is_external else ''}TABLE"
+    created = f"CREATE {kind} {name} (\n{columns})"
+    comment = [f"COMMENT {quoted_text(table.comment)}"] if table.comment else []
+    placed = _partition_and_bucket_clauses(table, described)
+    files = _format_clauses(table, as_serde=as_serde)
+    # Hive reads clauses in this order only.
+    parts = [created, *comment, *placed, *files] if as_serde else [created, *files, *placed, *comment]
+    if table.is_external or with_location:
+        parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
+    # Says of which rows Hive has given the ids, and another table has none of them.
+    shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
+    parameters = {key: table.parameters[key] for key in shown}
+    if parameters:
+        parts.append(f"TBLPROPERTIES ({properties_text(hide_in_properties(parameters))})")
+    return "\n".join(parts)
+
+
+def _format_clauses(table: Table, *, as_serde: bool) -> list[str]:
+    storage = table.storage
+    if storage.format == TEXTFILE:
+        properties = f" WITH SERDEPROPERTIES ({properties_text(storage.serde_parameters)})"
+        row_format = f"ROW FORMAT SERDE '{LAZY_SIMPLE_SERDE}'{properties if storage.serde_parameters else ''}"
+        return [row_format, "STORED AS TEXTFILE"]
+    if as_serde:
+        return [_STORED_AS[storage.format]]
+    if not (table.is_external or table.is_insert_only):
+        return []
+    options = f"OPTIONS ({properties_text(hide_in_properties(storage.serde_parameters))})"
+    return [f"USING {storage.format}", *([options] if storage.serde_parameters else [])]
+
+
+def _partition_and_bucket_clauses(table: Table, described: Callable[[Column], str]) -> list[str]:
+    storage = table.storage
+    parts = []
+    if table.is_partitioned:
+        parts.append(f"PARTITIONED BY ({', '.join(described(key) for key in table.partition_keys)})")
+    if storage.num_buckets > 0:
+        by = ", ".join(f"`{name}`" for name in storage.bucket_columns)
+        order = ", ".join(f"`{c.name}` {'ASC' if c.ascending else 'DESC'}" for c in storage.sort_columns)
+        parts.append(
+            f"CLUSTERED BY ({by}){f' SORTED BY ({order})' if order else ''} INTO {storage.num_buckets} BUCKETS"
+        )
+    if storage.skew is not None:
+        parts.append(skewed_by(storage.skew, in_directories=storage.stored_as_sub_directories))
+    return parts
+
+
+def _constraints_of(constraints: Constraints, column: str) -> str:
+    default = constraints.defaults.get(column)
+    not_null = " NOT NULL" if column in constraints.not_null else ""
+    for name, key in constraints.keys.items():
+        if key.kind is KeyKind.NOT_NULL and column in key.columns:
+            not_null += f" CONSTRAINT `{name}` {key.sql}"
+    return not_null + ("" if default is None else f" DEFAULT {default}")
+
+
+def hive_create_statement(table: Table, location: str) -> str:
+    """Return a CREATE TABLE statement for Hive itself, of a full ACID table at ``location``."""
+    plain = replace(table, parameters={}, comment=None, type=TableType.MANAGED_TABLE)
+    parts = [create_statement(plain), "STORED AS ORC", f"LOCATION {quoted_text(location)}"]
+    return "\n".join([*parts, f"TBLPROPERTIES ({quoted_text(TRANSACTIONAL)} = 'true')"])
+
+
+def _create_view_statement(view: Table) -> str:
+    columns = ", ".join(
+        f"{quoted(column.name)}{f' COMMENT {quoted_text(column.comment)}' if column.comment else ''}"
+        for column in view.columns
+    )
+    parts = [f"CREATE VIEW `{view.database}`.`{view.name}` ({columns})"]
+    if view.comment:
+        parts.append(f"COMMENT {quoted_text(view.comment)}")
+    if view.parameters:
+        parts.append(f"TBLPROPERTIES ({properties_text(view.parameters)})")
+    return "\n".join([*parts, f"AS {view.view_original_text}"])
+
+
+def table_facts(table: Table) -> dict[str, str]:
+    """Return the facts of a table or view, by the names of Spark."""
+    storage = table.storage
+    facts = {
+        "Database": table.database,
+        "Table": table.name,
+        "Owner": table.owner or "",
+        "Owner Type": table.owner_type.value,
+        "Created Time": "" if table.created_at is None else table.created_at.isoformat(),
+        "Type": table.type.value,
+        "Provider": storage.format,
+        "Location": hide_in_uri(table.location),
+        "Primary Cluster": storage.primary.cluster,
+        "Secondary Clusters": ", ".join(copy.cluster for copy in storage.secondaries),
+        "Table Properties": f"[{properties_text(hide_in_properties(table.parameters))}]",
+    }
+    if table.is_view:
+        for fact in ("Provider", "Location", "Primary Cluster", "Secondary Clusters"):
+            del facts[fact]
+        facts |= {"View Original Text": table.view_original_text or "", "View Text": table.view_expanded_text or ""}
+    if table.comment:
+        facts["Comment"] = table.comment
+    keys = Constraints.of(table.parameters).keys
+    if keys:
+        facts["Keys"] = "; ".join(
+            f"{name}: {key.sql}{f' of `{key.columns[0]}`' if key.kind is KeyKind.NOT_NULL else ''}"
+            for name, key in keys.items()
+        )
+    if storage.serde_parameters:
+        facts["Storage Properties"] = f"[{properties_text(hide_in_properties(storage.serde_parameters))}]"
+    return facts | storage_facts(storage)
+
+
+def _create_link_statement(link: Link) -> str:
+    static = "STATIC " if link.is_static else ""
+    properties = f"\nLINKPROPERTIES ({properties_text(link.properties)})" if link.properties else ""
+    return f"CREATE {static}LINK TO `{link.name.table}`@`{link.name.namespace}`{properties}"
+
+
+def _partition(
+    context: StatementContext,
+    table: StoredTable,
+    named: Table,
+    specification: Mapping[str, Literal],
+    link: Link | None,
+) -> StoredPartition:
+    """Return a partition of a table, or of the link that ``named`` stands for.
+
+    Raises:
+        NoSuchPartitionError: the table or link does not have it.
+    """
+    name = partition_name_of("DESCRIBE ... PARTITION", named, specification)
+    found = context.services.catalog.get_partitions_by_names(table.database, table.name, [name])
+    if not found or (link is not None and not link.shows(found[0].id)):
+        raise NoSuchPartitionError(named.database, named.name, name)
+    return found[0]
+
+
+def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
+    """Return whether a link shows less than all partitions of its source, whose statistics are of hidden rows, too."""
+    if not source.is_partitioned:
+        return False
+    shown = context.services.links.partitions(link.name.database, link.name.in_database)
+    return set(shown) != set(context.services.catalog.list_partition_names(source.database, source.name))
+
+
+def link_facts(link: Link, source: Table) -> dict[str, str]:
+    """Return the facts of a link: those of its source that say how rows are stored, with its own owner and times."""
+    facts = table_facts(source)
+    own = {
+        "Database": link.name.database,
+        "Table": link.name.in_database,
+        "Owner": link.owner or "",
+        "Created Time": "" if link.created_at is None else link.created_at.isoformat(),
+        "Type": link.type.value,
+        "Link Target": ".".join(link.source),
+        "Link Properties": f"[{properties_text(link.properties)}]",
+    }
+    others = ("Owner Type", "Table Properties", "Comment")
+    return own | {fact: value for fact, value in facts.items() if fact not in (*own, *others)}
+
+
+def _column(name: str, type: str, comment: str | None) -> str:
+    return f"`{name}` {type}{f' COMMENT {quoted_text(comment)}' if comment else ''}"

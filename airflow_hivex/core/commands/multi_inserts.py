@@ -1,0 +1,158 @@
+"""FROM source INSERT ... INSERT ...: routed, run as one job, and all of it committed together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.execution import planning
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.frame_inputs import rendered
+from airflow_hivex.core.execution.insert_targets import check_insert, static_partition
+from airflow_hivex.core.execution.queries import explained, partition_exists
+from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.writing import begin_write, end_writes
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.plans import Plan, PlannedInsert, Source, Write
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.parser.statements import ExplainMultiInsert, Insert, MultiInsert, Query, source_name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """One INSERT, with the values of its static partition columns, and the partition if they name one."""
+
+    insert: Insert
+    target: StoredTable
+    static: Mapping[str, str | None]
+    partition: str | None
+
+
+def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
+    """Return the rows written to all tables."""
+
+    def work(running: Running) -> Result:
+        running.check_may_write("INSERT")
+        routed = route(context, statement, running)
+        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        _check_apart(branches)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        chosen = [branch for branch in branches if not _is_there(context, running, branch)]
+        if not chosen:
+            if running.joined is None:
+                context.services.transactions.abort(running.txn_id, "the partitions exist already")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        writes = [
+            begin_write(
+                context,
+                running,
+                branch.target,
+                cluster,
+                overwrite=branch.insert.overwrite,
+                static=branch.static,
+                partition=branch.partition,
+                input_columns=branch.insert.columns or (),
+                by_name=branch.insert.by_name,
+                number=number,
+            )
+            for number, branch in enumerate(chosen)
+        ]
+        inserts = [branch.insert for branch in chosen]
+        plan = _plan(context, running, inserts, [write.write for write in writes], routed, cluster)
+        written = context.run(cluster, plan)
+        end_writes(context, running, list(zip(writes, written.inserted, strict=True)))
+        rows_written = sum(directory.rows for directories in written.inserted for directory in directories)
+        return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=rows_written, route=routed.route)
+
+    return in_transaction(context, work)
+
+
+def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiInsert) -> Result:
+    """Return Spark's plan of each INSERT, on the cluster that would run them. Nothing is locked or run."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement.statement, declarations=running.functions)
+        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        _check_apart(branches)
+        cluster = chosen_cluster(context, routed)
+        facts = TableWrite(running.txn_id, 0, cluster.name)
+        writes = [planning.write(branch.target, cluster, facts) for branch in branches]
+        plan = _plan(context, running, [branch.insert for branch in branches], writes, routed, cluster)
+        return explained(context, running, plan, statement.mode, routed, cluster)
+
+    return in_transaction(context, work, read_only=True)
+
+
+def _branch(insert: Insert, target: StoredTable) -> _Branch:
+    static = check_insert(insert, target)
+    return _Branch(insert, target, static, static_partition(target, static))
+
+
+def _check_apart(branches: Sequence[_Branch]) -> None:
+    """Refuse INSERTs that write to one place when one overwrites: all have one write id, and a base hides the rest.
+
+    Raises:
+        InvalidOperationError: there are two of them.
+    """
+    for first, second in combinations(branches, 2):
+        same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)
+        if same and all(second.static.get(key, value) == value for key, value in first.static.items()):
+            raise InvalidOperationError(
+                "A multi-table INSERT",
+                first.target.full_name,
+                "two of its INSERTs may write to the same partition, and INSERT OVERWRITE would hide what the other "
+                "one writes; name different static partitions, or write them in two statements",
+            )
+
+
+def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
+    """Return whether IF NOT EXISTS leaves an INSERT out."""
+    if not branch.insert.if_not_exists or branch.partition is None:
+        return False
+    return partition_exists(context, running, branch.target, branch.partition)
+
+
+def _plan(
+    context: StatementContext,
+    running: Running,
+    inserts: Sequence[Insert],
+    writes: Sequence[Write],
+    routed: RoutedQuery[MultiInsert],
+    cluster: Cluster,
+) -> Plan:
+    tag, statement = running.tag, routed.statement
+    scans = [
+        planning.scan(bound, cluster, f"{tag}_{number}", row_id=row_id)
+        for number, (bound, row_id) in enumerate(zip(routed.bound, routed.row_ids, strict=True))
+    ]
+    # In the order of MultiInsert.references; those of an INSERT that is left out are taken, too.
+    views = (scan.view for scan in scans)
+    sources = {source_name(number): f"{tag}_source_{number}" for number in range(len(statement.sources))}
+
+    def render(query: Query) -> str:
+        return rendered(context, query, views, sources)
+
+    source_texts = [render(query) for query in statement.sources]
+    texts = {id(insert): render(insert.query) for insert in statement.inserts}
+    queries = [*statement.sources, *(insert.query for insert in inserts)]
+    parameters = {name for query in queries for name in query.parameters}
+    return planning.plan_job(
+        context,
+        running,
+        cluster,
+        scans,
+        parameters=parameters,
+        sources=(Source(view, text) for view, text in zip(sources.values(), source_texts, strict=True)),
+        inserts=(
+            PlannedInsert(texts[id(insert)], replace(write, texts=insert.query.texts))
+            for insert, write in zip(inserts, writes, strict=True)
+        ),
+    )

@@ -1,0 +1,176 @@
+"""Temporary tables: tables of one session, stored under names of their own in one database for all of them.
+
+``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write them as other tables.
+They are dropped when their session is closed, and by the housekeeper when it has ended otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from sqlalchemy import Connection, and_, func, select, update
+
+from airflow_hivex.core.commands.definitions import drop_table
+from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidOperationError
+from airflow_hivex.core.execution.closed_names import made_here
+from airflow_hivex.core.execution.context import Result, Services, SessionState, StatementContext
+from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
+from airflow_hivex.core.model.objects import CLUSTER, TEMPORARY_DATABASE, Database, Table
+from airflow_hivex.core.parser.statements import (
+    CreateTable,
+    CreateTableLike,
+    CreateView,
+    DropCopy,
+    DropTable,
+    ExchangePartition,
+    RenameTable,
+    ReplicateTable,
+    SetPrimaryCluster,
+    Statement,
+    TableName,
+)
+from airflow_hivex.core.settings import TEMPORARY_TABLE_TIMEOUT
+from airflow_hivex.core.store.schema import databases, locks, tables
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", CreateTable, CreateTableLike)
+
+_REFUSE_THEM = (CreateView, RenameTable, ExchangePartition, ReplicateTable, SetPrimaryCluster, DropCopy)
+_HOUSEKEEPER = "housekeeper"
+_ID_LENGTH = 12
+# A statement tells the metastore that the tables are used once in a while only.
+_TOLD_IN_TIME_OUT = 10
+
+
+def create_temporary(
+    context: StatementContext, statement: S, create: Callable[[StatementContext, S], Result]
+) -> Result:
+    """Create the table of CREATE TEMPORARY TABLE by ``create``, under a stored name of its own.
+
+    Its primary cluster is that of another table of the current database: the pinned one, the one that runs its
+    query, or where new tables of the database are.
+
+    Raises:
+        AlreadyExistsError: the session has a temporary table or view of that name.
+    """
+    state = context.session
+    new = _new(statement)
+    name = new.table.name
+    if name in state.objects.tables or state.objects.view(new.table) is not None:
+        if new.if_not_exists:
+            return Result()
+        raise AlreadyExistsError("temporary table", name)
+    home = context.home_cluster(state.database)
+    with suppress(AlreadyExistsError):
+        context.services.catalog.create_database(
+            Database(TEMPORARY_DATABASE, description="Temporary tables of all sessions; each is dropped with its own")
+        )
+    stored = f"{name[: MAX_NAME_LENGTH - _ID_LENGTH - 2]}__{uuid.uuid4().hex[:_ID_LENGTH]}"
+    properties = new.properties if new.query is not None else {CLUSTER: home, **new.properties}
+    placed = replace(new, table=TableName(stored, TEMPORARY_DATABASE), properties=properties, if_not_exists=False)
+    result = create(context, placed if isinstance(statement, CreateTable) else replace(statement, new=placed))
+    state.objects.tables[name] = made_here(context, (TEMPORARY_DATABASE, stored))
+    return result
+
+
+def _new(statement: CreateTable | CreateTableLike) -> CreateTable:
+    return statement if isinstance(statement, CreateTable) else statement.new
+
+
+def check_temporary_tables(context: StatementContext, statement: Statement) -> None:
+    """Refuse a statement that needs more of a temporary table than a session has, or that hides one by a new table.
+
+    Raises:
+        InvalidOperationError: it does so.
+    """
+    objects = context.session.objects
+    if not objects.tables:
+        return
+    creates = isinstance(statement, CreateTable | CreateTableLike)
+    if not creates and not isinstance(statement, _REFUSE_THEM):
+        return
+    if isinstance(statement, CreateTable | CreateTableLike) and _new(statement).temporary:
+        return
+    for use in statement.uses:
+        if use.name is None or (creates and not use.role.is_output):
+            continue
+        if objects.table(TableName(use.name, use.database, use.namespace)) is not None:
+            advice = "it is a temporary table of the session; name another table with its database"
+            raise InvalidOperationError(statement.kind, use.name, advice)
+
+
+def drop_one(context: StatementContext, statement: DropTable) -> Result:
+    """DROP TABLE, after which the name stands for the table that a temporary one has hidden."""
+    result = drop_table(context, statement)
+    if context.session.objects.table(statement.table) is not None:
+        del context.session.objects.tables[statement.table.name]
+    return result
+
+
+def as_named(state: SessionState, table: Table) -> Table:
+    """Return a temporary table by the name that the session gives it; any other table as it is."""
+    stored = (table.database, table.name)
+    name = next((name for name, each in state.objects.tables.items() if each.stored == stored), table.name)
+    return replace(table, name=name)
+
+
+def note_use(context: StatementContext) -> None:
+    """Tell the metastore, from time to time, that the session uses its temporary tables. At most one round trip."""
+    objects, services = context.session.objects, context.services
+    if not objects.tables:
+        return
+    now = services.clock()
+    if now - objects.used_ms < int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000 / _TOLD_IN_TIME_OUT:
+        return
+    names = [stored for _, stored in objects.stored_tables]
+
+    def work(connection: Connection) -> None:
+        of_session = and_(tables.c.database_id == _DATABASE_ID, tables.c.name.in_(names), ~tables.c.dropped)
+        connection.execute(update(tables).where(of_session).values(last_accessed_ms=now))
+
+    services.store.write(work)
+    objects.used_ms = now
+
+
+def drop_all(context: StatementContext) -> None:
+    """Drop the temporary tables of a session that ends; the housekeeper drops one that cannot be dropped now."""
+    objects = context.session.objects
+    for database, name in objects.stored_tables:
+        try:
+            drop_table(context, DropTable(TableName(name, database), if_exists=True))
+        except HivexError as error:
+            log.warning("The housekeeper will drop the temporary table %s: %s", name, error)
+    objects.tables.clear()
+
+
+_DATABASE_ID = select(databases.c.id).where(databases.c.name == TEMPORARY_DATABASE).scalar_subquery()
+_IS_LOCKED = (
+    select(locks.c.lock_id).where(locks.c.database == TEMPORARY_DATABASE, locks.c.table == tables.c.name).exists()
+)
+
+
+def drop_unused(services: Services) -> int:
+    """Drop the temporary tables that no session has used for the time-out, and return their number.
+
+    The housekeeper calls it. One round trip where there is none. A table that a statement has locked stays.
+    """
+    before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
+    used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)
+    unused = and_(tables.c.database_id == _DATABASE_ID, ~tables.c.dropped, used_ms < before, ~_IS_LOCKED)
+    with services.store.read() as connection:
+        names = connection.execute(select(tables.c.name).where(unused).order_by(tables.c.id)).scalars().all()
+    context = StatementContext(services, SessionState(user=_HOUSEKEEPER, database=TEMPORARY_DATABASE))
+    dropped = 0
+    for name in names:
+        try:
+            drop_table(context, DropTable(TableName(name, TEMPORARY_DATABASE), if_exists=True, cascade=True))
+            dropped += 1
+        except HivexError as error:
+            log.warning("The temporary table %s of a session that has ended stays for now: %s", name, error)
+    return dropped

@@ -1,0 +1,122 @@
+"""DECLARE, SET and DROP of the variables of a session. Their values go to Spark with each job that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchVariableError
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.queries import plan_query
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.model.column_types import parse_type
+from airflow_hivex.core.model.constants import constant
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.session_objects import Variable
+from airflow_hivex.core.parser.statements import DeclareVariable, DropVariable, Query, RoutedStatement, SetVariables
+
+Row = tuple[Sequence[Column], Sequence[object]]
+
+
+def declare_variable(context: StatementContext, statement: DeclareVariable) -> Result:
+    """DECLARE VARIABLE: its default is computed once, by a job.
+
+    Raises:
+        AlreadyExistsError: the session has a variable of that name.
+        AnalysisError: Spark refuses the default, or its type.
+    """
+    variables = context.session.objects.variables
+    for name in statement.names:
+        if name in variables and not statement.or_replace:
+            raise AlreadyExistsError("variable", name, "use OR REPLACE to replace it, or SET VARIABLE to change it")
+    ran, row = _computed(context, statement, None)
+    assert row is not None
+    (column,), (value,) = row
+    sql = constant(value, parse_type(column.type))
+    for name in statement.names:
+        variables[name] = Variable(column.type, value, sql, value, sql)
+    return ran
+
+
+def set_variables(context: StatementContext, statement: SetVariables) -> Result:
+    """SET VARIABLE: all values are computed by one job before the first variable changes.
+
+    Raises:
+        NoSuchVariableError: a variable was not declared.
+        InvalidOperationError: the query returns several rows.
+    """
+    variables = context.session.objects.variables
+    changed = {name: _declared(context, name) for name in (*statement.names, *statement.defaults)}
+    ran = Result()
+    if statement.query is not None:
+        types = [changed[name].type for name in statement.names]
+        ran, row = _computed(context, statement, types)
+        if row is None and not statement.may_be_empty:
+            raise InvalidOperationError("SET VARIABLE", ", ".join(statement.names), "its expression has no value")
+        values = (None,) * len(types) if row is None else row[1]
+        for name, column_type, value in zip(statement.names, types, values, strict=True):
+            changed[name] = replace(changed[name], value=value, sql=constant(value, parse_type(column_type)))
+    for name in statement.defaults:
+        changed[name] = replace(changed[name], value=changed[name].default, sql=changed[name].default_sql)
+    variables |= changed
+    return ran
+
+
+def drop_variable(context: StatementContext, statement: DropVariable) -> Result:
+    """DROP TEMPORARY VARIABLE.
+
+    Raises:
+        NoSuchVariableError: it was not declared.
+    """
+    if statement.name in context.session.objects.variables or not statement.if_exists:
+        _declared(context, statement.name)
+        del context.session.objects.variables[statement.name]
+    return Result()
+
+
+def _declared(context: StatementContext, name: str) -> Variable:
+    found = context.session.objects.variables.get(name)
+    if found is None:
+        raise NoSuchVariableError(name)
+    return found
+
+
+def value_of(context: StatementContext, name: str) -> object:
+    """Return the value of a variable.
+
+    Raises:
+        NoSuchVariableError: it was not declared.
+    """
+    return _declared(context, name).value
+
+
+def _computed(
+    context: StatementContext, statement: DeclareVariable | SetVariables, types: Sequence[str] | None
+) -> tuple[Result, Row | None]:
+    """Return the one row of a statement's query, cast to ``types`` if given; None where there is no row."""
+
+    def work(running: Running) -> tuple[Result, Row | None]:
+        routed = route(context, statement, running)
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, _query(routed.statement), routed, cluster)
+        if types is not None:
+            names = [f"v{i}" for i in range(len(types))]
+            casts = ", ".join(f"CAST({name} AS {each}) AS {name}" for name, each in zip(names, types, strict=True))
+            plan = replace(plan, sql=f"SELECT {casts} FROM ({plan.sql}\n) AS v({', '.join(names)})")  # noqa: S608
+        found = context.run(cluster, replace(plan, max_rows=1))
+        if found.truncated:
+            raise InvalidOperationError(
+                statement.kind, "its query", "it returns several rows; a variable has one value"
+            )
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        ran = Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
+        return ran, (found.columns, found.rows[0]) if found.rows else None
+
+    return in_transaction(context, work, read_only=True)
+
+
+def _query(statement: RoutedStatement) -> Query:
+    (query,) = statement.queries
+    return query

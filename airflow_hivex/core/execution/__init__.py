@@ -1,0 +1,1 @@
+"""The steps of every statement: context, transaction, names, locks, snapshot, route, plan, write, commit."""

@@ -1,0 +1,178 @@
+"""Namespace mode: a statement, or a definition, of a closed namespace names no object of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchDatabaseError
+from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.execution.stored_functions import find_function
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.session_objects import TemporaryTable
+from airflow_hivex.core.model.snapshots import QualifiedName
+from airflow_hivex.core.namespaces.definitions import (
+    Definition,
+    statement_calls,
+    temporary_view_definition,
+    view_definition,
+)
+from airflow_hivex.core.namespaces.foreign_names import (
+    foreign_call_error,
+    foreign_name_error,
+    foreign_tables,
+    foreign_use,
+    foreign_uses,
+)
+from airflow_hivex.core.parser.statements import (
+    CreateView,
+    FunctionCall,
+    ObjectKind,
+    Role,
+    RoutedStatement,
+    Statement,
+    TableName,
+)
+from airflow_hivex.core.settings import NAMESPACE_MODE
+
+
+def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
+    """Refuse a statement with an object of another namespace, also by the temporary objects of its session.
+
+    One round trip where there is one, else none. The views and functions behind its names are checked when they are
+    read: :func:`check_views`, ``called_functions.declare``.
+
+    Raises:
+        ForeignNameError: the current namespace is closed.
+        InvalidOperationError: a temporary table of another namespace is named, and either namespace is closed.
+    """
+    current = context.session.database
+    if not isinstance(statement, CreateView):
+        # The namespace of a view counts for its query.
+        _check_calls(context, statement_calls(statement), text)
+    foreign = foreign_uses(statement, current)
+    if foreign and _is_closed(context, current):
+        raise foreign_name_error(foreign[0], current, text)
+    tables = (use for use in statement.uses if use.kind is ObjectKind.TABLE and use.name is not None)
+    _check_temporary(context, (TableName(use.name or "", use.database, use.namespace) for use in tables))
+
+
+def check_name(context: StatementContext, name: TableName, text: str | None = None, role: Role = Role.READ) -> None:
+    """Refuse a name of another namespace, which an argument of a method has; see :func:`check_statement`.
+
+    Raises:
+        ForeignNameError: the current namespace is closed.
+        InvalidOperationError: it is a temporary table of another namespace, and either namespace is closed.
+    """
+    current = context.session.database
+    if foreign_tables([name], current) and _is_closed(context, current):
+        raise foreign_name_error(foreign_use(name, role), current, text)
+    _check_temporary(context, [name])
+
+
+def check_views(
+    context: StatementContext, statement: RoutedStatement, views: Mapping[QualifiedName, StoredTable]
+) -> None:
+    """Refuse views of closed namespaces whose queries name objects of others.
+
+    ``statement`` has the queries of ``views`` in place of their names. One round trip for each view that does so, none
+    where all names are of the current namespace.
+
+    Raises:
+        ForeignNameError: a view does so.
+    """
+    current = context.session.database
+    databases = {reference.table.database or current for reference in statement.references}
+    databases |= {call.database or current for query in statement.queries for call in query.functions}
+    if {current} >= databases | {name[0] for name in views}:
+        return
+    for name in sorted(views):
+        context.services.namespaces.check_definition(view_definition(views[name]))
+
+
+def check_definition(context: StatementContext, definition: Definition) -> None:
+    """Refuse a definition of a closed namespace that names an object of another one. No round trip where none does.
+
+    Raises:
+        ForeignNameError: it names one.
+    """
+    context.services.namespaces.check_definition(definition)
+
+
+def made_here(context: StatementContext, name: QualifiedName) -> TemporaryTable:
+    """Return a new temporary table of the current namespace. One round trip."""
+    current = context.session.database
+    return TemporaryTable(name, current, _is_closed(context, current))
+
+
+def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text: str | None) -> None:
+    current = context.session.database
+    calls: list[tuple[FunctionCall, str, str]] = []
+    for call in found:
+        calls += [(call, owner, name) for owner, name in _names_called(context, call) if owner != current]
+    if not calls or not _is_closed(context, current):
+        return
+    for call, owner, name in calls:
+        if find_function(context.services, owner, name) is not None:
+            start = None if text is None or call.start > len(text) else call.start
+            raise foreign_call_error((owner, name), current, text, start)
+
+
+def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
+    """Return the database and name of the permanent function of a call, or of those that a temporary one calls."""
+    objects = context.session.objects
+    if call.database is None and call.name in objects.functions:
+        return objects.permanent_functions([call.name])
+    return [(call.database or context.session.database, call.name)]
+
+
+def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> None:
+    """Refuse temporary objects of the session that have rows of another namespace, or read them.
+
+    Raises:
+        ForeignNameError: a temporary view reads an object of another namespace, and the current one is closed.
+        InvalidOperationError: a temporary table was made in another namespace, and either namespace is closed; or it
+            was made before its namespace was closed.
+    """
+    objects, current = context.session.objects, context.session.database
+    if not objects.views and not objects.tables:
+        return
+    unread, seen = list(names), set()
+    while unread:
+        name = unread.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        view = objects.view(name)
+        if view is not None:
+            definition = temporary_view_definition(name.name, view, current, objects.stored_tables)
+            context.services.namespaces.check_definition(definition)
+            _check_calls(context, _calls_of(definition), None)
+            unread += definition.tables
+        elif (table := objects.temporary_table(name)) is not None:
+            _check_temporary_table(context, name.name, table)
+
+
+def _calls_of(definition: Definition) -> Iterable[FunctionCall]:
+    return (FunctionCall(name, None, 0, 0) for _, name in definition.calls)
+
+
+def _check_temporary_table(context: StatementContext, name: str, table: TemporaryTable) -> None:
+    current = context.session.database
+    if table.namespace == current:
+        if table.was_closed or not _is_closed(context, current):
+            return
+        reason = f"it was made before namespace {current} was closed, and may have rows of others"
+    elif table.was_closed or _is_closed(context, current) or _is_closed(context, table.namespace):
+        reason = f"it was made in namespace {table.namespace}, and the statement runs in namespace {current}"
+    else:
+        return
+    advice = f"{reason}; a temporary table belongs to one namespace where namespaces are closed ({NAMESPACE_MODE})"
+    raise InvalidOperationError("The statement", name, f"{advice}, so make it again in {current}")
+
+
+def _is_closed(context: StatementContext, namespace: str) -> bool:
+    try:
+        return context.services.namespaces.is_closed(namespace)
+    except NoSuchDatabaseError:
+        # It was dropped while it is current. What it had asked for is gone; the setting for all namespaces is not.
+        return bool(context.services.settings[NAMESPACE_MODE])

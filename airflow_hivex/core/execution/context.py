@@ -1,0 +1,391 @@
+"""The context of a statement: the services of the metastore and the state of the session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias
+
+from airflow_hivex.core.catalog.object_store import ObjectStore
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.health import ClusterHealth
+from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.clusters.written_files import check_written
+from airflow_hivex.core.compaction.compactor import Compactor
+from airflow_hivex.core.errors import (
+    InProcessJobError,
+    InvalidOperationError,
+    StatementCancelledError,
+    TransactionAbortedError,
+)
+from airflow_hivex.core.execution.pushdown import with_charsets
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.json_values import json_rows
+from airflow_hivex.core.model.links import LinkName
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import CLUSTER
+from airflow_hivex.core.model.operations import ResumableWrite
+from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.progress import ProgressReport
+from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.model.session_objects import SessionObjects
+from airflow_hivex.core.model.snapshots import AsOf, MaxLag
+from airflow_hivex.core.model.statement_locks import StatementLocks
+from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.namespaces.capacity import Capacities
+from airflow_hivex.core.namespaces.links import Links
+from airflow_hivex.core.namespaces.namespaces import Namespaces
+from airflow_hivex.core.parser.lexer.substitution import substituted
+from airflow_hivex.core.parser.statements import Statement, TableName
+from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
+from airflow_hivex.core.replication.primary import PrimaryClusters
+from airflow_hivex.core.replication.replicator import Replicator
+from airflow_hivex.core.runners.progress_log import ProgressLog
+from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.transactions.jobs import TransactionJob
+from airflow_hivex.core.transactions.locks.manager import LockManager
+from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a statement.
+
+    ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
+    asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
+    transaction, ``rows_written`` the number of rows that were added, ``rows_deleted`` of those that
+    were taken away; an UPDATE does both to each of its rows. ``as_of`` is the earlier moment that a
+    query has read where its session accepts copies that lag, None for the rows of now.
+    ``column_types`` are Spark's types of the columns of a query.
+    """
+
+    columns: list[str] = field(default_factory=list)
+    rows: list[tuple[object, ...]] = field(default_factory=list)
+    cluster: str | None = None
+    txn_id: int | None = None
+    rows_written: int | None = None
+    rows_deleted: int | None = None
+    truncated: bool = False
+    route: Route | None = None
+    as_of: AsOf | None = None
+    column_types: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """Return the fields that have a value, without the route: notebooks show it."""
+        shown = (each.name for each in fields(self) if each.name not in ("route", "column_types"))
+        values = ((name, getattr(self, name)) for name in shown)
+        # A count of 0 is shown.
+        filled = (f"{name}={value!r}" for name, value in values if value or type(value) is int)
+        return f"Result({', '.join(filled)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer and the facts about it in JSON's types, as tasks and ``--format json`` give them."""
+        document: dict[str, Any] = {
+            "columns": list(self.columns),
+            "rows": json_rows(self.rows),
+            "truncated": self.truncated,
+            "cluster": self.cluster,
+            "txn_id": self.txn_id,
+            "rows_written": self.rows_written,
+            "rows_deleted": self.rows_deleted,
+        }
+        if self.as_of is not None:
+            document["as_of"] = self.as_of.to_json()
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of an open metastore."""
+
+    store: Store
+    settings: Settings
+    clusters: Clusters
+    catalog: ObjectStore
+    transactions: TransactionManager
+    locks: LockManager
+    statement_locks: StatementLocks
+    compactor: Compactor
+    clock: Clock
+    roots: Roots
+    health: ClusterHealth
+    replicator: Replicator
+    links: Links
+    namespaces: Namespaces
+    primaries: PrimaryClusters
+    capacity: Capacities
+    moves: NamespaceMoves
+
+    def files_to_change(self, cluster: Cluster) -> ClusterFiles:
+        """Return the file system of a cluster, to write or delete there.
+
+        Raises:
+            RootMissingError, ForeignRootError: its root is not the one that it was.
+        """
+        self.roots.check(cluster.name)
+        return self.files(cluster)
+
+    def files(self, cluster: Cluster) -> ClusterFiles:
+        """Return the file system of a cluster, to read."""
+        return ClusterFiles(cluster.filesystem, cluster.storage_options)
+
+    def runner(self, cluster: Cluster) -> Runner:
+        """Return the runner of jobs on a cluster.
+
+        Raises:
+            UnsupportedJobTrackerError: this release has no runner for its job tracker.
+        """
+        return runner_for(cluster)
+
+
+@dataclass(slots=True)
+class JoinedTransaction:
+    """A transaction of several statements that a session is in.
+
+    ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
+    end it; else somebody else does. ``writer`` names the part of its work that the session does;
+    ``began`` is higher in a later session of the same one.
+    ``held`` is the write of an earlier session that a statement may go on with. ``keep_alive`` ends its heartbeats.
+    """
+
+    txn_id: int
+    timeout_s: int
+    is_own: bool
+    is_read_only: bool = False
+    writer: str = ""
+    began: int = 0
+    held: PendingWrite | None = None
+    snapshot: ValidTxnList | None = None
+    keep_alive: ExitStack = field(default_factory=ExitStack)
+
+
+Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int]], bool]
+"""Opens a statement's own transaction, if possible with locks and write ids of tables; tells if it has the locks."""
+
+
+@dataclass(slots=True)
+class Running(TransactionJob):
+    """The statement that a session is running: its transaction and the tag of all its jobs.
+
+    A transaction of its own is opened by :meth:`begin_with` or, without locks, by the first use of its id.
+    ``write_ids`` are those that it began with, by the ids of tables. ``joined`` is set when the transaction goes on
+    after the statement. ``snapshot`` is what the statement reads, once it is taken, ``earliest`` what the oldest
+    version of a table that it reads has.
+    ``waiting_lock_id`` is the request for locks that it waits for.
+    ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
+    has written never counts: it deletes that. ``functions`` has the declarations of the permanent functions that its
+    jobs call, by their full names, each behind those that it calls itself.
+    """
+
+    opener: Opener | None = None
+    write_ids: Mapping[int, int] = field(default_factory=dict)
+    joined: JoinedTransaction | None = None
+    snapshot: ValidTxnList | None = None
+    earliest: ValidTxnList | None = None
+    cancelled: bool = False
+    waiting_lock_id: int | None = None
+    operation: ResumableWrite | None = None
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    functions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def txn_id(self) -> int:
+        """Return the id of the transaction, which is opened if it is not yet.
+
+        Raises:
+            TransactionAbortedError: the statement was cancelled before.
+        """
+        if self.opened_id is None:
+            self.begin_with(())
+        assert self.opened_id is not None
+        return self.opened_id
+
+    def begin_with(self, components: Sequence[LockComponent], write_ids_of: Sequence[int] = ()) -> bool:
+        """Open the transaction, if possible with locks and write ids of tables; return whether it has the locks.
+
+        Raises:
+            TransactionAbortedError: the statement was cancelled before.
+        """
+        assert self.opener is not None
+        has_locks = self.opener(components, write_ids_of)
+        # Whoever cancels looks for the transaction after that.
+        self.check_not_cancelled()
+        return has_locks
+
+    def check_may_write(self, operation: str) -> None:
+        """Refuse a statement that writes in a transaction that is for reading.
+
+        Raises:
+            InvalidOperationError: it was started READ ONLY.
+        """
+        if self.joined is not None and self.joined.is_read_only:
+            raise InvalidOperationError(
+                operation, f"transaction {self.txn_id}", "it was started READ ONLY; write in another one"
+            )
+
+    def check_not_cancelled(self) -> None:
+        """Raise the error of a statement that was cancelled.
+
+        Raises:
+            TransactionAbortedError: it was cancelled, or its transaction was aborted by somebody else.
+            StatementCancelledError: it was cancelled, and its transaction goes on.
+        """
+        if not self.cancelled:
+            if self.ended is not None:
+                raise self.ended
+            return
+        if self.joined is None or self.joined.is_own:
+            raise TransactionAbortedError(self.txn_id, "it was cancelled")
+        raise StatementCancelledError(self.txn_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTransaction:
+    """One of the transactions of a streaming batch, open already, and the range of all their write ids for a table."""
+
+    txn_id: int
+    table_id: int
+    write_ids: tuple[int, int]
+
+
+@dataclass(slots=True)
+class SessionState:
+    """The state of a session: the current database, the pinned cluster, the transaction, what runs.
+
+    ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
+    longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
+    With ``server_jobs_only`` no job runs in this process. ``objects`` are its temporary ones.
+    """
+
+    user: str
+    database: str = DEFAULT_DATABASE
+    cluster: str | None = None
+    agent_info: str | None = None
+    transaction: JoinedTransaction | None = None
+    running: Running | None = None
+    runner: Runner | None = None
+    report: ProgressReport | None = None
+    max_lag: MaxLag = field(default_factory=MaxLag)
+    server_jobs_only: bool = False
+    objects: SessionObjects = field(default_factory=SessionObjects)
+
+    def with_variables(self, text: str) -> str:
+        """Return the text of a statement with the values of Hive's variables in it (``SET hivevar:x = ...``).
+
+        Raises:
+            InvalidOperationError: the values name each other without an end.
+        """
+        return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
+
+    def qualify(self, name: TableName) -> tuple[str, str]:
+        """Return the database and name of a table as a statement names it, and the stored ones of a temporary table.
+
+        Raises:
+            InvalidOperationError: it is a link.
+        """
+        if name.namespace is not None:
+            raise InvalidOperationError(
+                "The statement", str(name), f"it takes a table; the table of the link is {name.namespace}.{name.name}"
+            )
+        return self.objects.table(name) or (name.database or self.database, name.name)
+
+    def qualify_link(self, name: TableName) -> LinkName:
+        """Return the name of a link with the namespace that has it, which is the current one if none is named."""
+        assert name.namespace is not None
+        return LinkName(name.database or self.database, name.name, name.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The DataFrames that come with a statement: the view in the user's Spark of each name, and the runner there."""
+
+    views: Mapping[str, str]
+    runner: Runner
+
+
+Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementContext:
+    """One statement: the metastore, the session, and what came with the text.
+
+    ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
+    session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
+    ``frames`` are DataFrames that it reads. ``text`` is the statement's. ``execute`` runs another statement of the
+    session, with its parameters, the most rows that it returns, and its text. ``kind`` is the statement's name in the
+    record of commits.
+    """
+
+    services: Services
+    session: SessionState
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    max_rows: int | None = None
+    batch: BatchTransaction | None = None
+    runner: Runner | None = None
+    batch_key: BatchKey | None = None
+    text: str | None = None
+    execute: Execute | None = None
+    kind: str = ""
+    frames: Frames | None = None
+
+    def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
+        """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.
+
+        Raises:
+            TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
+        """
+        running = self.session.running
+        assert running is not None
+        runner = self._own_runner or self.services.runner(cluster)
+        plan = with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
+        running.begin(runner, plan.tag)
+        running.check_not_cancelled()
+        report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
+        if write is not None and isinstance(runner, ResumingRunner):
+            return runner.run_resumable(plan, cluster.name, write, report)
+        return check_written(cluster, plan, runner.run(plan, cluster.name, report))
+
+    def home_cluster(self, database: str) -> str:
+        """Return the cluster of new tables of a database: that of its property ``hivex.cluster``, else the default.
+
+        Raises:
+            NoSuchDatabaseError: the database does not exist.
+        """
+        properties = self.services.catalog.get_database(database).parameters
+        return properties.get(CLUSTER) or self.services.clusters.default
+
+    def health(self, cluster: str, *, runs_job: bool) -> Health:
+        """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""
+        configured = self.services.clusters.get(cluster)
+        if runs_job and self.session.server_jobs_only and not configured.kind.is_server:
+            return Health(InProcessJobError(cluster, configured.shown_jobtracker))
+        health = self.services.health.of_root(cluster)
+        if health.problem is not None or not runs_job:
+            return health
+        runner = self._own_runner
+        return self.services.health.of_runner(cluster) if runner is None else runner.health(cluster)
+
+    @property
+    def _own_runner(self) -> Runner | None:
+        if self.frames is not None:
+            return self.frames.runner
+        return self.runner or self.session.runner
+
+
+def new_tag(txn_id: int) -> str:
+    """Return a name for the jobs and views of a transaction, unlike that of any other in this process.
+
+    Two metastores may hand out the same ids to one process.
+    """
+    return f"hivex_{txn_id}_{uuid.uuid4().hex[:8]}"

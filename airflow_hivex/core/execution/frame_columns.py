@@ -1,0 +1,146 @@
+"""Columns of a DataFrame for those of a table, by name at any depth. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.model.column_types import Array, ColumnType, Field, Map, Struct
+from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.parser.grammar.views import quoted
+
+_THE_FRAME = "the DataFrame"
+
+
+def check_names(table: str, given: Sequence[Column]) -> None:
+    """Refuse a DataFrame with two columns, or two fields of a struct, of one name.
+
+    Raises:
+        InvalidOperationError: it has two of them.
+    """
+    _check_once(table, "columns", [column.name for column in given])
+    for column in given:
+        _check_fields(table, column.name, column.parsed_type)
+
+
+def _check_once(table: str, kind: str, names: Sequence[str]) -> None:
+    seen = set()
+    for name in names:
+        if name.lower() in seen:
+            reason = f"the DataFrame has two {kind} called {name}, in upper or lower case; rename or drop one of them"
+            raise InvalidOperationError("A write to", table, reason)
+        seen.add(name.lower())
+
+
+def _check_fields(table: str, path: str, type: ColumnType) -> None:
+    match type:
+        case Struct(fields):
+            _check_once(table, f"fields of {path}", [field.name for field in fields])
+            for field in fields:
+                _check_fields(table, f"{path}.{field.name}", field.type)
+        case Array(element):
+            _check_fields(table, path, element)
+        case Map(key, value):
+            _check_fields(table, path, key)
+            _check_fields(table, path, value)
+
+
+def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> dict[str, str]:
+    """Return the columns of a DataFrame, in Spark SQL, by their names in the table: in its order, with its fields.
+
+    ``static`` are partition keys, in lower case, that have a value for all rows. With ``fills`` columns and fields may
+    be missing, but not partition keys: a column is left out, and a field is NULL.
+
+    Raises:
+        NoSuchColumnError: the DataFrame lacks a column or field, or has one that the table does not have.
+        InvalidOperationError: it has one of ``static``.
+    """
+    shape = _Shape(table.full_name, fills=fills)
+    targets = [*table.columns, *(key for key in table.partition_keys if key.name.lower() not in static)]
+    by_name = {column.name.lower(): column for column in given}
+    for column in given:
+        if column.name.lower() in static:
+            reason = f"partition gives {column.name} a value, and the DataFrame has a column of that name; drop it"
+            raise InvalidOperationError("A write to", table.full_name, reason)
+    names = {target.name.lower() for target in targets}
+    for column in given:
+        if column.name.lower() not in names:
+            raise NoSuchColumnError(table.full_name, column.name, [target.name for target in targets])
+    found = {}
+    for target in targets:
+        source = by_name.get(target.name.lower())
+        if source is None:
+            if fills and target in table.columns:
+                continue
+            raise NoSuchColumnError(_THE_FRAME, target.name, [column.name for column in given])
+        value = shape.value(quoted(source.name), source.parsed_type, target.parsed_type, source.name)
+        found[target.name] = f"{value} AS {quoted(target.name)}"
+    return found
+
+
+def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
+    """Return a column of one version of a table, in Spark SQL, in its type of another version.
+
+    Fields of structs that the first one lacks are NULL.
+    """
+    return _Shape(table, fills=True).value(text, given.parsed_type, wanted.parsed_type, wanted.name)
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Values in the shape of a table's types: the fields of structs in its order, with its names."""
+
+    table: str
+    fills: bool
+    variables: int = 0
+
+    def value(self, text: str, given: ColumnType, wanted: ColumnType, path: str) -> str:
+        """Return a value in the shape of a type; ``text`` itself if it has that already."""
+        match given, wanted:
+            case Struct(fields), Struct(targets):
+                return self._struct(text, fields, targets, path)
+            case Array(element), Array(target):
+                item = self._variable()
+                inner = self.value(item, element, target, path)
+                return text if inner == item else f"transform({text}, {item} -> {inner})"
+            case Map(key, value), Map(target_key, target):
+                name, item = self._variable(), self._variable()
+                new_key = self.value(name, key, target_key, path)
+                new_value = self.value(item, value, target, path)
+                if new_value != item:
+                    text = f"transform_values({text}, ({name}, {item}) -> {new_value})"
+                return text if new_key == name else f"transform_keys({text}, ({name}, {item}) -> {new_key})"
+        return text
+
+    def _struct(self, text: str, fields: Sequence[Field], targets: Sequence[Field], path: str) -> str:
+        by_name = {field.name.lower(): field for field in fields}
+        names = {field.name.lower() for field in targets}
+        for field in fields:
+            if field.name.lower() not in names:
+                listed = [f"{path}.{target.name}" for target in targets]
+                raise NoSuchColumnError(self.table, f"{path}.{field.name}", listed)
+        values = []
+        for target in targets:
+            source = by_name.get(target.name.lower())
+            if source is not None:
+                own = f"{text}.{quoted(source.name)}"
+                values.append(self.value(own, source.type, target.type, f"{path}.{source.name}"))
+            elif self.fills:
+                values.append(f"CAST(NULL AS {target.type})")
+            else:
+                listed = [f"{path}.{field.name}" for field in fields]
+                raise NoSuchColumnError(_THE_FRAME, f"{path}.{target.name}", listed)
+        if values == [f"{text}.{quoted(field.name)}" for field in fields]:
+            return text
+        named = ", ".join(f"{_literal(target.name)}, {value}" for target, value in zip(targets, values, strict=True))
+        return f"IF({text} IS NULL, NULL, named_struct({named}))"
+
+    def _variable(self) -> str:
+        self.variables += 1
+        return f"hivex_item_{self.variables}"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,199 @@
+"""A change of what the catalog says of a table, in a transaction of its own."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.tables import lock_for_change
+from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError, StoreError
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.linked_places import linked_owner, owner_elsewhere, real_path
+from airflow_hivex.core.execution.locking import acquire, commit_at_once
+from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, StoredTable
+from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList
+from airflow_hivex.core.settings import NAMESPACE_MODE
+from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
+from airflow_hivex.core.transactions import commit_record
+
+log = logging.getLogger(__name__)
+
+_PATTERN = re.compile(r"[*?\[\]{}]")
+# Spark reads and writes no files below such a folder, without an error.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def change_metadata(
+    context: StatementContext,
+    table: StoredTable,
+    locks: Sequence[LockComponent],
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+    before: Callable[[Running], None] | None = None,
+) -> Result:
+    """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
+
+    By the write id, caches notice that the table has changed. ``before`` is done under the locks, too;
+    what is to be undone when the change never counts joins the ``undo`` of its argument.
+    """
+    services = context.services
+    table_id = table.id
+    if before is None and not table.is_transactional:
+
+        def plain(connection: Connection) -> None:
+            if not lock_for_change(connection, [table_id]):
+                raise NoSuchTableError(table.database, table.name)
+            change(connection, None, None)
+
+        txn_id = commit_at_once(context, locks, plain)
+        if txn_id is not None:
+            return Result(txn_id=txn_id)
+    with own_transaction(context) as running:
+        acquire(context, running, locks)
+        if before is not None:
+            before(running)
+
+        services.transactions.commit(
+            running.txn_id, lambda connection: apply_change(context, connection, running, table, change)
+        )
+        return Result(txn_id=running.txn_id)
+
+
+def apply_change(
+    context: StatementContext,
+    connection: Connection,
+    running: Running,
+    table: StoredTable,
+    change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
+) -> None:
+    """Apply a change of metadata in the commit of a transaction that has its locks.
+
+    Raises:
+        NoSuchTableError: the table was dropped meanwhile.
+    """
+    # Its row first, before that of its write ids: others do so in this order.
+    if not lock_for_change(connection, [table.id]):
+        raise NoSuchTableError(table.database, table.name)
+    if not table.is_transactional:
+        change(connection, None, None)
+        return
+    context.services.transactions.allocate_in(connection, [running.txn_id], table.id)
+    if context.kind:
+        commit_record.note_operation(connection, table.id, context.kind)
+    valid_txns = read_valid_txns(connection, running.txn_id)
+    marks = {table.id: TableMark(table.id, table.version)}
+    write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns, marks)[table.id]
+    change(connection, write_ids, running.txn_id)
+
+
+def forget_dropped(name: str, forget: Callable[[], None]) -> None:
+    """Remove the rows of a dropped object after the commit. A failure is logged: the statement has counted already."""
+    try:
+        forget()
+    except StoreError as error:
+        log.warning("Rows of what was dropped, such as %s, are still in the metastore: %s", name, error)
+
+
+def check_location(
+    context: StatementContext,
+    kind: str,
+    name: str,
+    location: str | None,
+    namespace: str,
+    cluster: Cluster | None = None,
+    *,
+    is_external: bool = False,
+    is_closed: bool = False,
+) -> None:
+    """Refuse a location that is not a folder of its own of a namespace on a cluster, by default the default cluster.
+
+    ``is_closed`` says that a namespace that is made now will be closed.
+    An external table or partition has files there already, which are not found by a pattern. A cluster whose file
+    system does not answer is not looked at; statements that read there tell of that.
+
+    Raises:
+        InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root or
+            to the files of another table, or, where either is closed, of another namespace.
+        LocationOutsideClusterError: it is outside of the cluster's root.
+    """
+    if location is None:
+        return
+    services = context.services
+    place = cluster or services.clusters.get(services.clusters.default)
+    relative = place.relative(location) if location.strip("/.") else ""
+    if not relative:
+        raise InvalidObjectError(kind, name, f"location {location!r} names no folder of its own")
+    if _CONTROL.search(location):
+        raise InvalidObjectError(kind, name, f"location {location!r} has a control character; name another folder")
+    try:
+        files = services.files(place)
+        target = files.link_target(relative)
+        is_file, exists = files.is_file(relative), files.exists(relative)
+    except StorageError:
+        return
+    owner = None
+    if target is None and kind != "database":
+        owner = linked_owner(services, files, relative, place.uri(relative), only_managed=is_external)
+    if target is None:
+        check_shared(context, kind, name, relative, namespace, place, is_closed=is_closed)
+    if target is not None:
+        reason = f"location {location!r} leads by symbolic links to {target}, out of the root of cluster {place.name}"
+    elif owner is not None:
+        reason = f"location {location!r} leads by symbolic links to the files of {owner}"
+    elif is_file:
+        reason = f"location {location!r} is a file; name the folder that it is in"
+    elif is_external and not exists and _PATTERN.search(location):
+        reason = f"location {location!r} is a pattern, and a location names one folder; add a partition for each folder"
+    else:
+        return
+    raise InvalidObjectError(kind, name, reason)
+
+
+def check_links(
+    context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
+) -> None:
+    """Refuse a folder that was found below a table, if symbolic links lead from there to another namespace.
+
+    Nothing is looked at where there is no link.
+
+    Raises:
+        InvalidObjectError: the folder belongs to another namespace, and either of the two is closed.
+    """
+    files = context.services.files(cluster)
+    real, root = real_path(files, location), real_path(files, "")
+    if real is not None and root is not None and real != root.joinpath(*location.split("/")):
+        check_shared(context, kind, name, location, namespace, cluster)
+
+
+def check_shared(
+    context: StatementContext,
+    kind: str,
+    name: str,
+    location: str,
+    namespace: str,
+    cluster: Cluster,
+    *,
+    is_closed: bool = False,
+) -> None:
+    """Refuse a location that leads by symbolic links to a folder of another namespace, if either of them is closed.
+
+    Raises:
+        InvalidObjectError: it does.
+    """
+    services = context.services
+    files = services.files(cluster)
+    uri = cluster.uri(location)
+    if namespace == TEMPORARY_DATABASE:
+        namespace = context.session.database
+    elsewhere = owner_elsewhere(services, files, namespace, location, uri, is_closed=is_closed)
+    if elsewhere is not None:
+        reason = (
+            f"location {location!r} is not apart from that of {elsewhere}, and a folder belongs to one namespace where "
+            f"namespaces are closed ({NAMESPACE_MODE})"
+        )
+        raise InvalidObjectError(kind, name, reason)

@@ -1,0 +1,216 @@
+"""SELECT and INSERT: routed, run as one job, committed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog import partitions
+from airflow_hivex.core.execution import planning, resuming
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.frame_inputs import rendered
+from airflow_hivex.core.execution.insert_targets import check_insert, static_partition, with_default_values
+from airflow_hivex.core.execution.numbered_batches import check_is_new, run_once
+from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
+from airflow_hivex.core.execution.schema_merges import SchemaMerge
+from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes
+from airflow_hivex.core.job.values import write_rows
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.parser.statements import DescribeQuery, ExplainMode, ExplainQuery, Insert, Query, Select
+from airflow_hivex.core.transactions import pending_writes
+
+log = logging.getLogger(__name__)
+
+
+def run_select(context: StatementContext, statement: Select) -> Result:
+    """Return the rows of a query, at most ``max_rows`` of them."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement, running, may_lag=True)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        found = context.run(cluster, replace(plan, max_rows=context.max_rows))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Result(
+            columns=[column.name for column in found.columns],
+            rows=list(found.rows),
+            cluster=cluster.name,
+            txn_id=running.txn_id,
+            truncated=found.truncated,
+            route=routed.route,
+            as_of=routed.as_of,
+            column_types=[column.type for column in found.columns],
+        )
+
+    return in_transaction(context, work, read_only=True)
+
+
+def run_describe_query(context: StatementContext, statement: DescribeQuery) -> Result:
+    """Return the columns of a query's result, with Spark's types; Spark analyses the query and runs nothing."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement, running, may_lag=True)
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        found = context.run(cluster, replace(plan, max_rows=0))
+        if running.joined is None:
+            context.services.transactions.commit(running.txn_id)
+        return Result(
+            columns=["col_name", "data_type", "comment"],
+            rows=[(column.name, column.type, column.comment) for column in found.columns],
+            cluster=cluster.name,
+            txn_id=running.txn_id,
+            route=routed.route,
+        )
+
+    return in_transaction(context, work, read_only=True)
+
+
+def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Result:
+    """Return Spark's plan of a query on the cluster that would run it; nothing of it is run."""
+
+    def work(running: Running) -> Result:
+        routed = route(context, statement, running, may_lag=True)
+        cluster = chosen_cluster(context, routed)
+        plan = plan_query(context, running, routed.statement.query, routed, cluster)
+        return explained(context, running, plan, statement.mode, routed, cluster)
+
+    return in_transaction(context, work, read_only=True)
+
+
+def explained(
+    context: StatementContext,
+    running: Running,
+    plan: Plan,
+    mode: ExplainMode,
+    routed: RoutedQuery[Any],
+    cluster: Cluster,
+) -> Result:
+    """Return the lines of EXPLAIN for a job, which is not run; a transaction of the statement's own ends."""
+    found = context.run(cluster, replace(plan, explain=str(mode)))
+    if running.joined is None:
+        context.services.transactions.commit(running.txn_id)
+    return Result(
+        ["plan"],
+        list(found.rows),
+        cluster=cluster.name,
+        txn_id=running.txn_id,
+        route=routed.route,
+        as_of=routed.as_of,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSteps:
+    """The other steps of a statement that inserts.
+
+    ``begin`` is called in its transaction, before rows are read. ``check`` is called after the rows were written and
+    before they count; its error takes them back. ``also`` is done in the commit of the statement's own transaction.
+    """
+
+    begin: Callable[[Running, StoredTable], None]
+    check: Callable[[], None]
+    also: Callable[[Connection], None]
+
+
+def run_insert(
+    context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
+) -> Result:
+    """Return the rows written: by this process where they are constants, else by a job on the table's primary.
+
+    None are written where the table has the statement's batch already. A ``merge`` changes the columns in the commit.
+    """
+
+    def work(running: Running) -> Result:
+        running.check_may_write("INSERT")
+        routed = route(context, statement, running, locks=() if merge is None else merge.locks(context))
+        target = routed.target if merge is None else merge.merged(routed.target)
+        static = check_insert(statement, target)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        check_is_new(context, target)
+        whole = static_partition(target, static)
+        if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
+            if running.joined is None:
+                context.services.transactions.abort(running.txn_id, "the partition exists already")
+            return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
+        write = begin_write(
+            context,
+            running,
+            target,
+            cluster,
+            overwrite=statement.overwrite,
+            static=static,
+            partition=whole,
+            input_columns=statement.columns or (),
+            by_name=statement.by_name,
+        )
+        if steps is not None:
+            steps.begin(running, target)
+        written = _write(context, running, statement, routed, cluster, write)
+        also = None if steps is None else steps.also
+        if merge is not None:
+            also = merge.storing(context, running)
+        check = None if steps is None else steps.check
+        end_writes(context, running, [(write, written.directories)], check, also)
+        return Result(
+            cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
+        )
+
+    return run_once(context, work, Result(rows_written=0))
+
+
+def plan_query(
+    context: StatementContext, running: Running, query: Query, routed: RoutedQuery[Any], cluster: Cluster
+) -> Plan:
+    """Return the plan of the job that computes the rows of a query."""
+    views = [f"{running.tag}_{i}" for i in range(len(routed.bound))]
+    scans = (
+        planning.scan(bound, cluster, view, row_id=row_id)
+        for bound, view, row_id in zip(routed.bound, views, routed.row_ids, strict=True)
+    )
+    return planning.plan_job(
+        context,
+        running,
+        cluster,
+        scans,
+        sql=rendered(context, query, iter(views)),
+        parameters=query.parameters,
+        loaded=query.loaded,
+    )
+
+
+def _write(
+    context: StatementContext,
+    running: Running,
+    statement: Insert,
+    routed: RoutedQuery[Insert],
+    cluster: Cluster,
+    write: OpenWrite,
+) -> JobResult:
+    if statement.rows is not None:
+        written = write_rows(write.write, statement.rows)
+        if written is not None:
+            return written
+    query = with_default_values(statement, routed.statement.query, write.write)
+    target = replace(write.write, texts=query.texts)
+    plan = replace(plan_query(context, running, query, routed, cluster), write=target)
+    return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
+
+
+def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
+    """Return whether a partition is there for the statement: in the catalog, or made by its transaction before."""
+    with context.services.store.read() as connection:
+        if partitions.partition_ids(connection, target, [name]):
+            return True
+        own = {} if running.joined is None else pending_writes.written_directories(connection, running.txn_id)
+    return name in own.get(target.id, {})

@@ -1,0 +1,141 @@
+"""A write whose job goes on at its server after its process has ended: a later session of its writer waits for it.
+
+The row of the pending write is the fence. It belongs to one session. Whichever session puts the files into place claims
+the row first, and no other session takes over a row that is claimed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import asdict, replace
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.execution.context import Running, Services, StatementContext
+from airflow_hivex.core.execution.pending import take_back
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.operations import ServerOperation
+from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.runners.registry import ResumingRunner
+from airflow_hivex.core.transactions import pending_writes
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
+
+log = logging.getLogger(__name__)
+
+_COUNTED_FORMATS = ("orc", "parquet")
+"""The formats whose files have the number of their rows. Of other formats only the process that writes knows it."""
+
+
+def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
+    """Take back the writes of earlier sessions of a writer; return the one that this session may go on with.
+
+    That is the only write of the writer, and its job may run still. From now on it belongs to this session.
+    """
+    with services.store.read() as connection:
+        earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
+    if not earlier:
+        return None
+
+    def hold(connection: Connection) -> PendingWrite | None:
+        pending_writes.one_at_a_time(connection, [txn_id])
+        writes = pending_writes.of_transaction(connection, txn_id, writer=writer)
+        if len(writes) != 1 or not writes[0].may_be_resumed or writes[0].began > began:
+            return None
+        pending_writes.change_document(connection, writes[0].id, began=began)
+        return replace(writes[0], began=began)
+
+    held = services.store.write(hold) if len(earlier) == 1 and earlier[0].may_be_resumed else None
+    if held is None:
+        take_back(services, earlier)
+    return held
+
+
+def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
+    """Return the write of an earlier session that the statement goes on with, None if there is none.
+
+    ``facts`` are those of the statement, whatever their ids. A write of another statement, or one whose server does
+    not know its operation any more, is taken back.
+    """
+    joined = running.joined
+    held = None if joined is None else joined.held
+    if joined is None or held is None:
+        return None
+    joined.held = None
+    services = context.services
+    own = replace(
+        facts,
+        write_id=held.facts.write_id,
+        statement_id=held.facts.statement_id,
+        # Its kind is added when the write begins.
+        statement=held.facts.statement,
+    )
+    cluster = services.clusters.get(facts.cluster)
+    runner = services.runner(cluster)
+    if (
+        held.facts == own
+        and held.table_id == table.id
+        and held.statement == fingerprint(context)
+        and held.operation is not None
+        and isinstance(runner, ResumingRunner)
+        and runner.has_operation(held.operation, cluster.name)
+    ):
+        log.info("Transaction %s: its job still runs on %s, and is waited for", running.txn_id, cluster.name)
+        return held
+    take_back(services, [held])
+    return None
+
+
+def fingerprint(context: StatementContext) -> str:
+    """Return a name for the statement that no other one has: its text, parameters and the objects of its session."""
+    given = [context.text, sorted((name, repr(value)) for name, value in context.parameters.items())]
+    session = context.session
+    return hashlib.sha256(json.dumps([*given, session.database, session.objects.definitions]).encode()).hexdigest()
+
+
+def resumable(
+    context: StatementContext, running: Running, pending: PendingWrite | None, table: StoredTable, plan: Plan
+) -> PendingOperation | None:
+    """Return the operation of a job that a later session can wait for; None if the job cannot be resumed."""
+    is_simple = plan.write is not None and plan.write.format in _COUNTED_FORMATS
+    # The source of a MERGE is computed by operations of its own, whose rows end with their session.
+    if pending is None or not pending.writer or not is_simple or (plan.changes and plan.changes.source is not None):
+        return None
+    running.operation = PendingOperation(context.services, table, pending, fingerprint(context))
+    return running.operation
+
+
+class PendingOperation:
+    """The operation of a server for a pending write (``ResumableWrite``)."""
+
+    def __init__(self, services: Services, table: StoredTable, pending: PendingWrite, statement: str) -> None:
+        self._services = services
+        self._table = table
+        self._pending = pending
+        self._statement = statement
+        self.is_running = pending.operation is not None
+
+    @property
+    def earlier(self) -> ServerOperation | None:
+        """Return the operation that an earlier session has begun."""
+        return self._pending.operation
+
+    def note(self, operation: ServerOperation) -> None:
+        """Note the operation in the row of the write; see ``ResumableWrite``."""
+        self._change(operation_at_server=asdict(operation), statement=self._statement, claimed=False)
+        self.is_running = True
+
+    def claim(self) -> None:
+        """Claim the row of the write; see ``ResumableWrite``."""
+        self.is_running = False
+        self._change(claimed=True)
+
+    def _change(self, **changes: object) -> None:
+        def work(connection: Connection) -> None:
+            pending_writes.one_at_a_time(connection, [self._pending.facts.txn_id])
+            pending_writes.check_owned(connection, self._table.full_name, self._pending)
+            pending_writes.change_document(connection, self._pending.id, **changes)
+
+        self._services.store.write(work)

@@ -1,0 +1,113 @@
+"""The snapshot of a statement, and the contents of its tables that it has read in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.pruning import partition_predicate
+from airflow_hivex.core.errors import NoSuchTableError
+from airflow_hivex.core.execution.context import JoinedTransaction, Running, StatementContext
+from airflow_hivex.core.execution.linked_names import Names
+from airflow_hivex.core.execution.transactions import OutrunError
+from airflow_hivex.core.model.links import Link
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.predicates import And, Predicate
+from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
+from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.parser.statements import RoutedStatement, TableName, TableReference
+from airflow_hivex.core.transactions.shared_state import share_snapshot, stored_snapshot
+
+
+class StatementReading:
+    """The contents of tables that a statement has read, in its current snapshot.
+
+    Contents are read again where their table has changed since (``Snapshot.agrees_with``).
+    """
+
+    def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
+        self.snapshot = snapshot
+        self.names = names
+        self._context = context
+        self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
+
+    def take_snapshot(self, running: Running) -> None:
+        """Go on to the statement's own snapshot, after it has waited for its locks.
+
+        Raises:
+            OutrunError: the source of a link was renamed or dropped meanwhile.
+        """
+        names = list(self.snapshot.tables)
+        try:
+            self.snapshot = statement_snapshot(self._context, names, running, known=self.snapshot.tables.values())
+        except NoSuchTableError as error:
+            if not self.names.have_links:
+                raise
+            raise OutrunError("the source of a link was renamed or dropped while the statement waited") from error
+        if not self.names.are_of(self.snapshot):
+            raise OutrunError("the source of a link was renamed or dropped while the statement waited")
+
+    def table(self, name: TableName) -> StoredTable:
+        """Return the table of a name, for a link its source."""
+        return self.snapshot.tables[self.names.of(name)]
+
+    def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
+        """Return the partitions of a table that ``predicate`` leaves in the snapshot, with copies on ``clusters``."""
+        key = (table.id, predicate)
+        if key in self._read:
+            earlier, on, contents = self._read[key]
+            if on == clusters and self.snapshot.agrees_with(earlier, table):
+                return contents
+        contents = self._context.services.catalog.contents(self.snapshot, table, predicate, clusters)
+        self._read[key] = (self.snapshot, clusters, contents)
+        return contents
+
+
+def candidate_clusters(
+    context: StatementContext, statement: RoutedStatement, reading: StatementReading
+) -> frozenset[str]:
+    """Return the clusters of which a copy could serve the statement: those that the router may try."""
+    session = context.session
+    named = [*(reference.table for reference in statement.references), *statement.targets]
+    primaries = {reading.table(name).storage.primary.cluster for name in named}
+    return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
+
+
+def reference_predicate(table: StoredTable, reference: TableReference, link: Link | None) -> Predicate | None:
+    """Return the conditions on the partitions that are read there: of the query, and of a static link."""
+    predicate = partition_predicate(reference.filters, table.partition_keys)
+    restriction = None if link is None else link.restriction(table.partition_keys)
+    if predicate is None or restriction is None:
+        return predicate or restriction
+    return And((restriction, predicate))
+
+
+def statement_snapshot(
+    context: StatementContext,
+    names: Collection[QualifiedName],
+    running: Running,
+    known: Iterable[StoredTable] = (),
+) -> Snapshot:
+    """Take the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
+    if running.joined is not None and running.joined.snapshot is None:
+        _share_snapshot(context, running.joined)
+    shared = None if running.joined is None else running.joined.snapshot
+    snapshot = context.services.catalog.snapshot(names, running.txn_id, valid_txns=shared, known=known)
+    running.snapshot = snapshot.valid_txns
+    return snapshot
+
+
+def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
+    """Return the snapshot that the statements of a transaction share; None as long as none of them has read.
+
+    Another process may have taken it: one round trip until it is known here.
+    """
+    if joined.snapshot is None:
+        with context.services.store.read() as connection:
+            joined.snapshot = stored_snapshot(connection, joined.txn_id)
+    return joined.snapshot
+
+
+def _share_snapshot(context: StatementContext, joined: JoinedTransaction) -> None:
+    if shared_snapshot(context, joined) is None:
+        joined.snapshot = context.services.store.write(lambda writing: share_snapshot(writing, joined.txn_id))

@@ -1,0 +1,283 @@
+"""The transaction around a statement: its own, settled whatever happens, or one that goes on after it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.errors import (
+    CommitOutcomeUnknownError,
+    HivexError,
+    NoSuchTransactionError,
+    StoreUnavailableError,
+    TransactionAbortedError,
+    TransactionCommittedError,
+    TransactionNotOpenError,
+    WriteConflictError,
+)
+from airflow_hivex.core.execution.context import JoinedTransaction, Running, StatementContext, new_tag
+from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
+from airflow_hivex.core.store.engine import OutcomeUnknownError
+from airflow_hivex.core.transactions import retained_snapshots
+from airflow_hivex.core.transactions.beginning import Begun
+from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OutrunError(Exception):
+    """Another transaction has committed an update of what the statement has just locked for one of its own.
+
+    ``successor`` is a new transaction that has the statement's locks, so that the statement can be retried.
+    """
+
+    successor: int | None = None
+
+
+def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
+    """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
+
+    In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
+    same rows, it is retried with a new transaction, whose snapshot has that update, at most
+    ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that whoever waits, too,
+    is not in its way again.
+
+    Raises:
+        WriteConflictError: others were faster every time, or the session's transaction was outrun.
+    """
+    joined = context.session.transaction
+    if joined is not None:
+        with _joined_transaction(context, joined) as running:
+            return work(running)
+    most = int(context.services.settings["hive.txn.retrysnapshot.max.count"])
+    txn_id = None if context.batch is None else context.batch.txn_id
+    successor: int | None = None
+    try:
+        for attempt in range(most + 1):
+            try:
+                with own_transaction(context, read_only=read_only, txn_id=txn_id, again=attempt < most) as running:
+                    successor = None
+                    return work(running)
+            except OutrunError as outrun:
+                txn_id = successor = outrun.successor
+                running.check_not_cancelled()
+                if attempt == most:
+                    raise WriteConflictError(running.txn_id, f"{outrun}; it was retried {most} times") from outrun
+                log.info("The statement of transaction %s is retried: %s", running.txn_id, outrun)
+    except BaseException as error:
+        if successor is not None:
+            # Nobody has begun with it.
+            _abort(context, successor, error)
+        raise
+    raise AssertionError("the loop returns or raises")
+
+
+@contextmanager
+def own_transaction(
+    context: StatementContext, *, read_only: bool = False, txn_id: int | None = None, again: bool = False
+) -> Iterator[Running]:
+    """Yield a transaction for one statement. The block commits it; any error out of the block aborts it.
+
+    It is opened when the statement asks for locks, or uses its id. ``txn_id`` is one that is open already. With
+    ``again`` an OutrunError comes with a successor.
+
+    With ``hive.txn.readonly.enabled`` its type may be READ_ONLY (docs/reference/transactions.md, "States and types").
+    """
+    session = context.session
+    transactions = context.services.transactions
+    kind = (
+        TxnType.READ_ONLY if read_only and context.services.settings["hive.txn.readonly.enabled"] else TxnType.DEFAULT
+    )
+    timeout_s = int(context.services.settings["hive.txn.timeout"])
+    running = Running(None)
+    session.running = running
+    try:
+        with ExitStack() as alive:
+            opening = _Opening(context, running, kind, timeout_s, alive)
+            running.opener = opening.open
+            if txn_id is not None:
+                opening.note(Begun(txn_id))
+            yield running
+    except BaseException as error:
+        txn_id = running.opened_id
+        # A commit that may have been applied is left for its owner to look up.
+        if txn_id is None:
+            log.debug("A statement has failed before it opened a transaction: %s", error)
+        elif again and isinstance(error, OutrunError) and not running.cancelled:
+            error.successor = transactions.begin_again(txn_id, str(error))
+            try:
+                _undo(running)
+            except BaseException:
+                _abort(context, error.successor, error)
+                raise
+        elif not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
+            _undo(running)
+        told = _own_error(context, running, error, timeout_s)
+        if told is not None:
+            raise told from error
+        if isinstance(error, OutcomeUnknownError):
+            # Whatever step it was: without a commit, which has an error of its own, nothing counts.
+            raise StoreUnavailableError(*error.facts) from error
+        raise
+    finally:
+        session.running = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Opens a statement's own transaction, and keeps it alive until ``alive`` is closed."""
+
+    context: StatementContext
+    running: Running
+    kind: TxnType
+    timeout_s: int
+    alive: ExitStack
+
+    def open(self, components: Sequence[LockComponent], write_ids_of: Sequence[int]) -> bool:
+        """Open it, if possible with locks and write ids; see ``Running.begin_with``."""
+        session, services = self.context.session, self.context.services
+        if components:
+            return services.locks.begin(
+                components,
+                self.note,
+                write_ids_of=write_ids_of,
+                user=session.user,
+                agent_info=session.agent_info,
+                type=self.kind,
+            )
+        (txn_id,) = services.transactions.open(user=session.user, agent_info=session.agent_info, type=self.kind)
+        self.note(Begun(txn_id))
+        return False
+
+    def note(self, begun: Begun) -> None:
+        """Note the transaction, which is open."""
+        running = self.running
+        running.tag = new_tag(begun.txn_id)
+        running.write_ids = begun.write_ids
+        running.opened_id = begun.txn_id
+        transactions = self.context.services.transactions
+        self.alive.enter_context(heartbeats(transactions, begun.txn_id, self.timeout_s, running.end))
+
+
+@contextmanager
+def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
+    """Yield a statement of a transaction that goes on after it, and does so too when the statement fails."""
+    transactions = context.services.transactions
+    txn_id = joined.txn_id
+    running = Running(txn_id, new_tag(txn_id), joined=joined)
+    context.session.running = running
+    try:
+        _beat(context, txn_id)
+        # A session keeps its own transaction alive all the time.
+        with nullcontext() if joined.is_own else heartbeats(transactions, txn_id, joined.timeout_s, running.end):
+            yield running
+    except BaseException as error:
+        _undo(running)
+        if isinstance(error, OutrunError):
+            transactions.abort(txn_id, str(error), AbortReason.WRITE_CONFLICT)
+            raise WriteConflictError(txn_id, str(error)) from error
+        told = _own_error(context, running, error, joined.timeout_s)
+        if told is not None:
+            raise told from error
+        raise
+    finally:
+        context.session.running = None
+
+
+def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
+    """Commit a statement whose result is read later; the cleaner keeps its files for a time.
+
+    A transaction of several statements is left as it is: it keeps them itself.
+    """
+    if running.joined is not None:
+        return
+    services = context.services
+    retention_s = int(services.settings["hivex.dataframe.retention.time"])
+    table_ids = {table.id for table in tables if table.is_transactional}
+    snapshot = running.earliest or running.snapshot
+
+    def keep(connection: Connection) -> None:
+        assert snapshot is not None
+        retained_snapshots.keep(
+            connection,
+            running.txn_id,
+            table_ids,
+            snapshot,
+            now_ms=services.clock(),
+            retention_s=retention_s,
+            user=context.session.user,
+        )
+
+    services.transactions.commit(running.txn_id, keep if table_ids and retention_s and snapshot is not None else None)
+
+
+def _undo(running: Running) -> None:
+    """Delete the files of a failed statement. Errors are logged: the caller needs that of the statement."""
+    for undo in running.undo:
+        try:
+            undo()
+        except Exception as failure:
+            log.warning("What a statement of transaction %s wrote is not all deleted: %s", running.txn_id, failure)
+
+
+def _beat(context: StatementContext, txn_id: int) -> None:
+    """Send a heartbeat, and report at once whether and how the transaction has ended."""
+    transactions = context.services.transactions
+    try:
+        transactions.heartbeat(txn_id)
+    except NoSuchTransactionError:
+        context.services.store.write(lambda connection: transactions.check_open(connection, txn_id))
+        raise
+
+
+def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
+    """Return why the statement's own transaction is not open any more, if that is what its error comes from."""
+    ended = None if running.cancelled else running.cause_of(error)
+    if ended is not None:
+        return ended
+    if running.opened_id is None or not isinstance(error, (TransactionNotOpenError, NoSuchTransactionError)):
+        return None
+    try:
+        transaction = context.services.transactions.get(running.txn_id)
+    except NoSuchTransactionError:
+        return gone(running.txn_id, timeout_s)
+    except HivexError:
+        return None
+    return (
+        TransactionAbortedError(running.txn_id, transaction.reason) if transaction.state is TxnState.ABORTED else None
+    )
+
+
+def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool:
+    """Abort the transaction, and tell whether it is certain to be aborted now."""
+    reason = (str(error) or type(error).__name__).partition("\n")[0]
+    try:
+        try:
+            context.services.transactions.abort(txn_id, reason[:1000])
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt on top: the transaction is settled before it goes on.
+            context.services.transactions.abort(txn_id, reason[:1000])
+            raise
+    except TransactionCommittedError:
+        # An interrupt, such as a signal's, that came between the commit and its answer.
+        log.warning("Transaction %s had committed before it was interrupted", txn_id)
+        return False
+    except NoSuchTransactionError:
+        log.warning("Transaction %s has ended before, and its record is gone", txn_id)
+        return False
+    except Exception as failure:
+        # The housekeeper aborts the transaction after its time-out.
+        log.warning("Transaction %s could not be aborted and will time out: %s", txn_id, failure)
+        return False
+    return True

@@ -1,0 +1,256 @@
+"""A statement's write, from its ids to the rows that make it count: at once, or with its transaction's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from airflow_hivex.core.catalog.pending_registration import hidden
+from airflow_hivex.core.execution import external_writes, planning, resuming
+from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.numbered_batches import record_batch
+from airflow_hivex.core.execution.pending import (
+    delete_directories,
+    register_writes,
+    take_back,
+    take_back_writer,
+)
+from airflow_hivex.core.execution.transactions import OutrunError
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.transactions import pending_writes
+from airflow_hivex.core.transactions.conflicts import one_after_the_other
+from airflow_hivex.core.transactions.pending_writes import PendingWrite
+from airflow_hivex.core.transactions.shared_state import next_statement_id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWrite:
+    """A statement's write to a table, and its target as a job's plan has it.
+
+    ``pending`` is its row in a transaction of several statements, or that of a write to an external table. Its
+    ``operation`` is that of an earlier session.
+    """
+
+    table: StoredTable
+    facts: TableWrite
+    write: Write
+    pending: PendingWrite | None = None
+
+
+def begin_write(
+    context: StatementContext,
+    running: Running,
+    table: StoredTable,
+    cluster: Cluster,
+    *,
+    overwrite: bool,
+    static: Mapping[str, str | None],
+    partition: str | None,
+    input_columns: Sequence[str] = (),
+    by_name: bool = False,
+    operation: Operation | None = None,
+    number: int = 0,
+) -> OpenWrite:
+    """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
+
+    ``operation`` is what the statement does to rows that are there, if it is none of the INSERTs. ``number``
+    tells the writes of one statement apart.
+
+    Raises:
+        InvalidOperationError: the transaction has overwritten the same table or partition before,
+            or another of its statements may be about to.
+        TransactionNotOpenError: the transaction has ended meanwhile.
+        WriteTakenBackError: a later session of the same writer has written.
+        RootMissingError, ForeignRootError: the cluster's root is not the one that it was.
+    """
+    services = context.services
+    services.roots.check(cluster.name)
+    joined = running.joined
+    casts = planning.casts_values(context, cluster)
+    if table.is_external:
+        facts, noted = external_writes.begin(
+            context, running, table, cluster, overwrite=overwrite, partition=partition, number=number
+        )
+        running.undo.append(partial(take_back, services, [noted], own=True))
+        write = planning.write(
+            table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
+        )
+        return OpenWrite(table, facts, write, noted)
+    if joined is not None and joined.writer:
+        # An earlier session that is still alive may have gone on since this one began.
+        take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
+    # INSERT OVERWRITE counts as update.
+    kind = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
+    resumed = resuming.resumed(
+        context, running, table, TableWrite(running.txn_id, 0, cluster.name, 0, overwrite, partition, kind)
+    )
+
+    facts = TableWrite(
+        running.txn_id,
+        0,
+        cluster.name,
+        number,
+        overwrite,
+        partition,
+        kind,
+        _shared_delta(context, running, table.id),
+        context.kind,
+        operation is Operation.UPDATE and bool(services.settings["hive.txn.xlock.mergeinsert"]),
+    )
+    pending: PendingWrite | None = None
+    if resumed is not None:
+        facts, pending = resumed.facts, resumed
+    elif table.id in running.write_ids:
+        facts = replace(facts, write_id=running.write_ids[table.id])
+    else:
+        allocation = partial(_allocate, context, running, table, facts)
+        facts, pending = services.store.write(allocation, name="allocate")
+    if pending is not None:
+        running.undo.append(partial(take_back, services, [pending], own=True))
+    services.store.reach("while writing")
+    write = planning.write(
+        table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
+    )
+    return OpenWrite(table, facts, write, pending)
+
+
+def _allocate(
+    context: StatementContext, running: Running, table: StoredTable, facts: TableWrite, connection: Connection
+) -> tuple[TableWrite, PendingWrite | None]:
+    """Return the write with its ids; in a transaction of several statements, with its row."""
+    joined, txn_id = running.joined, running.txn_id
+    if joined is not None:
+        pending_writes.one_at_a_time(connection, [txn_id])
+    # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
+    # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
+    needs_new_id = joined is not None and facts.overwrite
+    if needs_new_id and pending_writes.of_transaction(connection, txn_id, table_id=table.id):
+        needs_new_id = False
+    allocated = context.services.transactions.allocate_in(connection, [txn_id], table.id, reallocate=needs_new_id)
+    facts = replace(facts, write_id=allocated[txn_id])
+    if joined is None:
+        return facts, None
+    if facts.partition is not None or not table.is_partitioned:
+        pending_writes.check_not_overwritten(connection, table, txn_id, {facts.partition})
+    if facts.overwrite:
+        pending_writes.check_not_being_overwritten(connection, table, txn_id, facts.partition)
+    facts = replace(facts, statement_id=next_statement_id(connection, txn_id))
+    return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
+
+
+def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
+    """Return the write ids of the streaming batch of the statement, None if it has a directory of its own."""
+    batch = context.batch
+    # A statement that was retried has a transaction, and a write id, that are not the batch's.
+    if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):
+        return None
+    return batch.write_ids
+
+
+def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
+    """:func:`end_writes` for a statement that writes one table."""
+    end_writes(context, running, [(write, written.directories)])
+
+
+def end_writes(
+    context: StatementContext,
+    running: Running,
+    done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
+    check: Callable[[], None] | None = None,
+    also: Callable[[Connection], None] | None = None,
+) -> None:
+    """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
+
+    ``check`` is called before that; its error takes the directories back. ``also`` is done in the commit of the
+    statement's own transaction.
+
+    Raises:
+        WriteConflictError, TransactionAbortedError: the transaction cannot commit.
+        OutrunError: an INSERT OVERWRITE would hide what was inserted since its snapshot, or another one
+            would hide this INSERT.
+        NoSuchTableError: the table was dropped meanwhile.
+        InvalidOperationError: the transaction has overwritten one of the partitions before.
+        StorageError: the files of an external table could not be moved into place.
+    """
+    if running.joined is None:
+        _commit_writes(context, running, done, check, also)
+        return
+    if check is not None:
+        check()
+
+    def record(connection: Connection) -> None:
+        pending_writes.one_at_a_time(connection, [running.txn_id])
+        context.services.transactions.check_open(connection, running.txn_id)
+        for write, directories in done:
+            assert write.pending is not None
+            _check_nothing_hidden(connection, running.snapshot, write, directories)
+            pending_writes.record(connection, write.table, write.pending, directories)
+
+    context.services.store.write(record)
+
+
+def _commit_writes(
+    context: StatementContext,
+    running: Running,
+    done: Sequence[tuple[OpenWrite, Sequence[WrittenDirectory]]],
+    check: Callable[[], None] | None,
+    also: Callable[[Connection], None] | None,
+) -> None:
+    """Commit the writes of a statement with its own transaction."""
+    services = context.services
+    managed = [each for each in done if not each[0].table.is_external]
+    for write, directories in managed:
+        running.undo.append(
+            partial(delete_directories, services, write.table, directories, write.facts.cluster, write.write)
+        )
+    if check is not None:
+        check()
+    published = [
+        external_writes.publish(context, running, write.table, write.facts, write.pending, directories)
+        for write, directories in done
+        if write.table.is_external and write.pending is not None
+    ]
+
+    def register(connection: Connection) -> None:
+        changed: dict[int, bool] = {}
+        for write, _ in managed:
+            table_id = write.table.id
+            changed[table_id] = changed.get(table_id, False) or write.facts.operation is not Operation.INSERT
+        one_after_the_other(connection, changed)
+        for write, directories in managed:
+            _check_nothing_hidden(connection, running.snapshot, write, directories)
+        for write, _ in done:
+            record_batch(context, connection, write.table, running.txn_id)
+        register_writes(
+            services, connection, [(write.table, write.facts, directories) for write, directories in managed]
+        )
+        for each in published:
+            external_writes.register(services, connection, each)
+        if also is not None:
+            also(connection)
+
+    services.transactions.commit(running.txn_id, register)
+    for each in published:
+        external_writes.finish(services, each)
+
+
+def _check_nothing_hidden(
+    connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, directories: Sequence[WrittenDirectory]
+) -> None:
+    """:func:`hidden` for a statement that ends.
+
+    Raises:
+        OutrunError: something would be hidden.
+    """
+    names = {each.partition for each in directories} | {write.facts.partition}
+    sentence = hidden(connection, write.table, names, snapshot, write.facts)
+    if sentence is not None:
+        raise OutrunError(sentence)

@@ -1,0 +1,259 @@
+"""Store assignment: the rows of a query as the columns of a table take them, as Spark's INSERT does it.
+
+Numbers are widened and narrowed with a check, and anything simple may become text. A text becomes another value where
+it is a constant that is readable as one. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+)
+
+from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError, UnreadableTextError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.model.column_types import Primitive, parse_type
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.type_conversions import is_assignable, is_moment, is_readable
+
+_DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
+
+_MARK = "HIVEX_TEXT"
+_END = "\x1f"
+# Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
+_UNREADABLE = re.compile(rf"(?<![('\"]){_MARK}" + rf"{_END}(.*?)" * 4 + _END, re.DOTALL)
+_MOST_CHARACTERS = 100
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as an identifier in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """Return a text as a literal in Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+@lru_cache(maxsize=4096)
+def declared_type(type: str) -> DataType:
+    """Spark's type of a type's text, with CHAR and VARCHAR as they are; asks the active session."""
+    return F.parsed_type(type)
+
+
+def field(column: Column) -> StructField:
+    """Return the column in a schema to read with; comparisons treat CHAR as Spark's own tables do."""
+    declared = declared_type(column.type)
+    stored = _stored(declared)
+    metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
+    return StructField(column.name, stored, nullable=True, metadata=metadata)
+
+
+def nothing(column: Column) -> Expression:
+    """Return NULL as a column."""
+    return F.expr(nothing_in_sql(column))
+
+
+def nothing_in_sql(column: Column) -> str:
+    """Return the same in Spark SQL: a call of the JVM for each part takes longer where columns are many."""
+    return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
+
+
+def assign(
+    rows: DataFrame,
+    targets: Sequence[Column],
+    table: str,
+    *,
+    fields_by_name: bool = False,
+    texts: Collection[int] = (),
+    casts: bool = False,
+) -> DataFrame:
+    """``rows``, column by position, under the names and in the types of ``targets``.
+
+    Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
+    of its target match by name, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are
+    constant texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL where
+    that fails.
+
+    Raises:
+        TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
+    """
+    given = [item.dataType for item in rows.schema.fields]
+    declared = [declared_type(target.type) for target in targets]
+    cast: dict[int, str] = {}
+    for i, (target, source, wanted) in enumerate(zip(targets, given, declared, strict=True)):
+        if _assignable(source, wanted, fields_by_name):
+            continue
+        if casts:
+            cast[i] = f"try_cast({quoted(target.name)} AS {target.type})"
+        elif i in texts and isinstance(source, StringType) and is_readable(target.parsed_type):
+            cast[i] = read_text(target, table)
+        else:
+            raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
+    names = [target.name for target in targets]
+    if [item.name for item in rows.schema.fields] != names:
+        rows = rows.toDF(*names)
+    if cast:
+        rows = rows.selectExpr(
+            *(f"{cast[i]} AS {quoted(name)}" if i in cast else quoted(name) for i, name in enumerate(names))
+        )
+        given = [_stored(declared[i]) if i in cast else source for i, source in enumerate(given)]
+    wanted_types = [_stored(wanted) for wanted in declared]
+    if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
+        # DataFrame.to matches fields of structs by name, and casts with a check for overflow whatever
+        # spark.sql.ansi.enabled says. So each field first gets the name of the one that it is for.
+        renamed = [_renamed(source, wanted, fields_by_name) for source, wanted in zip(given, wanted_types, strict=True)]
+        rows = rows.select(
+            *(
+                F.col(quoted(target.name)).cast(named).alias(target.name) if named != source else quoted(target.name)
+                for target, named, source in zip(targets, renamed, given, strict=True)
+            )
+        ).to(
+            StructType([StructField(target.name, stored) for target, stored in zip(targets, wanted_types, strict=True)])
+        )
+    if all(stored == wanted for stored, wanted in zip(wanted_types, declared, strict=True)):
+        return rows
+    return rows.select(
+        *(
+            _fitted(F.col(quoted(target.name)), wanted).alias(target.name)
+            for target, wanted in zip(targets, declared, strict=True)
+        )
+    )
+
+
+def read_text(column: Column, table: str) -> str:
+    """Return the text of a column in Spark SQL as a value of the column's type, an error where it is not readable."""
+    name, wanted = quoted(column.name), column.type
+    value = f"try_cast({name} AS {wanted})"
+    if is_moment(column.parsed_type):
+        # Without a year it would be a time of today, and a DATE takes any text behind the day.
+        value = f"IF({name} RLIKE '^ *[+-]?[0-9]{{4}}' AND try_cast({name} AS TIMESTAMP) IS NOT NULL, {value}, NULL)"
+    start = text_literal(f"{_MARK}{_END}{table}{_END}{column.name}{_END}{wanted}{_END}")
+    error = f"raise_error(concat({start}, substring({name}, 1, {_MOST_CHARACTERS}), {text_literal(_END)}))"
+    return f"CASE WHEN {name} IS NULL THEN NULL WHEN {value} IS NULL THEN {error} ELSE {value} END"
+
+
+def unreadable(text: str) -> UnreadableTextError | None:
+    """Return the error of a text of Spark's that is about a text which :func:`read_text` has refused."""
+    found = _UNREADABLE.search(text)
+    return None if found is None else UnreadableTextError(*found.groups())
+
+
+def _stored(type: DataType) -> DataType:
+    """Return the type with CHAR and VARCHAR as strings, which is how they are stored."""
+    match type:
+        case CharType() | VarcharType():
+            return StringType()
+        case ArrayType():
+            return ArrayType(_stored(type.elementType))
+        case MapType():
+            return MapType(_stored(type.keyType), _stored(type.valueType))
+        case StructType():
+            return StructType([StructField(item.name, _stored(item.dataType)) for item in type.fields])
+    return type
+
+
+def _shape(type: DataType) -> str:
+    # Without the NOT NULL of parts: a part that has no nulls fits one that may have them.
+    return _stored(type).json()
+
+
+def _pairs(source: StructType, target: StructType, by_name: bool) -> Iterator[tuple[StructField, StructField]]:
+    """Yield each field of ``source`` with the one of ``target`` that it is for; both have equally many."""
+    named = {item.name.lower(): item for item in target.fields}
+    if by_name and {item.name.lower() for item in source.fields} == named.keys():
+        return ((item, named[item.name.lower()]) for item in source.fields)
+    return zip(source.fields, target.fields, strict=True)
+
+
+def _renamed(source: DataType, target: DataType, by_name: bool) -> DataType:
+    """``source`` with the names that struct fields have in ``target``."""
+    match source, target:
+        case ArrayType(), ArrayType():
+            return ArrayType(_renamed(source.elementType, target.elementType, by_name), source.containsNull)
+        case MapType(), MapType():
+            return MapType(
+                _renamed(source.keyType, target.keyType, by_name),
+                _renamed(source.valueType, target.valueType, by_name),
+                source.valueContainsNull,
+            )
+        case StructType(), StructType():
+            return StructType(
+                [
+                    StructField(wanted.name, _renamed(given.dataType, wanted.dataType, by_name), given.nullable)
+                    for given, wanted in _pairs(source, target, by_name)
+                ]
+            )
+    return source
+
+
+def _assignable(source: DataType, target: DataType, by_name: bool) -> bool:
+    match source, target:
+        case NullType(), _:
+            return True
+        case ArrayType(), ArrayType():
+            return _assignable(source.elementType, target.elementType, by_name)
+        case MapType(), MapType():
+            return _assignable(source.keyType, target.keyType, by_name) and _assignable(
+                source.valueType, target.valueType, by_name
+            )
+        case StructType(), StructType():
+            return len(source.fields) == len(target.fields) and all(
+                _assignable(given.dataType, wanted.dataType, by_name)
+                for given, wanted in _pairs(source, target, by_name)
+            )
+    if source == target:
+        return True
+    try:
+        given, wanted = parse_type(source.simpleString()), parse_type(target.simpleString())
+    except InvalidTypeError:
+        # Spark has more types, such as GEOMETRY, and none of them becomes another one.
+        return False
+    return isinstance(given, Primitive) and isinstance(wanted, Primitive) and is_assignable(given, wanted)
+
+
+def _fitted(value: Expression, type: DataType) -> Expression:
+    """``value`` with the lengths of CHAR and VARCHAR checked and CHAR padded, at any depth."""
+    if _stored(type) == type:
+        return value
+    match type:
+        case VarcharType():
+            return _shortened(value, type.length)
+        case CharType():
+            shortened = _shortened(value, type.length)
+            return F.when(F.char_length(value) < type.length, F.rpad(value, type.length, " ")).otherwise(shortened)
+        case ArrayType():
+            return F.transform(value, lambda item: _fitted(item, type.elementType))
+        case MapType():
+            keys = F.transform_keys(value, lambda key, _: _fitted(key, type.keyType))
+            return F.transform_values(keys, lambda _, item: _fitted(item, type.valueType))
+        case StructType():
+            parts = [_fitted(value.getField(item.name), item.dataType).alias(item.name) for item in type.fields]
+            return F.when(value.isNotNull(), F.struct(*parts))
+    return value
+
+
+def _shortened(value: Expression, length: int) -> Expression:
+    # Only spaces may be cut off. Source: Spark's CharVarcharCodegenUtils.
+    message = F.lit(f"Exceeds char/varchar type length limitation: {length}.")
+    return (
+        F.when(F.char_length(value) <= length, value)
+        .when(F.char_length(F.rtrim(value)) <= length, F.substring(value, 1, length))
+        .when(value.isNotNull(), F.raise_error(message).cast("string"))
+    )

@@ -1,0 +1,193 @@
+"""Compaction: the rows of several directories in one, each with the ids and write ids that it has.
+
+Where the files allow it their stripes are put behind each other, and only some of them are rewritten; else one pass
+reads, sorts and writes the rows, a file for each writer that has numbered them.
+Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job import layout, scans
+from airflow_hivex.core.job.assignment import nothing, quoted
+from airflow_hivex.core.job.delete_events import event_files
+from airflow_hivex.core.job.deletes import delete_events
+from airflow_hivex.core.job.layout import BUCKET, METADATA_COLUMNS, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.job.new_directories import NewDirectories
+from airflow_hivex.core.job.rebalancing import rebalance
+from airflow_hivex.core.job.staging import Staging
+from airflow_hivex.core.job.storage import Place, place
+from airflow_hivex.core.job.stripe_merging import put_together
+from airflow_hivex.core.job.writes import in_buckets, in_order
+from airflow_hivex.core.model.originals import hive_bucket
+from airflow_hivex.core.model.plans import Compaction, Plan, Scan, Write, WrittenDirectory
+
+LARGEST_FILE = 128 << 20
+"""Bytes of the data that go into one new file of an insert-only table."""
+
+_KIND = "__kind"
+_WRITER = "__writer"
+_EVENT, _ROW = 0, 1
+_WRITTEN_EXACTLY = ("orc", "parquet", "avro")
+"""Formats whose values are the same after they were read and rewritten; files of others are copied."""
+
+
+def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
+    """Return the base, or the delta and delete delta, that now hold what the plan's scan and deletes hold.
+
+    Also without rows.
+
+    Temporary views that are made join ``views``, for the caller to drop.
+
+    Raises:
+        JobError: a file is missing or cannot be read; nothing is left then.
+    """
+    assert plan.compaction is not None
+    assert plan.write is not None
+    (scan,) = plan.scans
+    staging, made = Staging(plan.write), NewDirectories(plan.write)
+    try:
+        made.directory(None, ())
+        if plan.write.layout == layout.PLAIN:
+            _compact_plain(spark, scan, plan.write, plan.compaction, staging, made, views)
+        else:
+            if not plan.write.overwrite:
+                made.directory(None, (), deletes=True)
+            _compact_full_acid(spark, scan, plan.write, plan.compaction, staging, made, views)
+    except BaseException:
+        made.discard()
+        raise
+    finally:
+        staging.remove()
+    return made.written
+
+
+# -- full ACID -----------------------------------------------------------------------
+
+
+def _compact_full_acid(
+    spark: SparkSession,
+    scan: Scan,
+    write: Write,
+    compaction: Compaction,
+    staging: Staging,
+    made: NewDirectories,
+    views: list[str],
+) -> None:
+    if compaction.rebalance is not None:
+        if scan.parts:
+            views += scans.register(spark, scan)
+            rebalance(spark, scan.view, write, compaction.rebalance, staging, made)
+        return
+    events: list[DataFrame] = []
+    if scan.parts and not (compaction.is_of_one_layout and put_together(spark, scan, write, staging, made)):
+        views += scans.register(spark, scan)
+        events.append(_events(spark.table(scan.view), _ROW, write))
+    if compaction.deletes:
+        deletes = replace(scan, deletes=compaction.deletes)
+        # That none is missing.
+        event_files(deletes)
+        values = [nothing(column) for column in write.columns]
+        metadata = [F.col(column.name) for column in METADATA_COLUMNS]
+        events.append(_events(delete_events(spark, deletes).select(*metadata, *values), _EVENT, write))
+    if not events:
+        return
+    parted_by = [_KIND, _WRITER]
+    order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
+    # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
+    rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER))
+    if staging.place.exists():
+        # Stripes were written there again.
+        staging.discard()
+    staging.write(rows, parted_by, lambda each: each.sortWithinPartitions(*order))
+    for file in staging.files(parted_by):
+        kind, writer = map(int, file.values)
+        target = made.directory(None, (), deletes=kind == _EVENT) / layout.bucket_file_name(writer)
+        made.count(None, file.rows, staging.publish(file, target), deletes=kind == _EVENT)
+
+
+def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
+    """Rows or delete events as they are in files, and where they go."""
+    is_row = kind == _ROW
+    row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
+    # In a form that Spark does not see through: of constants it would conclude that it need not sort by more.
+    number = F.expr(f"{kind} + CAST({ROW_ID} < 0 AS INT)").alias(_KIND)
+    return rows.select(
+        *(F.col(column.name) for column in METADATA_COLUMNS),
+        *(row_place if write.layout == layout.HIVE else ()),
+        *(F.col(quoted(column.name)) for column in write.columns),
+        number,
+        F.expr(layout.WRITER).alias(_WRITER),
+    )
+
+
+# -- insert-only ---------------------------------------------------------------------
+
+
+def _compact_plain(
+    spark: SparkSession,
+    scan: Scan,
+    write: Write,
+    compaction: Compaction,
+    staging: Staging,
+    made: NewDirectories,
+    views: list[str],
+) -> None:
+    if not scan.parts:
+        return
+    if write.format not in _WRITTEN_EXACTLY:
+        _copy_files(scan, compaction, made)
+        return
+    views += scans.register(spark, scan)
+    rows = spark.table(scan.view)
+    if write.num_buckets > 0:
+        staging.write(in_buckets(rows, write), (), lambda each: in_order(each, write))
+    else:
+        files = min(layout.MOST_WRITERS, max(1, math.ceil(compaction.size_bytes / LARGEST_FILE)))
+        staging.write(rows.coalesce(files), ())
+    directory = made.directory(None, ())
+    for file in staging.files(()):
+        target = directory / layout.file_name(write, file.task)
+        made.count(None, file.rows, staging.publish(file, target))
+
+
+def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> None:
+    """Copy all files under new names; what follows the first dot in a name tells readers how it is compressed.
+
+    Raises:
+        JobError: files are missing, or there are others.
+    """
+    directory = made.directory(None, ())
+    rows = compaction.rows
+    for part in scan.parts:
+        files = [file for path in part.paths for file in _files_at(path)]
+        if part.files is not None and len(files) != part.files:
+            raise JobError(
+                "",
+                f"{scan.table} has {len(files)} data files below {part.base_path} where {part.files} were written: "
+                "some were deleted or added by other means; restore them, or drop the table or partition.",
+            )
+        for number, (file, size_bytes) in enumerate(files):
+            name = file.path.rpartition("/")[2]
+            _, dot, ending = name.partition(".")
+            bucket = hive_bucket(name.partition(".")[0]) or 0
+            target = directory / f"{bucket:06d}_0_copy_{number + 1}{dot}{ending}"
+            file.filesystem.copy_file(file.path, target.path)
+            made.count(None, rows, size_bytes)
+            rows = 0
+
+
+def _files_at(path: str) -> list[tuple[Place, int]]:
+    """Return the file of that path, or the data files below it, with their sizes."""
+    there = place(path)
+    size = there.filesystem.get_file_info(there.path).size
+    if size is not None:
+        return [(there, int(size))]
+    return [(there / name, size) for name, size in there.files() if not name.startswith(("_", "."))]

@@ -1,0 +1,207 @@
+"""The SQL configuration of jobs: a statement means the same in every Spark, whatever its user has set there.
+
+A setting of ``spark.sql`` is one of three kinds:
+
+- *of ours*: jobs rely on it (:data:`DEFAULT_CONF`, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
+- *of speed*: it changes how fast or how large something is, and never a value; the user's counts (``_OF_SPEED``);
+- *of meaning*: all others, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``: the
+  cluster's ``spark_conf`` counts, else Spark's default.
+
+Within a session that its user has brought, jobs change settings while they run, and give them back afterwards.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
+
+from airflow_hivex.core.job.functions import is_connect
+from airflow_hivex.core.job.text_conf import TEXT_CONF, TEXT_DEFAULTS
+
+TIMESTAMP_TYPE = "spark.sql.timestampType"
+TIME_ZONE = "spark.sql.session.timeZone"
+_NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+# It computes the rows of VALUES, with the number of their task, before they are dealt out to tasks: rows would lie in
+# the file of another bucket than the one in their ids, where Hive does not find what deletes them.
+_EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+
+DEFAULT_CONF = {
+    TIME_ZONE: "UTC",
+    # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Each task that writes needs one of 4096 bucket ids.
+    "spark.sql.files.maxPartitionNum": "4000",
+    # Of fields of structs as well: conditions on timestamps would lose rows (scans).
+    _NESTED_PUSHDOWN: "parquet",
+    # Small files share a task.
+    "spark.sql.files.openCostInBytes": str(256 * 1024),
+}
+"""The configuration of every job, unless its cluster overrides it."""
+
+FIXED_CONF = {
+    **TEXT_CONF,
+    # ORC's reader takes the TIMESTAMP columns of files for those of the session, and definitions do not follow it.
+    TIMESTAMP_TYPE: "TIMESTAMP_LTZ",
+    # A file that is gone or damaged is an error, never a file without rows. Readers are told as well (READ_OPTIONS).
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+    # Files are counted, and a bucket is one file.
+    "spark.sql.files.maxRecordsPerFile": "0",
+}
+"""The configuration of every job, which its cluster cannot override."""
+
+READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""The options of each reader of ours: they hold for a DataFrame whenever it is computed, in whatever session."""
+
+OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
+"""The options of readers of files with row ids. A setting of ORC would find columns by place instead of by name."""
+
+# What a DataFrame relies on when it is computed, which may be long after it was made.
+_LASTING = (_NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
+
+_OF_SPEED = re.compile(
+    r"spark\.sql\.(?:"
+    r"adaptive\.(?!customCost|optimizer)|artifact\.|autoBroadcastJoinThreshold|broadcast|cache\.|cartesianProductExec|"
+    r"catalog|cbo\.|classic\.|codegen\.|connect\.|debug\.|defaultCacheStorageLevel|defaultCatalog|error\.|event\.|"
+    r"exchange\.|execution\.|extendedExplain|extensions|files\.(?:maxPartitionBytes|minPartitionNum)|globalTempDatabase|"
+    r"hive\.|inMemoryColumnarStorage\.|inMemoryTableScanStatistics\.|join\.|leafNodeDefaultParallelism|"
+    r"limit\.|max(?:Broadcast|Metadata|Plan|SinglePartition)|maven\.|metadataCacheTTL|"
+    r"objectHashAggregate\.|optimizer\.(?!excludedRules|nestedPredicatePushdown)|"
+    r"(?:orc|parquet)\.(?:columnar|enable\w*Vectorized|filterPushdown$|compression)|"
+    r"(?:avro|csv|json)\.filterPushdown|pipelines\.|planChangeLog|planner\.|preemptive|pyspark\.|queryExecutionListeners|"
+    r"redaction\.|repl\.|requireAllClusterKeys|session\.local|shuffle\.|shuffledHashJoin|shuffleDependency\.|sort|"
+    r"sources\.(?:bucketing|parallelPartitionDiscovery|v2|useV1SourceList)|stackTraces|statistics\.|streaming\.|"
+    r"subexpressionElimination\.|subquery\.|thrift|ui\.|uncached|warehouse\.dir|window|windowExec"
+    r")"
+)
+
+
+@dataclass(slots=True)
+class _Pins:
+    """The jobs that run in a session now, their configuration, and the user's values of what they have changed."""
+
+    conf: Mapping[str, str]
+    jobs: int = 0
+    before: dict[str, str | None] = field(default_factory=dict)
+
+
+_changed = threading.Condition()
+_pins: WeakKeyDictionary[SparkSession, _Pins] = WeakKeyDictionary()
+_configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Configure a session of our own, whose settings nobody else changes, for jobs with a cluster's ``conf``."""
+    # Each key costs two calls of the JVM, so a session is configured again only for other values.
+    if _configured.get(spark) == conf:
+        return
+    _change(spark, conf)
+    _configured[spark] = dict(conf)
+
+
+@contextmanager
+def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Configure a session that its user has brought while a job runs, and give it back as it was.
+
+    Other threads of the user see the changes meanwhile. A job waits for those of other threads that have another
+    configuration. Costs a look at all that is set in the session.
+    """
+    with _changed:
+        _changed.wait_for(lambda: spark not in _pins or _pins[spark].conf == conf)
+        before = _change(spark, conf)
+        pins = _pins.setdefault(spark, _Pins(dict(conf)))
+        for key, value in before.items():
+            # Jobs side by side share the changes; the last of them gives the user's values back.
+            pins.before.setdefault(key, value)
+        pins.jobs += 1
+    try:
+        yield
+    finally:
+        with _changed:
+            pins.jobs -= 1
+            if pins.jobs == 0:
+                del _pins[spark]
+                try:
+                    _restore(spark, pins.before)
+                finally:
+                    _changed.notify_all()
+
+
+def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
+    """Set the configuration of a job, all of it or nothing; return the earlier values of all that was changed."""
+    found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
+    wanted: dict[str, str | None] = {
+        key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
+    }
+    wanted |= {
+        **DEFAULT_CONF,
+        **conf,
+        **dict.fromkeys(TEXT_DEFAULTS),
+        **FIXED_CONF,
+        _EXCLUDED_RULES: _excluded(conf, found),
+    }
+    others = {key: value for key, value in wanted.items() if found.get(key) != value}
+    # The others were fixed when the application started.
+    changed = {key: others[key] for key in _modifiable(spark, others)}
+    before = {key: found.get(key) for key in changed}
+    try:
+        _set(spark, changed)
+    except Exception:
+        # Spark has refused a value.
+        _set(spark, before)
+        raise
+    return before
+
+
+def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
+    _set(spark, {key: value for key, value in before.items() if key not in _LASTING})
+
+
+def _modifiable(spark: SparkSession, keys: Iterable[str]) -> list[str]:
+    """Return the settings of which a running session may have others."""
+    if not is_connect(spark):
+        return [key for key in keys if spark.conf.isModifiable(key)]
+    from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
+
+    asked = ConfigRequest.IsModifiable(keys=list(keys))
+    answer = _call(spark, ConfigRequest.Operation(is_modifiable=asked)) if asked.keys else None
+    return [] if answer is None else [key for key, is_modifiable in answer.pairs if is_modifiable == "true"]
+
+
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    """Set the configuration of a session; None stands for Spark's default."""
+    given = {key: value for key, value in values.items() if value is not None}
+    defaults = [key for key, value in values.items() if value is None]
+    if not is_connect(spark):
+        for key, value in given.items():
+            spark.conf.set(key, value)
+        for key in defaults:
+            spark.conf.unset(key)
+        return
+    from pyspark.sql.connect.proto.base_pb2 import ConfigRequest, KeyValue
+
+    if given:
+        pairs = [KeyValue(key=key, value=value) for key, value in given.items()]
+        _call(spark, ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
+    if defaults:
+        _call(spark, ConfigRequest.Operation(unset=ConfigRequest.Unset(keys=defaults)))
+
+
+def _call(spark: Any, operation: Any) -> Any:
+    """Ask a server of Spark Connect, once for all settings. pyspark asks once for each."""
+    return spark.client.config(operation)
+
+
+def _excluded(conf: Mapping[str, str], found: Mapping[str, str]) -> str:
+    # A session that its user has brought may leave out others already.
+    others = conf.get(_EXCLUDED_RULES) or found.get(_EXCLUDED_RULES) or ""
+    return ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))

@@ -1,0 +1,193 @@
+"""The driver of one client: a process that spark-submit starts, and that runs the plans of its client on a cluster.
+
+It connects to the socket of its client, says whether it has the client's files, starts Spark, and then runs each plan
+that arrives. It ends with its client: when the stream of messages ends, so do its jobs and its application on the
+cluster, within seconds, and the files that they have written are not registered.
+
+Spark's Java process has started this one. If one of the two ends, so does the other.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.core.errors import ClusterUnreachableError, JobError
+from airflow_hivex.core.job import artefact, documents, storage
+from airflow_hivex.core.job.channel import Channel
+from airflow_hivex.core.model.plans import Plan
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.job.progress import DriverProgress
+
+_LOOK_INTERVAL_S = 0.5
+_JAVA_LIMIT_S = 20.0
+_QUIET_S = 2.0
+"""The time after which a job's progress is sent. The client reports none before three seconds."""
+_MOST_SESSIONS = 64
+_LOST = "the cluster has ended the application of this client; run it again"
+_QUIET = "FATAL"
+"""The level of Spark's log once it runs: at ERROR each failed task leaves its stack there."""
+
+
+def main() -> None:
+    """Run the plans of the client that listens at the socket, which is in a folder of its own."""
+    address, expected, log_level = sys.argv[1:]
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect(address)
+    _Driver(Channel(connection), Path(address).parent).serve(expected, log_level)
+
+
+class _Driver:
+    def __init__(self, channel: Channel, folder: Path) -> None:
+        self._channel = channel
+        self._folder = folder
+        self._java = os.getppid()
+        self._lock = threading.Lock()
+        self._ending = threading.Lock()
+        self._spark: Any = None
+        self._sessions: dict[str, Any] = {}
+        self._running: dict[str, tuple[float, DriverProgress]] = {}
+
+    def serve(self, expected: str, log_level: str) -> None:
+        """Run plans until the client has gone."""
+        problem = artefact.problem_with(expected)
+        if problem is not None:
+            self._channel.send("refused", reason=problem)
+            self._end()
+        # While Spark starts, too, which may take as long as the cluster is busy.
+        threading.Thread(target=self._receive, name="hivex-messages", daemon=True).start()
+        self._start(log_level)
+        self._watch()
+
+    def _start(self, log_level: str) -> None:
+        from pyspark.sql import SparkSession
+
+        try:
+            self._spark = spark = SparkSession.builder.getOrCreate()
+        except Exception as error:
+            self._channel.send("failed", document=documents.error_to_json(_start_error(error), error))
+            self._end()
+        context: Any = spark.sparkContext
+        context.setLogLevel(log_level or _QUIET)
+        self._channel.send("started", application=context.applicationId, ui=context.uiWebUrl, version=spark.version)
+
+    def _watch(self) -> None:
+        """Tell the client of executors and of the progress of jobs, and end with the Java process."""
+        before = -1
+        while True:
+            # Nothing tells of the end of a parent, nor of the progress of jobs.
+            time.sleep(_LOOK_INTERVAL_S)
+            if os.getppid() != self._java:
+                self._end()
+            count = self._executors()
+            if count != before:
+                self._send("executors", count=count)
+                before = count
+            for tag, (began, progress) in list(self._running.items()):
+                if time.monotonic() - began > _QUIET_S:
+                    self._tell(tag, progress)
+
+    def _tell(self, tag: str, progress: DriverProgress) -> None:
+        with suppress(Exception):
+            # An error here does not stop the job.
+            found = progress.look()
+            if found is not None:
+                self._send("progress", tag=tag, counts=asdict(found))
+
+    def _executors(self) -> int:
+        """Return the number of executors that the driver has now; 0 when its application has ended."""
+        with suppress(Exception):
+            return int(self._spark.sparkContext._jsc.sc().getExecutorIds().size())
+        return 0
+
+    def _receive(self) -> None:
+        for message in self._channel.messages():
+            work = self._run if message["kind"] == "run" else self._cancel
+            threading.Thread(target=work, args=(message,), name=f"hivex-{message['tag']}", daemon=True).start()
+        self._end()
+
+    def _run(self, message: dict[str, Any]) -> None:
+        from airflow_hivex.core.job import job
+
+        for root, filesystem in message["filesystems"].items():
+            # Of the client, which has started this process as the same user.
+            storage.use_for(root, partial(pickle.loads, base64.b64decode(filesystem)))
+        with self._lock:
+            spark = self._sessions.get(message["session"])
+            if spark is None:
+                spark = self._sessions[message["session"]] = self._spark.newSession()
+                if len(self._sessions) > _MOST_SESSIONS:
+                    del self._sessions[next(iter(self._sessions))]
+        tag = message["tag"]
+        self._running[tag] = time.monotonic(), job.progress_of(spark, tag)
+        try:
+            result = job.run(spark, message["plan"])
+        finally:
+            del self._running[tag]
+        has_ended = self._application_has_ended()
+        if has_ended and documents.is_error(result):
+            result = documents.error_to_json(ClusterUnreachableError("", _LOST))
+        self._send("result", tag=tag, document=result, lost=has_ended)
+
+    def _application_has_ended(self) -> bool:
+        """Return whether the cluster has ended this application; of a Java process that has gone, nothing returns."""
+        from py4j.protocol import Py4JError
+
+        context: Any = self._spark.sparkContext
+        try:
+            return context._jsc is None or bool(context._jsc.sc().isStopped())
+        except (Py4JError, OSError):
+            # The watch sees it in a moment. The client is told by the end of the stream.
+            threading.Event().wait()
+            raise
+
+    def _cancel(self, message: dict[str, Any]) -> None:
+        from airflow_hivex.core.job import job
+
+        if self._spark is not None:
+            with suppress(Exception):
+                job.cancel(self._spark, message["tag"])
+
+    def _send(self, kind: str, **content: Any) -> None:
+        with suppress(OSError):
+            # The client has gone; the thread that receives its messages ends this process.
+            self._channel.send(kind, **content)
+
+    def _end(self) -> None:
+        """End this process and its Java process, and with it the application and its executors."""
+        self._ending.acquire()
+        self._channel.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        end = time.monotonic() + _JAVA_LIMIT_S
+        number = signal.SIGTERM
+        while os.getppid() == self._java:
+            os.kill(self._java, number)
+            number = signal.SIGTERM if time.monotonic() < end else signal.SIGKILL
+            # A process can wait for its children only, not for its parent.
+            time.sleep(_LOOK_INTERVAL_S)
+        os._exit(1)
+
+
+def _start_error(error: Exception) -> JobError:
+    """Return an error of ours for a Spark that did not start."""
+    from airflow_hivex.core.job.failures import as_error
+
+    text = str(error)
+    if "stopped while waiting" in text or "stopped SparkContext" in text or "SparkContext was shut down" in text:
+        return ClusterUnreachableError("", "the cluster did not take the application of this client; run it again")
+    found = as_error(error, Plan("", "", ""))
+    kind = type(found) if isinstance(found, JobError) else JobError
+    return kind("", f"Spark did not start: {found.facts[-1]}")

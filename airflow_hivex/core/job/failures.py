@@ -1,0 +1,155 @@
+"""Translation of Spark's errors into errors of our tree with one readable sentence."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pyspark
+from pyspark.errors import AnalysisException
+
+from airflow_hivex.core.errors import (
+    AnalysisError,
+    ClusterUnreachableError,
+    ExecutorsLostError,
+    HivexError,
+    JobCancelledError,
+    JobError,
+    SparkProcessError,
+    StorageError,
+)
+from airflow_hivex.core.job import root_checks
+from airflow_hivex.core.job.assignment import unreadable
+from airflow_hivex.core.job.constraints import violation
+from airflow_hivex.core.model.plans import Plan
+
+_CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
+_CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
+_SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
+"""What a client of Spark Connect puts behind a message: it may have more causes, each with its stack."""
+_FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
+_CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
+_STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
+_CONTEXT = re.compile(r"\s*^== .*? ==$.*", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\.?(?:\s|\Z)")
+_NO_ROOM = re.compile(r"No space left on device|File too large|Disk quota exceeded")
+_NO_MEMORY = re.compile(r"\b(?:OutOfMemoryError|SparkOutOfMemoryError)\b")
+_LOST = re.compile(r"\bExecutorLostFailure\b")
+_NO_SESSION = re.compile(r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|NO_ACTIVE_SESSION|INVALID_CURSOR\.")
+_SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
+_NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+"""The states of a call of gRPC that no server has answered."""
+_NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
+_NO_CONNECTOR = re.compile(r"Class (org\.apache\.hadoop\.fs\.[\w.]+) not found|No FileSystem for scheme \"?(\w+)")
+_IN_VALUES = "[INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE]"
+_INSTEAD_OF_VALUES = "Write a SELECT in place of VALUES, which calls no functions of SQL."
+_AVRO_PACKAGE = (
+    f"its Spark lacks the package org.apache.spark:spark-avro_2.13:{pyspark.__version__}, which reads and writes Avro; "
+    "name it in spark.jars.packages, or its file in spark.jars, of the cluster's spark_conf"
+)
+
+
+def as_error(error: Exception, plan: Plan) -> HivexError:
+    """``error`` as one of our tree: of the statement where Spark refused it, of storage without room, else of the job.
+
+    One of a job that writes names the tables. The cluster's name is left empty in a JobError; whoever started the
+    job knows it.
+    """
+    found = _as_error(error, plan)
+    if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:
+        return found
+    tables = ", ".join(dict.fromkeys(write.table for write in plan.writes))
+    message = f"{found.facts[1].rstrip('.')}. Nothing was written to {tables}"
+    if _NO_ROOM.search(message):
+        return StorageError(", ".join(dict.fromkeys(write.path for write in plan.writes)), message)
+    return type(found)("", f"{message}.")
+
+
+def _as_error(error: Exception, plan: Plan) -> HivexError:
+    if isinstance(error, HivexError):
+        return error
+    text = str(error)
+    unseen = root_checks.as_error(text, plan.roots)
+    if unseen is not None:
+        return unseen
+    violated = None if isinstance(error, AnalysisException) else violation(text) or unreadable(text)
+    if violated is not None:
+        return violated
+    if _CANCELLED.search(text):
+        return JobCancelledError("")
+    lost = _lost_connection(error)
+    if lost is not None:
+        return ClusterUnreachableError("", lost)
+    message = with_table_names(_message(text), plan) or type(error).__name__
+    if isinstance(error, AnalysisException):
+        if _NO_AVRO.search(message):
+            return JobError("", _AVRO_PACKAGE)
+        if error.getCondition() != "PATH_NOT_FOUND":
+            is_in_values = message.startswith(_IN_VALUES)
+            return AnalysisError(f"{message} {_INSTEAD_OF_VALUES}" if is_in_values else message)
+        # A directory that is not there is no fault of the statement.
+        message += _whose_directory(message, plan)
+    if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        message = f"{type(error).__name__}: {message}"
+    if missing := _NO_CONNECTOR.search(message):
+        message = (
+            f"its Spark has no connector for files that it reads or writes ({missing[1] or missing[2]}); name the "
+            "library in spark.jars.packages of the cluster's spark_conf: for s3a org.apache.hadoop:hadoop-aws in the "
+            "release of Spark's own Hadoop libraries"
+        )
+    if _NO_MEMORY.search(text):
+        return SparkProcessError("", message)
+    return ExecutorsLostError("", message) if _LOST.search(text) else JobError("", message)
+
+
+def _lost_connection(error: Exception) -> str | None:
+    """Describe the loss of a Spark Connect server or of its session; None for all other errors."""
+    condition = getattr(error, "getCondition", str)() or ""
+    if _NO_SESSION.match(condition):
+        return "its Spark Connect server was restarted, or has ended the session of this process; run it again"
+    if type(error).__module__.endswith(".connect") and _SHUT_DOWN.search(str(error)):
+        return "its Spark Connect server was stopped; run it again when it answers"
+    state = getattr(getattr(error, "_grpc_status_code", None), "name", "")
+    if state in _NO_ANSWER and not condition:
+        return "the connection to its Spark Connect server was lost and did not come back; run it again when it answers"
+    return None
+
+
+def _whose_directory(message: str, plan: Plan) -> str:
+    for scan in plan.scans:
+        if scan.is_transactional and scan.base_path.partition(":")[2].lstrip("/") in message:
+            return (
+                f" It belongs to {scan.table} and was deleted by other means; restore it there, or drop the table "
+                "or partition."
+            )
+    return ""
+
+
+def _message(text: str) -> str:
+    """Return the innermost cause, without class names, stack and the query that Spark was given."""
+    causes = [_own(cause) for cause in _CAUSE.findall(text)]
+    own = [message for message in (_own(text), *causes) if message]
+    conditions = [message for message in own if message.startswith("[")]
+    found = (conditions or own or [""])[-1]
+    # It says that a task failed, the cause below it says why.
+    message = f"{found} {own[-1]}" if found.startswith("[TASK_WRITE_FAILED]") and own[-1] != found else found
+    # Spark names the file in an outer condition, and the row that it cannot read in an inner one.
+    file = next((read[1] for each in own if (read := _FILE.match(each))), None)
+    return message if file is None or file in message else f"{message.rstrip('.')}, in the file {unquote(file)}"
+
+
+def _own(text: str) -> str:
+    text = _FRAMES.sub("", _CALL.sub("", text.strip()))
+    text = _CLASS.sub("", text.strip())
+    return _CONTEXT.sub("", _STATE.sub("", text)).strip()
+
+
+def with_table_names(message: str, plan: Plan) -> str:
+    """Return a text of Spark's with the tables of a plan in place of the views that its job reads."""
+    for scan in plan.scans:
+        quoted = ".".join(f"`{part}`" for part in scan.table.split("."))
+        message = message.replace(f"`{scan.view}`", quoted)
+        # Names hold no backslash, so that the table's is a template of itself.
+        message = re.sub(rf"(?<!\w){re.escape(scan.view)}(?!\w)", scan.table, message)
+    return message

@@ -1,0 +1,305 @@
+"""The job: one plan document in, one result document out, on any Spark session.
+
+This module and what it imports go to a cluster as they are: standard library, pyspark and
+pyarrow, nothing else. It needs no handle on the JVM, so Spark Connect can run it too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
+from airflow_hivex.core.job import (
+    compactions,
+    documents,
+    file_copies,
+    loaded_files,
+    multi_inserts,
+    originals,
+    preludes,
+    root_checks,
+    row_changes,
+    scans,
+    selects,
+    view_queries,
+    writes,
+)
+from airflow_hivex.core.job.configuration import TIME_ZONE, TIMESTAMP_TYPE, configure, configured
+from airflow_hivex.core.job.failures import as_error, with_table_names
+from airflow_hivex.core.job.functions import functions_of, is_connect
+from airflow_hivex.core.job.progress import DriverProgress
+from airflow_hivex.core.job.staging import Save
+from airflow_hivex.core.model.column_types import primitives
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import JobResult, Plan
+
+log = logging.getLogger(__name__)
+
+_DESCRIPTION = "spark.job.description"
+_POOL = "spark.scheduler.pool"
+_ASKED_TASKS = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL = re.compile(r"local(?:\[.*\])?")
+_TIME_ZONE_ZERO = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "Zulu")
+
+
+def run(
+    spark: SparkSession,
+    plan_document: str,
+    *,
+    is_shared: bool = False,
+    views: Sequence[str] = (),
+    save: Save | None = None,
+) -> str:
+    """Return the result document of a plan; a failure is a document too, nothing is raised.
+
+    The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
+    anything at any time, is configured for each job, and given back as it was. ``views`` are those of the session that
+    the plan may read besides its own. ``save`` runs the writer of a statement that writes one table.
+    """
+    try:
+        plan = documents.plan_from_json(plan_document)
+    except HivexError as error:
+        return documents.error_to_json(error)
+    try:
+        with (
+            functions_of(spark),
+            _tagged(spark, plan),
+            _configured(spark, plan, is_shared=is_shared),
+            preludes.declared(spark, plan.prelude, is_shared=is_shared),
+            root_checks.checked(spark, plan.roots),
+        ):
+            return documents.result_to_json(*_execute(spark, plan, views, save))
+    except Exception as error:
+        log.debug("Job %s failed", plan.name, exc_info=True)
+        return documents.error_to_json(as_error(error, plan), error)
+
+
+def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
+    """Return the rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
+
+    ``views`` as in :func:`run`.
+
+    Raises:
+        AnalysisError: Spark refuses the query.
+    """
+    registered: list[str] = []
+    try:
+        _check_timestamp_type(spark, plan)
+        with (
+            functions_of(spark),
+            configured(spark, plan.spark_conf),
+            preludes.declared(spark, plan.prelude, is_shared=True),
+        ):
+            with root_checks.checked(spark, plan.roots):
+                _check_time_zone(spark, plan)
+            if originals.needs_one_file_a_task(plan):
+                # It may be computed when the session is configured otherwise, so its rows are found now.
+                with originals.one_file_a_task(spark):
+                    return _query(spark, plan, registered, views).localCheckpoint()
+            return _query(spark, plan, registered, views)
+    except Exception as error:
+        raise as_error(error, plan) from error
+    finally:
+        # The DataFrame has looked them up.
+        drop_views(spark, registered)
+
+
+def _configured(spark: SparkSession, plan: Plan, *, is_shared: bool) -> AbstractContextManager[None]:
+    if is_shared:
+        return configured(spark, plan.spark_conf)
+    configure(spark, plan.spark_conf)
+    return nullcontext()
+
+
+def _query(spark: SparkSession, plan: Plan, registered: list[str], views: Sequence[str]) -> DataFrame:
+    for scan in plan.scans:
+        registered += scans.register(spark, scan)
+    return view_queries.query(spark, plan.sql, _arguments(spark, plan.parameters), (*registered, *views))
+
+
+def cancel(spark: SparkSession, tag: str) -> None:
+    """Stop the jobs that run under a plan's tag now. It is called from another thread than the job's."""
+    if is_connect(spark):
+        spark.interruptTag(tag)
+    else:
+        # A session's own tags are known to the thread that set them alone.
+        spark.sparkContext.cancelJobsWithTag(tag)
+
+
+def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
+    """Return the progress of a plan's jobs, whose driver is this process. It is looked at in another thread."""
+    return DriverProgress(spark, tag)
+
+
+def _execute(
+    spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | None
+) -> tuple[JobResult, pa.Table | None]:
+    _check_time_zone(spark, plan)
+    with originals.one_file_a_task(spark) if originals.needs_one_file_a_task(plan) else nullcontext():
+        return _run(spark, plan, views, save)
+
+
+def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | None) -> tuple[JobResult, pa.Table | None]:
+    registered: list[str] = []
+    try:
+        if plan.compaction is not None:
+            return JobResult(directories=compactions.compact(spark, plan, registered)), None
+        if plan.copies is not None:
+            return file_copies.copy_files(spark, plan.copies)
+        if plan.command is not None:
+            return selects.fetch(spark.sql(plan.command), None)
+        for scan in plan.scans:
+            registered += scans.register(spark, scan)
+        if plan.loaded is not None:
+            registered.append(loaded_files.register(spark, plan.loaded))
+        arguments = _arguments(spark, plan.parameters)
+        if plan.changes is not None and plan.explain is not None:
+            assert plan.write is not None
+            changed = row_changes.matched_rows(spark, plan.changes, plan.write, arguments, registered, views=views)
+            return _explained([changed], plan, plan.explain)
+        if plan.changes is not None:
+            assert plan.write is not None
+            return JobResult(
+                directories=row_changes.change_rows(
+                    spark, plan.changes, plan.write, arguments, registered, save, views=views
+                )
+            ), None
+        if plan.inserts and plan.explain is not None:
+            several = multi_inserts.queried(spark, plan.sources, plan.inserts, arguments, registered, views=views)
+            return _explained(several, plan, plan.explain)
+        if plan.inserts:
+            return JobResult(
+                inserted=multi_inserts.write_inserts(
+                    spark, plan.sources, plan.inserts, arguments, registered, views=views
+                )
+            ), None
+        rows = view_queries.query(spark, plan.sql, arguments, (*registered, *views))
+        if plan.explain is not None:
+            return _explained([rows], plan, plan.explain)
+        if plan.write is None:
+            return selects.fetch(rows, plan.max_rows)
+        return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
+    finally:
+        drop_views(spark, registered)
+
+
+def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:
+    texts = [with_table_names(selects.explain(rows, mode), plan) for rows in queries]
+    return JobResult((Column("plan", "string"),)), pa.table({"plan": texts})
+
+
+def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
+    """Drop temporary views, and leave alone whatever rows are cached.
+
+    The public call also drops the cached rows of an equal query: those of a DataFrame that a user has cached.
+    """
+    catalog: Any = spark.catalog
+    if not is_connect(spark):
+        session: Any = spark
+        catalog = session._jsparkSession.sessionState().catalog()
+    for view in views:
+        catalog.dropTempView(view)
+
+
+def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
+    # A time without a zone is one of the session's; pyspark would take it for one of this machine's.
+    return {
+        name: _instant(spark, value) if isinstance(value, datetime) and value.tzinfo is None else value
+        for name, value in parameters.items()
+    }
+
+
+def _instant(spark: SparkSession, value: datetime) -> datetime:
+    """Return a time of the session's time zone with this zone, or in UTC where only Spark knows the zone."""
+    try:
+        return value.replace(tzinfo=ZoneInfo(str(spark.conf.get(TIME_ZONE))))
+    except (ZoneInfoNotFoundError, ValueError):
+        # An offset such as +01:30 or UTC+3.
+        query = f"SELECT unix_micros(TIMESTAMP_LTZ '{value.isoformat(' ')}')"
+        return _EPOCH + timedelta(microseconds=spark.sql(query).collect()[0][0])
+
+
+def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
+    """Refuse a DataFrame that could not be computed: ORC's reader takes its TIMESTAMP columns for those of the session.
+
+    Raises:
+        InvalidOperationError: they are TIMESTAMP_NTZ there.
+    """
+    if spark.conf.get(TIMESTAMP_TYPE) == "TIMESTAMP_NTZ":
+        for scan in plan.scans:
+            if scan.format == "orc" and any(_is_timestamp(column) for column in scan.columns):
+                raise InvalidOperationError(
+                    "A DataFrame of",
+                    scan.table,
+                    f"Spark's ORC reader takes its TIMESTAMP columns for TIMESTAMP_NTZ while {TIMESTAMP_TYPE} says so; "
+                    "set it to TIMESTAMP_LTZ",
+                )
+
+
+def _is_timestamp(column: Column) -> bool:
+    return any(each.kind.is_instant for each in primitives(column.parsed_type))
+
+
+def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
+    """Refuse to read or write timestamps where they would change.
+
+    ORC keeps a TIMESTAMP as a local time of the process that writes it, and Spark takes that to be
+    the JVM's. All clusters must agree, and agree on UTC.
+    """
+    columns = [
+        column for scan in plan.scans if scan.is_transactional and scan.format == "orc" for column in scan.columns
+    ]
+    columns += [column for write in plan.writes if write.format == "orc" for column in write.columns]
+    if any(_is_timestamp(column) for column in columns):
+        zone = _jvm_time_zone(spark, str(spark.conf.get("spark.app.id")))
+        if zone not in _TIME_ZONE_ZERO:
+            raise JobError(
+                "",
+                f"Spark's processes run in time zone {zone}, where timestamps in ORC files would be shifted; start "
+                "them with -Duser.timezone=UTC (spark.driver.extraJavaOptions and spark.executor.extraJavaOptions)",
+            )
+
+
+@lru_cache(maxsize=64)
+def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG001 - the cache's key
+    own = "reflect('java.lang.System', 'getProperty', 'user.timezone')"
+    # Where executors are processes of their own, several tasks ask those that there are.
+    tasks = 1 if not is_connect(spark) and _LOCAL.fullmatch(str(spark.sparkContext.master)) else _ASKED_TASKS
+    zones = spark.range(0, tasks, 1, tasks).selectExpr(own).collect()
+    return next((str(zone) for (zone,) in zones if zone not in _TIME_ZONE_ZERO), "UTC")
+
+
+@contextmanager
+def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
+    """Run the block so that jobs of this thread have the plan's name and can be cancelled by its tag."""
+    if is_connect(spark):
+        spark.addTag(plan.tag)
+        try:
+            yield
+        finally:
+            spark.removeTag(plan.tag)
+        return
+    context = spark.sparkContext
+    description = context.getLocalProperty(_DESCRIPTION)
+    context.addJobTag(plan.tag)
+    context.setLocalProperty(_DESCRIPTION, plan.name)
+    pool = context.getLocalProperty(_POOL)
+    if plan.scheduler_pool:
+        context.setLocalProperty(_POOL, plan.scheduler_pool)
+    try:
+        yield
+    finally:
+        context.removeJobTag(plan.tag)
+        context.setLocalProperty(_POOL, pool)  # type: ignore[arg-type]
+        context.setLocalProperty(_DESCRIPTION, description)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""The base, delta and delete delta directories that one write makes, and takes back when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.job.layout import (
+    PLAIN,
+    VERSION,
+    VERSION_FILE,
+    delete_directory_name,
+    directory_name,
+    partition_location,
+)
+from airflow_hivex.core.job.storage import Place, place
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+
+log = logging.getLogger(__name__)
+
+PartitionValues = tuple[str | None, ...]
+
+
+class NewDirectories:
+    """One directory per partition and kind, made when the first file for it comes."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._places: dict[tuple[str | None, str], Place] = {}
+        self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
+
+    def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
+        """Return the directory for a partition, which exists from now on; with ``deletes`` that of its delete events.
+
+        Raises:
+            InvalidOperationError: it was there before: the write id is not this write's alone.
+        """
+        key = partition, self._name(deletes)
+        if key not in self._places:
+            target = place(partition_location(self._write, partition)) / key[1]
+            if target.exists() and self._write.batch is None:
+                operation = "INSERT" if self._write.compacted is None else "A compaction of"
+                raise InvalidOperationError(operation, self._write.table, f"directory {target.path} exists already")
+            self._places[key] = target
+            target.create_directory()
+            if self._write.layout != PLAIN:
+                (target / VERSION_FILE).write(VERSION)
+            self._written[key] = WrittenDirectory(partition, values, key[1], 0, 0, 0, self._write.layout)
+        return self._places[key]
+
+    def count(self, partition: str | None, rows: int, size_bytes: int, *, deletes: bool = False) -> None:
+        """Note a file that was put into a partition's directory."""
+        key = partition, self._name(deletes)
+        known = self._written[key]
+        self._written[key] = replace(
+            known, files=known.files + 1, rows=known.rows + rows, size_bytes=known.size_bytes + size_bytes
+        )
+
+    def _name(self, deletes: bool) -> str:
+        return delete_directory_name(self._write) if deletes else directory_name(self._write)
+
+    @property
+    def written(self) -> tuple[WrittenDirectory, ...]:
+        """Return all directories, in the order of their partitions' names."""
+        return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
+
+    def discard(self) -> None:
+        """Delete the directories that were made. One that cannot be deleted is logged; nobody will ever read it."""
+        for made in self._places.values():
+            _delete(made, self._write)
+
+
+def discard(write: Write, directories: Iterable[WrittenDirectory]) -> None:
+    """Delete the directories of a write that ended, as :meth:`NewDirectories.discard` does."""
+    for directory in directories:
+        _delete(place(partition_location(write, directory.partition)) / directory.name, write)
+
+
+def _delete(made: Place, write: Write) -> None:
+    try:
+        if write.batch is None:
+            made.delete()
+            return
+        # Other transactions have their files there.
+        for name, _ in made.files():
+            if name.endswith(write.batch_suffix):
+                (made / name).delete_file()
+    except OSError as error:
+        log.warning("Directory %s of a failed write could not be deleted: %s", made.path, error)

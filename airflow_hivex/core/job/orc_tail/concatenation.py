@@ -1,0 +1,158 @@
+"""Several ORC files made one: their stripes are copied as they are, one file's behind the other's.
+
+Source: docs/reference/spark.md, "Compaction"; ``OrcFile.mergeFiles`` of Apache ORC, which skips files silently where
+this refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.job.orc_tail.nesting import KEY_INDEX, STATISTICS
+from airflow_hivex.core.job.orc_tail.statistics import merge
+from airflow_hivex.core.job.orc_tail.tail import MAGIC, Tail, as_job_error
+from airflow_hivex.core.job.orc_tail.types import attributes, described
+from airflow_hivex.core.job.orc_tail.writing import copy_bytes
+from airflow_hivex.core.job.storage import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenated:
+    """The result of a concatenation."""
+
+    rows: int
+    stripes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Stripes of a file that follow each other from the byte ``start`` on, and the tail of a file of them alone."""
+
+    file: Place
+    tail: Tail
+    start: int = len(MAGIC)
+
+
+def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
+    """Return the stripes of a file from ``first`` to before ``end``; their statistics are merged.
+
+    Raises:
+        JobError: it is a full ACID file without the last keys of all stripes, or has other rows than inserts.
+    """
+    if (first, end) == (0, len(tail.stripes)):
+        return Slice(file, tail)
+    part = tail.part(first, end)
+    statistics = part.stripe_statistics
+    merged = [merge(columns) for columns in zip(*statistics, strict=True)] if len(statistics) == end - first else []
+    metadata = {}
+    with as_job_error(file, "cut"):
+        if KEY_INDEX in tail.user_metadata:
+            keys = tail.user_metadata[KEY_INDEX].split(b";")[:-1]
+            if len(keys) != len(tail.stripes):
+                raise ValueError(f"{KEY_INDEX} has {len(keys)} keys for {len(tail.stripes)} stripes")
+            metadata[KEY_INDEX] = b"".join(key + b";" for key in keys[first:end])
+        if STATISTICS in tail.user_metadata:
+            if _counts(tail) != [tail.rows, 0, 0]:
+                raise ValueError(f"{STATISTICS} reports rows other than inserts")
+            metadata[STATISTICS] = f"{part.rows},0,0".encode()
+    return Slice(file, part.with_statistics(merged).with_user_metadata(metadata), tail.stripes[first].offset)
+
+
+def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
+    """Return one file with the stripes of all, in the order of the slices, made without decoding them.
+
+    Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: slices of
+    a full ACID table have to follow each other by their keys. The files stay.
+
+    Args:
+        target: the new file; none of those that stripes are taken from.
+        slices: one or more, of files of equal types and compression. Attributes of types, which say what Spark
+            calls a type, may be missing in some.
+
+    Raises:
+        JobError: two differ; nothing is written then. Or a file was changed meanwhile; the target is deleted then.
+    """
+    if not slices or any(target.path == each.file.path for each in slices):
+        raise ValueError("A concatenation needs sources, and a target that is none of them.")
+    tails = [each.tail for each in slices]
+    _refuse_differences([each.file for each in slices], tails)
+    tail = _joined(tails)
+    size = _write(target, slices, tail)
+    return Concatenated(tail.rows, len(tail.stripes), size)
+
+
+def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None:
+    """Refuse files whose differences readers of one file could no longer see."""
+    attributed = _first_with_attributes(tails)
+    noted = attributes(tails[attributed].types)
+    for source, tail in zip(sources, tails, strict=True):
+        has_index = KEY_INDEX in tail.user_metadata
+        different = [what for what, value in tail.form.items() if value != tails[0].form[what]]
+        if described(tail.types) != described(tails[0].types):
+            different.append("types")
+        if has_index != (KEY_INDEX in tails[0].user_metadata):
+            different.append(f"whether they have {KEY_INDEX}")
+        if different:
+            raise _difference(source, sources[0], ", ".join(different))
+        if any(attributes(tail.types)) and attributes(tail.types) != noted:
+            raise _difference(source, sources[attributed], "attributes of types")
+
+
+def _difference(source: Place, other: Place, what: str) -> JobError:
+    return JobError(
+        "", f"{source.path} cannot be put behind {other.path}: they differ in {what}; rewrite the rows of both."
+    )
+
+
+def _first_with_attributes(tails: Sequence[Tail]) -> int:
+    return next((at for at, tail in enumerate(tails) if any(attributes(tail.types))), 0)
+
+
+def _joined(tails: Sequence[Tail]) -> Tail:
+    """Return the tail of the file that has the stripes of all."""
+    statistics = [tail.statistics for tail in tails]
+    merged = [merge(columns) for columns in zip(*statistics, strict=True)] if all(statistics) else []
+    return (
+        tails[0]
+        .followed_by(tails[1:])
+        .with_types(tails[_first_with_attributes(tails)].types)
+        .with_statistics(merged)
+        .with_user_metadata(_user_metadata(tails))
+    )
+
+
+def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
+    """Return the first value of each key; what describes the rows of a full ACID file is put together."""
+    found = [tail.user_metadata for tail in tails]
+    merged = dict(chain.from_iterable(metadata.items() for metadata in reversed(found)))
+    if KEY_INDEX in merged:
+        merged[KEY_INDEX] = b"".join(metadata[KEY_INDEX] for metadata in found)
+    if STATISTICS in merged:
+        counts = [_counts(tail) for tail in tails if STATISTICS in tail.user_metadata]
+        merged[STATISTICS] = ",".join(str(sum(each)) for each in zip(*counts, strict=True)).encode()
+    return merged
+
+
+def _counts(tail: Tail) -> list[int]:
+    """Return how many rows of a full ACID file are inserts, updates and deletes."""
+    return list(map(int, tail.user_metadata[STATISTICS].split(b",")))
+
+
+def _write(target: Place, slices: Sequence[Slice], tail: Tail) -> int:
+    end = bytes(tail)
+    try:
+        with target.filesystem.open_output_stream(target.path) as out:
+            out.write(MAGIC)
+            for each in slices:
+                with as_job_error(each.file), each.file.open() as data:
+                    copy_bytes(data, out, each.start, each.start + each.tail.data_length - len(MAGIC))
+            out.write(end)
+    except BaseException:
+        if target.exists():
+            target.filesystem.delete_file(target.path)
+        raise
+    return tail.data_length + len(end)

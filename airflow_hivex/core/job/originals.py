@@ -1,0 +1,143 @@
+"""Original files with the ids of their rows: plain files of a table from before it was transactional.
+
+Spark's ORC reader does not say which row of its file a row is. Where each task reads one whole file, from its
+first row on and without a filter below, Spark's increasing ids count the rows: see :func:`one_file_a_task`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job.layout import BUCKET, INSERT_OPERATION, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.job.original_files import OriginalFile, plain_path
+from airflow_hivex.core.job.writes import ROW_ID_MASK
+from airflow_hivex.core.model.plans import Plan
+
+Owner = tuple[int, int, int, int]
+"""A partition whose row ids are its own: its number, the lowest and highest write id of its delete events, and a shift.
+
+See ``deleted_in_partitions``.
+"""
+NO_OWNER: Owner = (-1, 1, 0, 0)
+"""A partition without such events."""
+OWNER, LOWEST, HIGHEST, SHIFT = OWNER_COLUMNS = ("__owner", "__lowest", "__highest", "__shift")
+"""The columns that rows get from their owner."""
+_FILE = "__file"
+_FIRST = "__first_row_id"
+_ROWS = "__rows"
+_START = "__start"
+
+# More than any file has, and little enough that the sum over all files is a number of 64 bits.
+_LARGEST_FILE = str(1 << 40)
+_ONE_FILE_A_TASK = {
+    "spark.sql.files.maxPartitionBytes": _LARGEST_FILE,
+    "spark.sql.files.openCostInBytes": _LARGEST_FILE,
+    "spark.sql.files.maxPartitionNum": str((1 << 31) - 1),
+}
+
+
+def needs_one_file_a_task(plan: Plan) -> bool:
+    """Return whether the plan reads original files whose rows need ids."""
+    return any(part.originals for scan in plan.scans for part in scan.parts)
+
+
+@dataclass(slots=True)
+class _Configured:
+    """How many jobs of a session need one file a task, and how it was configured before the first of them."""
+
+    jobs: int = 0
+    before: dict[str, str | None] = field(default_factory=dict)
+
+
+_SESSIONS: WeakKeyDictionary[SparkSession, _Configured] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def one_file_a_task(spark: SparkSession) -> Iterator[None]:
+    """While it lasts, what the session runs reads each file whole, in a task of its own. Jobs may overlap."""
+    with _LOCK:
+        configured = _SESSIONS.setdefault(spark, _Configured())
+        if not configured.jobs:
+            configured.before = {key: spark.conf.get(key, None) for key in _ONE_FILE_A_TASK}
+            for key, value in _ONE_FILE_A_TASK.items():
+                spark.conf.set(key, value)
+        configured.jobs += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            configured.jobs -= 1
+            for key, old in configured.before.items() if not configured.jobs else ():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)
+
+
+def with_row_ids(
+    spark: SparkSession, rows: DataFrame, table: str, files: Sequence[OriginalFile], owners: Sequence[Owner]
+) -> DataFrame:
+    """Return the rows of original files with metadata columns, and those of the owner of each file.
+
+    Raises:
+        JobError: some of the files are not there.
+    """
+    known = as_spark_names_them(rows)
+    missing = next((file.uri for file in files if plain_path(file.uri) not in known), None)
+    if missing is not None:
+        raise JobError("", f"{missing} of {table} is not there; restore it, or drop the table or partition.")
+    lookup = spark.createDataFrame(
+        pa.table(
+            {
+                _FILE: pa.array([known[plain_path(file.uri)] for file in files], pa.string()),
+                **as_columns(owners),
+                ORIGINAL_WRITE_ID: pa.array([file.owner[1] for file in files], pa.int64()),
+                BUCKET: pa.array([file.bucket for file in files], pa.int32()),
+                _FIRST: pa.array([file.first_row_id for file in files], pa.int64()),
+                _ROWS: pa.array([file.rows for file in files], pa.int64()),
+            }
+        )
+    )
+    counted = rows.withColumns(
+        {
+            _FILE: F.input_file_name(),
+            ROW_ID: F.monotonically_increasing_id().bitwiseAND(F.lit(ROW_ID_MASK)),
+            _START: F.input_file_block_start(),
+        }
+    )
+    wrong = F.raise_error(
+        F.concat(
+            F.col(_FILE), F.lit(f" of {table} has more rows than when the table was made transactional; restore it.")
+        )
+    )
+    # Both also tell that a task has read several files, or a part of one.
+    is_right = (F.col(ROW_ID) < F.col(_ROWS)) & (F.col(_START) == F.lit(0))
+    return counted.join(F.broadcast(lookup), _FILE).withColumns(
+        {
+            OPERATION: F.lit(INSERT_OPERATION),
+            WRITE_ID: F.col(ORIGINAL_WRITE_ID),
+            ROW_ID: F.when(is_right, F.col(_FIRST) + F.col(ROW_ID)).otherwise(wrong.cast("bigint")),
+        }
+    )
+
+
+def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
+    """Return a column of each attribute of owners."""
+    values = zip(*owners, strict=True) if owners else ((),) * len(OWNER_COLUMNS)
+    return {name: pa.array(list(each), pa.int64()) for name, each in zip(OWNER_COLUMNS, values, strict=True)}
+
+
+def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
+    """Return the files of a scan: the name that ``input_file_name()`` has for each plain path."""
+    return {plain_path(unquote(name)): name for name in rows.inputFiles()}

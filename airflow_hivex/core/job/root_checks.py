@@ -1,0 +1,236 @@
+"""Whether all processes of a job see the roots that its plan names: the driver, each executor, and each task.
+
+A folder on which nothing is mounted takes files and loses them, and lists none. A task that writes therefore looks for
+the marker of the root before its first row. Spark's own readers cannot do so without a loss of pushed conditions, so
+the executors are asked before a job and, if there are new ones, after it. The rows that tasks say they have written
+are compared with those in the files that were found.
+Source: docs/reference/spark.md, "Roots".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import HivexError, RootUnseenError, WrittenRowsMissingError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job import root_markers
+from airflow_hivex.core.job.functions import is_connect
+from airflow_hivex.core.job.root_markers import Marker
+from airflow_hivex.core.model.plans import PlannedRoot
+
+ROWS = "rows"
+"""The number of rows that tasks have written, among the values of an observation."""
+
+_UNSEEN = re.compile(r"hivex_root_unseen\[(\d+)\|([^|\[\]]*)\|(missing|foreign)\]")
+_PROBLEMS = {"missing": "the marker {} is not there", "foreign": "the marker {} is that of another file system"}
+_LOCAL = re.compile(r"local(?:\[.*\])?")
+_TASK_ROW = (1 << 33) - 1
+"""The bits of Spark's increasing ids that count the rows of one task."""
+_TASKS = 16
+_ATTEMPTS = 3
+_REMEMBERED_S = 10.0
+_GONE = re.compile(r"does not exist|FileNotFound|NoSuchFile|No such file")
+
+_roots: ContextVar[tuple[PlannedRoot, ...]] = ContextVar("hivex_roots", default=())
+_session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", default=None)
+
+
+class _Executors:
+    """The executors of an application that see each root, by their addresses, and when a server was asked last."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], frozenset[str]] = {}
+        self.asked_at: dict[tuple[str, str], float] = {}
+
+
+_asked: dict[str, _Executors] = {}
+
+
+@contextmanager
+def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
+    """Run the block between two looks at the driver and the executors; its tasks that write look, too.
+
+    Raises:
+        RootUnseenError: one of these processes does not see one of the roots.
+    """
+    own, session = _roots.set(tuple(roots)), _session.set(spark)
+    try:
+        if not is_connect(spark):
+            root_markers.check(markers())
+        _ask_executors(spark)
+        try:
+            yield
+        except Exception as error:
+            if _GONE.search(str(error)):
+                ask_again(spark)
+            raise
+        _ask_executors(spark)
+    finally:
+        _roots.reset(own)
+        _session.reset(session)
+
+
+def cluster_of_job() -> str:
+    """Return the name of the cluster whose root the job writes to."""
+    return _roots.get()[-1].cluster if _roots.get() else ""
+
+
+def is_elsewhere(spark: SparkSession) -> bool:
+    """Return whether tasks run in other processes than the driver's, which may see other files."""
+    return not _is_local(spark)
+
+
+def guarded(rows: DataFrame) -> DataFrame:
+    """Return the same rows; a task fails before the first one where its process does not see a root of the job."""
+    with_marker = [(number, root) for number, root in enumerate(_roots.get()) if root.marker]
+    if not with_marker or _is_local(rows.sparkSession):
+        return rows
+    is_first = F.monotonically_increasing_id().bitwiseAND(F.lit(_TASK_ROW)) == F.lit(0)
+    condition = F.lit(True)
+    for number, root in with_marker:
+        text = _marker_text(root)
+        is_seen = F.coalesce(F.contains(text, F.lit(root.root_id)), F.lit(False))
+        problem = F.when(text.isNull(), F.lit("missing")).otherwise(F.lit("foreign"))
+        said = F.concat(F.lit(f"hivex_root_unseen[{number}|"), _host(), F.lit("|"), problem, F.lit("]"))
+        condition = F.when(~is_first | is_seen, condition).otherwise(F.raise_error(said).cast("boolean"))
+    return rows.where(condition)
+
+
+def markers() -> tuple[Marker, ...]:
+    """Return the markers of the roots of the job, for its tasks in Python."""
+    return tuple((number, root.marker, root.root_id) for number, root in enumerate(_roots.get()) if root.marker)
+
+
+def names_root(text: str) -> bool:
+    """Return whether a message is that of a task which did not see a root."""
+    return _UNSEEN.search(text) is not None
+
+
+def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
+    """Return the error for a message of a task that did not see a root; None for all other messages."""
+    found = _UNSEEN.search(text)
+    if found is None or int(found[1]) >= len(roots):
+        return None
+    root = roots[int(found[1])]
+    return RootUnseenError(root.cluster, root.filesystem, found[2], _PROBLEMS[found[3]].format(root.marker))
+
+
+def check_written(table: str, folder: str, written: int, found: int) -> None:
+    """Compare the rows that tasks say they have written with those of the files that were found.
+
+    Raises:
+        RootUnseenError: an executor does not see a root.
+        WrittenRowsMissingError: the numbers differ for another reason.
+    """
+    if written == found:
+        return
+    spark = _session.get()
+    hosts = ask_again(spark) if spark is not None else []
+    shown = ", ".join(hosts) or "unknown hosts"
+    raise WrittenRowsMissingError(cluster_of_job(), table, folder, f"{written} rows", f"{found}", shown)
+
+
+def ask_again(spark: SparkSession) -> list[str]:
+    """Return the hosts whose executors see the roots of the job, after a problem.
+
+    Raises:
+        RootUnseenError: an executor does not.
+    """
+    if not markers() or _is_local(spark):
+        return []
+    return sorted({host for host, _ in _answers(spark)})
+
+
+def refuse_server(problem: str) -> None:
+    """Refuse a server that sees other files than its client.
+
+    Raises:
+        RootUnseenError: always.
+    """
+    root = _roots.get()[-1] if _roots.get() else PlannedRoot("", "")
+    raise RootUnseenError(root.cluster, root.filesystem, "of the Spark Connect server", problem)
+
+
+# -- executors -----------------------------------------------------------------------
+
+
+def _is_local(spark: SparkSession) -> bool:
+    """Return whether tasks run in the process of the driver, which is of this host."""
+    return not is_connect(spark) and _LOCAL.fullmatch(str(spark.sparkContext.master)) is not None
+
+
+def _marker_text(root: PlannedRoot) -> Expression:
+    """Return the text of a root's marker as the JVM of a task sees it, NULL where it does not."""
+    # A class that Spark's own parser needs, so that each executor has it.
+    reader = F.lit("org.antlr.v4.runtime.CharStreams"), F.lit("fromFileName")
+    return F.try_reflect(*reader, F.lit(root.marker))
+
+
+def _host() -> Expression:
+    own = F.try_reflect(F.lit("org.apache.spark.util.Utils"), F.lit("localHostName"))
+    return F.coalesce(own, F.lit("unknown"))
+
+
+def _ask_executors(spark: SparkSession) -> None:
+    """Ask executors that were not asked yet whether they see the roots of the job.
+
+    Raises:
+        RootUnseenError: one does not.
+    """
+    if not markers() or _is_local(spark):
+        return
+    keys = [(marker, root_id) for _, marker, root_id in markers()]
+    known = _asked.setdefault(str(spark.conf.get("spark.app.id")), _Executors())
+    if is_connect(spark):
+        # A client cannot ask a server which executors it has.
+        now = time.monotonic()
+        if any(now - known.asked_at.get(key, -math.inf) > _REMEMBERED_S for key in keys):
+            _answers(spark)
+            is_one_process = _LOCAL.fullmatch(str(spark.conf.get("spark.master", "")))
+            known.asked_at |= dict.fromkeys(keys, math.inf if is_one_process else time.monotonic())
+        return
+    for _ in range(_ATTEMPTS):
+        before = _executors(spark)
+        if before and all(before <= known.seen.get(key, frozenset()) for key in keys):
+            return
+        processes = {process for _, process in _answers(spark)}
+        after = _executors(spark)
+        # One that came meanwhile may have been asked, or not.
+        if after and len(processes) >= len(after):
+            known.seen |= {key: known.seen.get(key, frozenset()) | after for key in keys}
+
+
+def _executors(spark: SparkSession) -> frozenset[str]:
+    """Return the addresses of the executors that there are, without the driver's."""
+    context: Any = spark.sparkContext
+    java = context._jsc.sc()
+    found = str(java.getExecutorMemoryStatus().keySet().mkString(" ")).split()
+    driver = getattr(context._jvm, "org.apache.spark.SparkEnv").get().blockManager().blockManagerId().hostPort()
+    return frozenset(found) - {str(driver)}
+
+
+def _answers(spark: SparkSession) -> list[tuple[str, str]]:
+    """Return the host and the process of each task of a small job that has seen all roots.
+
+    Raises:
+        RootUnseenError: a task has not.
+    """
+    roots = [root for root in _roots.get() if root.marker]
+    tasks = _TASKS if is_connect(spark) else max(_TASKS, 2 * spark.sparkContext.defaultParallelism)
+    process = F.coalesce(F.try_reflect(F.lit("java.lang.ProcessHandle"), F.lit("current")), F.lit("unknown"))
+    texts = [_marker_text(root) for root in roots]
+    for host, _, *found in (rows := spark.range(0, tasks, 1, tasks).select(_host(), process, *texts).collect()):
+        for root, text in zip(roots, found, strict=True):
+            if text is None or root.root_id not in text:
+                problem = _PROBLEMS["missing" if text is None else "foreign"].format(root.marker)
+                raise RootUnseenError(root.cluster, root.filesystem, host, problem)
+    return [(str(host), f"{host} {process}") for host, process, *_ in rows]

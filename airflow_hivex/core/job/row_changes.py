@@ -1,0 +1,395 @@
+"""UPDATE, DELETE and MERGE: delete events and new rows, in one write.
+
+Every event goes to the file of the writer that has numbered its row, sorted as Hive sorts them.
+Source: docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_hivex.core.errors import (
+    InvalidObjectError,
+    InvalidOperationError,
+    MergeCardinalityError,
+    NoSuchColumnError,
+)
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job import layout, view_queries
+from airflow_hivex.core.job.assignment import assign, nothing_in_sql, quoted, text_literal
+from airflow_hivex.core.job.constraints import default_of, enforced
+from airflow_hivex.core.job.layout import BUCKET, METADATA_COLUMNS, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
+from airflow_hivex.core.job.new_directories import NewDirectories
+from airflow_hivex.core.job.shared_rows import Kept, with_kept
+from airflow_hivex.core.job.spreading import spread
+from airflow_hivex.core.job.staging import Save, Staging
+from airflow_hivex.core.job.writes import (
+    ROW_ID_MASK,
+    bucket_number,
+    new_partition_text,
+    partition_text,
+    sort_order,
+)
+from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
+from airflow_hivex.core.model.objects import Column, row_key
+from airflow_hivex.core.model.plans import (
+    CLAUSE,
+    SOURCE_ROW,
+    SOURCE_STRUCT,
+    ChangePart,
+    ChangeRule,
+    Changes,
+    Write,
+    WrittenDirectory,
+    assigned_name,
+)
+
+_KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+_KIND = "__kind"
+_WRITER = "__writer"
+_PARTITION = "__writer_partition_"
+_FOUND = "__found_source_row"
+_DELETED, _INSERTED = 0, 1
+_SAMPLED = 64
+_ROW_OVERHEAD = 64
+_MOST_BROADCAST_BYTES = 64 << 20
+
+
+def change_rows(
+    spark: SparkSession,
+    changes: Changes,
+    write: Write,
+    arguments: Mapping[str, Any],
+    made: list[str],
+    save: Save | None = None,
+    *,
+    views: Sequence[str] = (),
+) -> tuple[WrittenDirectory, ...]:
+    """Return the delta and delete delta directories that now hold the changes, at most two a partition.
+
+    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
+
+    Raises:
+        MergeCardinalityError: several rows of a MERGE's source match one row of the target.
+        InvalidObjectError: the source has a column whose name is needed here.
+        TypeMismatchError: a column needs an explicit CAST.
+        NoSuchColumnError: ``SET *`` or ``INSERT *``, and the source lacks a column of the target.
+    """
+    if write.layout not in layout.FULL_ACID:
+        raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
+
+    def work(kept: Kept) -> tuple[WrittenDirectory, ...]:
+        return _written(_Changing(spark, changes, write, arguments, made, views, kept).events(), write, kept, save)
+
+    return with_kept(spark, work)
+
+
+def matched_rows(
+    spark: SparkSession,
+    changes: Changes,
+    write: Write,
+    arguments: Mapping[str, Any],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
+) -> DataFrame:
+    """Return the rows that a statement changes, for EXPLAIN: its events, of a MERGE the rows that match. Runs no job.
+
+    Temporary views are as in :func:`change_rows`.
+    """
+    return _Changing(spark, changes, write, arguments, made, views, Kept(spark)).explained()
+
+
+class _Changing:
+    """The events of one statement; what is kept must stay until they are written."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        changes: Changes,
+        write: Write,
+        arguments: Mapping[str, Any],
+        made: list[str],
+        views: Sequence[str],
+        kept: Kept,
+    ) -> None:
+        self._spark = spark
+        self._changes = changes
+        self._write = write
+        self._arguments = dict(arguments)
+        self._made = made
+        self._views = views
+        self._kept = kept
+
+    def explained(self) -> DataFrame:
+        """Return the events, of a statement with a source the rows of the target that it matches."""
+        changes = self._changes
+        if changes.source is None:
+            return self.events()
+        source = self._rows(changes.source)
+        _check_names(source)
+        # Without a look at its size, for which its rows would have to be computed.
+        self._view(source, changes.source_view)
+        return _needed(self._rows(changes.matched.sql), changes.matched, self._write)
+
+    def events(self) -> DataFrame:
+        changes = self._changes
+        if changes.source is None:
+            parts = [self._part(self._rows(changes.matched.sql), changes.matched, alone=True)]
+            if changes.unmatched is not None:
+                parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched, alone=True))
+            return reduce(lambda one, other: one.union(other), parts)
+        source = self._rows(changes.source)
+        _check_names(source)
+        source = self._kept.keep(source)
+        self._view(broadcast_unless_large(source), changes.source_view)
+        self._kept.check()
+        matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
+        if changes.matched.rules:
+            self._check_cardinality(matched)
+        # What did not match is the source without what did: both have to be of one and the same source.
+        self._kept.check()
+        parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
+        if changes.unmatched is not None:
+            found = matched.select(F.col(SOURCE_ROW).alias(_FOUND))
+            rest = source.join(found, F.expr(f"{SOURCE_ROW} = {_FOUND}"), "left_anti")
+            self._view(rest, changes.source_rest_view)
+            parts.append(self._part(self._rows(changes.unmatched.sql), changes.unmatched))
+        if changes.unmatched_by_source is not None:
+            target = self._spark.table(changes.target_view)
+            keys, key = _with_key(matched, self._write)
+            rest, _ = _with_key(target, self._write)
+            rest = rest.join(keys.select(*key), list(key), "left_anti")
+            rest = rest.select(*map(quoted, target.columns))
+            self._view(rest, changes.target_rest_view)
+            parts.append(self._part(self._rows(changes.unmatched_by_source.sql), changes.unmatched_by_source))
+        return reduce(lambda one, other: one.union(other), parts)
+
+    def _rows(self, sql: str) -> DataFrame:
+        return view_queries.query(self._spark, sql, self._arguments, (*self._made, *self._views))
+
+    def _view(self, rows: DataFrame, name: str) -> None:
+        rows.createOrReplaceTempView(name)
+        self._made.append(name)
+
+    def _check_cardinality(self, matched: DataFrame) -> None:
+        # As Hive, for all rows that match, also those that no clause does anything with.
+        rows, key = _with_key(matched, self._write)
+        several = rows.groupBy(*key).count().where("count > 1")
+        # To count them all takes one more shuffle.
+        if several.take(1):
+            raise MergeCardinalityError(self._write.table, several.count())
+
+    def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
+        """Return the events of the rows of one query; ``alone`` when its one rule is for all of them."""
+        branches = [
+            self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
+            for number, rule in enumerate(part.rules)
+        ]
+        return reduce(lambda one, other: one.union(other), branches)
+
+    def _branch(self, rows: DataFrame, number: int, rule: ChangeRule) -> DataFrame:
+        # In SQL: each call of a function of pyspark's goes to the JVM and back, and a table may have many columns.
+        write = self._write
+        writer = f"{layout.WRITER} AS {_WRITER}"
+        partition = [new_partition_text(column, write) for column in write.partition_columns]
+        if rule.action == "delete":
+            values = [nothing_in_sql(column) for column in write.columns]
+            # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
+            # gets a number, and then that it need not sort by more than the kind and the writer.
+            kind = f"CAST({ROW_ID} < 0 AS INT) AS {_KIND}"
+            return rows.selectExpr(kind, writer, *_KEYS, *values, *partition)
+        columns = (*write.columns, *write.partition_columns)
+        if rule.action == "insert":
+            given = _inserted(rows, number, rule, write)
+            new = enforced(self._assigned(rows.selectExpr(*given), columns, rule), write)
+            # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
+            writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
+            if write.num_buckets > 0:
+                new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
+            names = [quoted(column.name) for column in write.columns]
+            nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
+            return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
+        key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
+        given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
+        new = enforced(self._assigned(rows.selectExpr(*given), (*key_columns, *columns), rule), write, _KEYS)
+        twice = new.selectExpr(f"explode(array({_DELETED}, {_INSERTED})) AS {_KIND}", "*")
+        names = [quoted(column.name) for column in write.columns]
+        values = [f"IF({_KIND} = {_INSERTED}, {name}, NULL) AS {name}" for name in names]
+        return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
+
+    def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
+        """Return the rows as the columns take them; the values of a rule that are texts may be read as other types."""
+        write = self._write
+        names = rule.columns or [column.name for column in columns]
+        named = {names[i].lower() for i in rule.texts}
+        texts = [i for i, column in enumerate(columns) if column.name.lower() in named]
+        return assign(rows, columns, write.table, fields_by_name=True, texts=texts, casts=write.casts)
+
+
+def _check_names(source: DataFrame) -> None:
+    """Refuse a source that hides a column of ours from the clauses.
+
+    Raises:
+        InvalidObjectError: it has a column of that name.
+    """
+    if CLAUSE in (name.lower() for name in source.columns):
+        raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")
+
+
+def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return rows of the target with the columns that identify them, and the names of these columns."""
+    names = {f"{_PARTITION}{number}": column.name for number, column in enumerate(write.partition_columns)}
+    if names:
+        # Spark Connect takes no empty list of columns.
+        rows = rows.withColumns({name: partition_text(key) for name, key in names.items()})
+    return rows, row_key(_KEYS, list(names))
+
+
+def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
+    """Return the matched rows without the columns of the target that no rule uses, so that these are not read."""
+    kept = {column.name.lower() for column in write.partition_columns}
+    for rule in part.rules:
+        if rule.by_name:
+            kept |= {name.lower() for name in write.bucket_columns}
+            given = _given_fields(matched) if rule.fills else {}
+            kept |= {column.name.lower() for column in write.columns if rule.fills and column.name.lower() not in given}
+        elif rule.action == "update":
+            assigned = {name.lower() for name in rule.columns or ()}
+            kept |= {column.name.lower() for column in write.columns} - assigned
+    names = {column.name.lower() for column in write.columns} - kept
+    return matched.select(*(quoted(name) for name in matched.columns if name.lower() not in names))
+
+
+def broadcast_unless_large(source: DataFrame) -> DataFrame:
+    """Return a MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
+
+    Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
+    """
+    # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
+    width = "length(CAST(struct(*) AS STRING))"
+    # One job, which also fills what is kept.
+    counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {width}, NULL))")
+    rows, width = counted.collect()[0]
+    is_small = rows * ((width or 0) + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
+    return F.broadcast(source) if is_small else source
+
+
+def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
+    """Return the columns of a row after an UPDATE, then its partition columns, which stay.
+
+    Columns that are ``added`` are NULL where they are not assigned.
+    """
+    columns = (*write.columns, *write.partition_columns)
+    own = {column.name.lower(): "NULL" if column.name.lower() in added else quoted(column.name) for column in columns}
+    if rule.by_name:
+        source = _source_fields(rows, rule, write)
+        fixed = {column.name.lower() for column in write.partition_columns} | {
+            name.lower() for name in write.bucket_columns
+        }
+        assigned = {
+            column.name.lower(): _unchanged(column, source[column.name.lower()], write)
+            if column.name.lower() in fixed
+            else source[column.name.lower()]
+            for column in columns
+            if column.name.lower() in source
+        }
+        return list((own | assigned).values())
+    by_name = {column.name.lower(): column for column in columns}
+    values = {
+        name.lower(): default_of(by_name[name.lower()], write)
+        if i in rule.defaults
+        else quoted(assigned_name(number, i))
+        for i, name in enumerate(rule.columns or ())
+    }
+    return list((own | values).values())
+
+
+def _unchanged(column: Column, value: str, write: Write) -> str:
+    own = quoted(column.name)
+    message = f"MERGE into {write.table}: SET * would change column {column.name}, which decides where a row is stored"
+    return f"IF({own} <=> {value}, {own}, raise_error({text_literal(message)}))"
+
+
+def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
+    """Return all columns of a new row, with their default values where they are not given."""
+    columns = (*write.columns, *write.partition_columns)
+    if rule.by_name:
+        source = _source_fields(rows, rule, write)
+        return [source.get(column.name.lower()) or default_of(column, write) for column in columns]
+    names = rule.columns if rule.columns is not None else tuple(column.name for column in columns)
+    values = {name.lower(): quoted(assigned_name(number, i)) for i, name in enumerate(names) if i not in rule.defaults}
+    return [values.get(column.name.lower()) or default_of(column, write) for column in columns]
+
+
+def _given_fields(rows: DataFrame) -> dict[str, str]:
+    """Return the names of the source's columns by lower-case name."""
+    return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
+
+
+def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
+    """Return the columns of the source by lower-case name, for all of the target's unless the rule fills them.
+
+    Raises:
+        NoSuchColumnError: it lacks one.
+    """
+    given = _given_fields(rows)
+    for column in (*write.columns, *write.partition_columns):
+        if column.name.lower() not in given and not rule.fills:
+            has = [name for key, name in given.items() if key != SOURCE_ROW]
+            raise NoSuchColumnError("the source of the MERGE", column.name, has)
+    return {key: f"{quoted(SOURCE_STRUCT)}.{quoted(name)}" for key, name in given.items()}
+
+
+def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> tuple[WrittenDirectory, ...]:
+    keys = [column.name for column in write.partition_columns]
+    parted_by = [_KIND, _WRITER, *keys]
+    sorted_by = sort_order(write) if write.num_buckets > 0 else []
+    order: list[Expression | str] = [*map(quoted, parted_by), *sorted_by, *map(quoted, _KEYS)]
+    staging = Staging(write, save)
+    made = NewDirectories(write)
+    try:
+        staging.write(
+            spread(events, _WRITER), parted_by, lambda rows: _numbered(rows.sortWithinPartitions(*order), write)
+        )
+        kept.check()
+        for file in staging.files(parted_by):
+            kind, writer, *texts = file.values
+            deletes = int(kind) == _DELETED
+            partition, values = layout.partition_of(
+                write, {key.lower(): text for key, text in zip(keys, texts, strict=True)}
+            )
+            target = made.directory(partition, values, deletes=deletes)
+            size_bytes = staging.publish(file, target / layout.bucket_file_name(int(writer)))
+            made.count(partition, file.rows, size_bytes, deletes=deletes)
+    except BaseException:
+        made.discard()
+        raise
+    finally:
+        staging.remove()
+    return made.written
+
+
+def _numbered(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    is_delete = f"{_KIND} = {_DELETED}"
+    bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
+    write_id = layout.number_of_statement(write.write_id)
+    columns = [quoted(column.name) for column in (*write.columns, *write.partition_columns)]
+    return rows.selectExpr(
+        f"IF({is_delete}, {layout.DELETE_OPERATION}, {layout.INSERT_OPERATION}) AS {OPERATION}",
+        f"IF({is_delete}, {ORIGINAL_WRITE_ID}, {write_id}) AS {ORIGINAL_WRITE_ID}",
+        f"IF({is_delete}, {BUCKET}, {bucket}) AS {BUCKET}",
+        f"IF({is_delete}, {ROW_ID}, monotonically_increasing_id() & {ROW_ID_MASK}L) AS {ROW_ID}",
+        f"{write_id} AS {WRITE_ID}",
+        # A delete event of Hive's has no row.
+        *((f"IF({is_delete}, NULL, true) AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
+        *columns,
+        _KIND,
+        _WRITER,
+    )

@@ -1,0 +1,330 @@
+"""Tables as a job reads them: one DataFrame and one temporary view each.
+
+Source: docs/reference/spark.md, "Scans".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
+
+from airflow_hivex.core.errors import InvalidOperationError, JobError
+from airflow_hivex.core.job import data_files, loading, local_times, nested_rows, originals, root_checks
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job.assignment import field, quoted
+from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS
+from airflow_hivex.core.job.deleted_in_partitions import DeletedInPartitions
+from airflow_hivex.core.job.deletes import DeletedRows
+from airflow_hivex.core.job.functions import is_connect
+from airflow_hivex.core.job.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
+from airflow_hivex.core.job.original_files import OriginalFile, files_of
+from airflow_hivex.core.job.storage import place
+from airflow_hivex.core.model.directories import parse_directory
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import Scan, ScanPart
+
+_NO_GLOBBING = "__globPaths__"
+"""Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
+
+
+class Deleted:
+    """The deleted rows of a scan: those whose ids are unique in their partition only, and all others."""
+
+    def __init__(self, spark: SparkSession, scan: Scan) -> None:
+        self.rows = DeletedRows(spark, scan)
+        self.in_partitions = DeletedInPartitions(spark, scan, self.rows)
+        self._places = {path.rpartition("/")[0] for part in scan.deletes for path in part.paths}
+
+    @property
+    def views(self) -> list[str]:
+        """Return the temporary views that are read to tell deleted rows."""
+        return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
+
+    def touches(self, part: ScanPart) -> bool:
+        """Return whether rows of some directories may be deleted: delete deltas lie next to the rows."""
+        return any(path.rpartition("/")[0] in self._places for path in part.paths)
+
+    def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
+        """Return the rows of a part, which have their metadata columns, without those that are deleted."""
+        return self.rows.leave_out(self.in_partitions.leave_out_of(rows, part.paths))
+
+
+def register(spark: SparkSession, scan: Scan) -> list[str]:
+    """Make the table of ``scan`` readable under its view's name, and return all views that were made.
+
+    Lists the directories, and reads no data but that of delete deltas.
+
+    Raises:
+        InvalidOperationError: the rows are stored in a layout that this release does not read.
+    """
+    for part in scan.parts:
+        if part.layout not in (None, FLAT, HIVE, ORIGINAL, PLAIN):
+            raise InvalidOperationError("SELECT", scan.table, f"rows of layout {part.layout!r} are not read")
+    deleted = Deleted(spark, scan) if scan.deletes and scan.parts else None
+    _with_row_id(_frame(spark, scan, deleted), scan).createOrReplaceTempView(scan.view)
+    return [scan.view] if deleted is None else [scan.view, *deleted.views]
+
+
+def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFrame:
+    """Return the rows of a table: its columns, then its partition columns.
+
+    Where row ids are read, their columns first.
+    """
+    parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
+    if not parts:
+        return spark.range(0).select(*_columns(scan, [F.lit(None)] * len(_fields(scan))))
+    return reduce(lambda one, other: one.union(other), parts)
+
+
+def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
+    """Return the rows with Hive's ROW__ID under the name that the query calls it by, behind all other columns."""
+    if scan.row_id is None:
+        return rows
+    kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
+    fields = (F.col(name).alias(field) for name, field in ROW_ID_FIELDS)
+    return rows.select(*(F.col(quoted(column.name)) for column in kept), F.struct(*fields).alias(scan.row_id))
+
+
+def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> Iterator[DataFrame | None]:
+    """Yield the rows of a part: of all that is read alike at once."""
+    if part.layout == ORIGINAL:
+        exact: list[OriginalFile] = []
+        plain: list[OriginalFile] = []
+        for file in files_of(scan.format, part):
+            touched = deleted is not None and deleted.in_partitions.touches(file)
+            (exact if _metadata(scan) or touched else plain).append(file)
+        if plain:
+            paths = tuple(file.uri for file in plain)
+            yield _part(spark, scan, replace(part, files=len(paths)), paths, None)
+        if exact:
+            paths = tuple(file.uri for file in exact)
+            yield _part(spark, scan, replace(part, files=len(paths)), paths, deleted, exact)
+        return
+    yield _part(spark, scan, part, part.paths, deleted if deleted is not None and deleted.touches(part) else None)
+
+
+def _metadata(scan: Scan) -> tuple[Column, ...]:
+    return METADATA_COLUMNS if scan.row_ids or scan.row_id is not None else ()
+
+
+def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
+    """Return whether anything is asked of the metadata columns of a flat file.
+
+    Without them a scan is the one of a plain ORC table to Spark.
+    """
+    return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
+
+
+def _fields(scan: Scan) -> list[StructField]:
+    return [field(column) for column in (*_metadata(scan), *scan.columns, *scan.partition_columns)]
+
+
+def _columns(scan: Scan, values: Sequence[Expression]) -> list[Expression]:
+    return [_typed(item, value) for value, item in zip(values, _fields(scan), strict=True)]
+
+
+def _typed(item: StructField, value: Expression) -> Expression:
+    return value.cast(item.dataType).alias(item.name, metadata=item.metadata)
+
+
+def _part(
+    spark: SparkSession,
+    scan: Scan,
+    part: ScanPart,
+    paths: Sequence[str],
+    deleted: Deleted | None,
+    numbered: Sequence[OriginalFile] = (),
+) -> DataFrame | None:
+    """Return the rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
+    rows = _load(spark, scan, part, paths, deleted, numbered)
+    if rows is None or part.values is None:
+        return rows
+    own = [F.col(quoted(column.name)) for column in (*_metadata(scan), *scan.columns)]
+    return rows.select(*_columns(scan, [*own, *map(F.lit, part.values)]))
+
+
+def _load(
+    spark: SparkSession,
+    scan: Scan,
+    part: ScanPart,
+    paths: Sequence[str],
+    deleted: Deleted | None,
+    numbered: Sequence[OriginalFile] = (),
+) -> DataFrame | None:
+    """Return the data below ``paths``, with the partition columns that stand in them."""
+    if part.layout == HIVE:
+        return _load_nested(spark, scan, part, deleted)
+    keys = scan.partition_columns if part.values is None else ()
+    columns = (*scan.columns, *keys)
+    metadata = METADATA_COLUMNS if part.layout == FLAT and _needs_metadata(scan, deleted) else ()
+    stored = StructType([field(replace(column, name=column.in_files)) for column in (*metadata, *scan.columns)])
+    numbered_times = scan.format == "orc" and local_times.holds_local_times(stored) and _is_written_here(part)
+    if numbered_times:
+        stored = local_times.as_stored(stored)
+    key_fields = [field(replace(key, name=key.in_files)) for key in keys]
+    schema = StructType([*stored.fields, *key_fields])
+    reader = (
+        data_files.reader(spark, scan.format, scan.options, stored.fields, key_fields)
+        # Nothing above it is looked at for partition values.
+        .option("basePath", part.base_path)
+        .option(_NO_GLOBBING, "false")
+    )
+    if part.layout == FLAT:
+        reader = reader.options(**OWN_FILES_OPTIONS)
+    try:
+        rows = loading.load(reader, paths)
+    except AnalysisException as error:
+        if part.layout or error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        # As in Hive, a directory that nobody has made yet is an empty one.
+        there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
+        if not there:
+            _check_unseen(spark, paths)
+        return _load(spark, scan, part, there, deleted) if there else None
+    _check_file_count(rows, scan, part)
+    rows = data_files.rows_of(rows, scan.format, scan.options, scan.columns, keys)
+    if numbered:
+        owner_of = deleted.in_partitions.owner if deleted is not None else lambda _place: originals.NO_OWNER
+        owners = [owner_of(file.owner[0]) for file in numbered]
+        rows = originals.with_row_ids(spark, rows, scan.table, numbered, owners)
+        if deleted is not None:
+            rows = deleted.in_partitions.leave_out(rows)
+    elif metadata:
+        rows = _visible(rows, scan, part, deleted)
+    renamed = any(column.stored_name for column in columns)
+    opaque = {column.name for column in scan.columns if _is_misjudged(column, scan.format)}
+    as_declared = not (renamed or opaque or numbered_times or any(item.metadata for item in schema.fields))
+    if as_declared and not numbered:
+        # In SQL: each function of pyspark's that makes a column is several calls of the JVM.
+        names = [quoted(column.name) for column in (*_metadata(scan), *columns)]
+        return rows.selectExpr(*names) if metadata else rows
+    if not (numbered or numbered_times or any(item.metadata for item in schema.fields)):
+        named = [_named_in_sql(column, opaque=column.name in opaque) for column in (*_metadata(scan), *columns)]
+        return rows.selectExpr(*named)
+    # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
+    own = (
+        _named(column, opaque=column.name in opaque, numbered_times=numbered_times)
+        for column in (*_metadata(scan), *scan.columns)
+    )
+    return rows.select(*own, *map(_named, columns[len(scan.columns) :]))
+
+
+def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
+    """Return the rows, which have their metadata columns, that the snapshot sees."""
+    if scan.filter is not None:
+        rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
+        if scan.filter.exceptions:
+            rows = rows.where(~F.col(WRITE_ID).isin(list(scan.filter.exceptions)))
+    return rows if deleted is None else deleted.leave_out(rows, part)
+
+
+def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
+    keys = scan.partition_columns if part.values is None else ()
+    rows = nested_rows.load(spark, part.paths, scan.columns, keys)
+    _check_file_count(rows, scan, part)
+    own = [_named(column) for column in (*_metadata(scan), *scan.columns)]
+    rows = _visible(rows, scan, part, deleted)
+    return rows.select(*own, *(_typed(field(key), F.col(quoted(key.name))) for key in keys))
+
+
+def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
+    """Refuse a part that has lost files, or has others.
+
+    Raises:
+        JobError: that is so.
+    """
+    if part.files is None:
+        if is_connect(rows.sparkSession) and _file_count(rows) == 0:
+            _check_unseen(rows.sparkSession, part.paths)
+        return
+    found = _file_count(rows)
+    if found < part.files or (found > part.files and not part.growing):
+        raise JobError(
+            "",
+            f"{scan.table} has {found} data files below {part.base_path} where {part.files} were written: "
+            "some were deleted or added by other means; restore the directories there, or drop the table or partition.",
+        )
+
+
+def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
+    """Refuse folders of an external table in which a server sees no files, and this process does.
+
+    Raises:
+        RootUnseenError: that is so.
+    """
+    if not is_connect(spark):
+        return
+    for path in paths:
+        if path.startswith("file:") and any(
+            size and "/" not in name and not name.startswith(("_", ".")) for name, size in place(path).files()
+        ):
+            root_checks.refuse_server(f"it finds no files in {path}, and this process does")
+
+
+def _is_misjudged(column: Column, format: str) -> bool:
+    """Return whether a format's reader would leave out rows for conditions on a column.
+
+    Spark hands times to ORC without their microseconds. ORC and Parquet order floating point numbers by their bits, in
+    statistics, dictionaries and bloom filters, where 0.0 and -0.0 are two numbers.
+    """
+    kind = field(column).dataType
+    if isinstance(kind, (FloatType, DoubleType)):
+        return format in ("orc", "parquet")
+    return format == "orc" and isinstance(kind, (TimestampType, TimestampNTZType))
+
+
+def _is_written_here(part: ScanPart) -> bool:
+    """Return whether all files of a part are of directories that transactions wrote, none an original file."""
+    return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
+
+
+def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
+    """Return a column of files with its present name; with ``numbered_times`` as :mod:`local_times` describes.
+
+    Conditions on an ``opaque`` one stay with Spark.
+    """
+    declared, noted = field(column).dataType, field(column).metadata
+    if numbered_times and local_times.holds_local_times(declared):
+        value = F.col(quoted(column.in_files))
+        return local_times.restore(value, declared).alias(column.name, metadata=noted)
+    value = F.expr(_named_in_sql(column, opaque=opaque))
+    return value.alias(column.name, metadata=noted) if noted else value
+
+
+def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
+    """Return a column of files with its present name, in Spark SQL."""
+    value, declared = quoted(column.in_files), field(column).dataType
+    if opaque and isinstance(declared, TimestampType):
+        value = f"timestamp_micros(unix_micros({value}))"
+    elif opaque and isinstance(declared, (FloatType, DoubleType)):
+        value = f"{value} * CAST(1.0D AS {declared.simpleString()})"
+    elif opaque:
+        value = f"{value} + make_dt_interval()"
+    return f"{value} AS {quoted(column.name)}" if opaque or column.stored_name else value
+
+
+def _file_count(rows: DataFrame) -> int:
+    """Return how many files a scan has found. A list of their names would cost a call of the JVM for each."""
+    classic = getattr(rows, "_jdf", None)
+    if classic is None:
+        return len(rows.inputFiles())
+    scanned = classic.queryExecution().analyzed()
+    # A DataFrame optimizes its plan before it tells its files; the relation just tells them.
+    is_relation = scanned.getClass().getSimpleName() == "LogicalRelation"
+    return len(scanned.relation().inputFiles() if is_relation else classic.inputFiles())
+
+
+def _exists(spark: SparkSession, format: str, path: str) -> bool:
+    try:
+        data_files.source(spark, format).schema("value string").option(_NO_GLOBBING, "false").load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False
+    return True

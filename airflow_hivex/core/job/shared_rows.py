@@ -1,0 +1,108 @@
+"""Rows that several parts of a job read: computed once, in memory or on the executors' disks.
+
+If an executor is lost, so are the rows that it held, and Spark computes them again, perhaps others or in another order.
+With a JVM in this process the job asks which executors hold rows. Spark Connect cannot be asked, so there the rows are
+a checkpoint: Spark forgets how to compute them, and fails when it needs some that are lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from airflow_hivex.core.errors import JobError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job.functions import is_connect
+
+log = logging.getLogger(__name__)
+
+_LEVEL = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True)
+_ATTEMPTS = 3
+_DRIVER = "driver"
+_CHECKPOINT_LOST = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"
+
+Done = TypeVar("Done")
+
+
+class KeptRowsLostError(Exception):
+    """An executor is gone, and with it rows that Spark then computes again, perhaps others or in another order."""
+
+
+class Kept:
+    """The data that a job keeps in Spark until it ends."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._frames: list[DataFrame] = []
+        self._holders: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self._frames:
+            frame.unpersist()
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """Return the same rows, computed when they are first read and not again."""
+        # Spark keeps the rows of equal queries once for all sessions, and the first that ends drops them for all. This
+        # filter makes the query equal to no other, and Spark leaves it out when it runs.
+        own = rows.where(F.lit(uuid4().hex).isNotNull())
+        if is_connect(self._spark):
+            # Computed now. The server drops it when the last reference to it is gone.
+            return own.localCheckpoint(storageLevel=_LEVEL)
+        self._frames.append(own.persist(_LEVEL))
+        return self._frames[-1]
+
+    def check(self) -> None:
+        """Make sure that no executor is gone which has kept rows at one of the calls before.
+
+        Raises:
+            KeptRowsLostError: what was read since may not belong together.
+        """
+        holders = _executors_with_rows(self._spark) if self._frames else set()
+        if self._holders - holders:
+            raise KeptRowsLostError
+        self._holders |= holders
+
+
+def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
+    """Return the result of ``work``, which is called again when it ends with ``KeptRowsLostError``.
+
+    Raises:
+        JobError: it did so each time.
+    """
+    for _ in range(_ATTEMPTS):
+        with Kept(spark) as kept:
+            try:
+                return work(kept)
+            except (KeptRowsLostError, PySparkException) as error:
+                if isinstance(error, PySparkException) and _CHECKPOINT_LOST not in str(error):
+                    raise
+                log.warning("Executors that held rows of the statement were lost; the job is retried")
+    raise JobError("", f"executors that held rows of the statement were lost {_ATTEMPTS} times; run it again")
+
+
+def _executors_with_rows(spark: SparkSession) -> set[str]:
+    """Return the executors that have kept any rows; none where the driver does their work, or cannot be asked."""
+    if is_connect(spark):
+        return set()
+    # Not at the top: a client of Spark Connect may not have it.
+    from py4j.protocol import Py4JError
+
+    context: Any = spark.sparkContext
+    try:
+        if context._jsc.sc().isLocal():
+            return set()
+        found = getattr(context._jvm, "org.apache.spark.SparkEnv").get().blockManager().master().getStorageStatus()
+        return {str(each.blockManagerId().executorId()) for each in found if each.rddBlocks().nonEmpty()} - {_DRIVER}
+    except Py4JError:
+        # No promise of Spark's says that it can be asked for this.
+        log.debug("Spark does not report which executors have kept rows", exc_info=True)
+        return set()

@@ -1,0 +1,234 @@
+"""The hidden directory where Spark writes first; its files are renamed into the directories of the write."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.job import data_files, layout, local_times, root_checks
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job.assignment import field, quoted
+from airflow_hivex.core.job.fingerprints import ROWS, Fingerprint
+from airflow_hivex.core.job.orc_tail import nest
+from airflow_hivex.core.job.storage import Place, place
+from airflow_hivex.core.model.file_properties import COMPRESSION
+from airflow_hivex.core.model.partitions import unescape
+from airflow_hivex.core.model.plans import Write
+from airflow_hivex.core.model.text_files import TEXTFILE
+
+log = logging.getLogger(__name__)
+
+Save: TypeAlias = Callable[[DataFrameWriter, str], Mapping[str, object]]
+"""Runs a writer of Spark's with the URI of a directory, in place of its own method of that name.
+
+Returns the values that were observed of the rows.
+"""
+
+InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Puts the rows of each task in the order of its files, without a shuffle."""
+
+_TASK = re.compile(r"part-(\d+)-")
+# Readers know by the name of a file how it is compressed, where the file does not say it itself.
+_CODEC = re.compile(r"\.(?:bz2|deflate|gz|lz4|snappy|zst)\Z")
+
+
+def _orc_rows(file: Place) -> int:
+    from pyarrow import orc
+
+    with file.open() as data:
+        return int(orc.ORCFile(data).nrows)
+
+
+def _parquet_rows(file: Place) -> int:
+    from pyarrow import parquet
+
+    with file.open() as data:
+        return int(parquet.read_metadata(data).num_rows)
+
+
+_FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": _parquet_rows}
+"""The functions that count the rows of a file, by its format."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file with rows: the values of the columns that parted it, as text, and the task that wrote it.
+
+    ``ending`` belongs to the name of the file, wherever it goes.
+    """
+
+    place: Place
+    values: tuple[str, ...]
+    task: int
+    rows: int
+    size_bytes: int
+    ending: str = ""
+
+
+class Staging:
+    """The directory of one write, its ``place``. Nothing in it is visible, whatever happens."""
+
+    def __init__(self, write: Write, save: Save | None = None) -> None:
+        """``save`` runs Spark's writer. Its files belong to the write as soon as it returns."""
+        self._save = save
+        self._name = layout.staging_name(write)
+        self._uri = f"{write.path.rstrip('/')}/{self._name}"
+        self._columns = write.columns
+        self._format = write.format
+        self._layout = write.layout
+        self._options = dict(write.options)
+        self._table = write.table
+        self._is_external = write.is_external
+        self._spark: SparkSession | None = None
+        self._fingerprint: Fingerprint | None = None
+        self._written: Callable[[], Mapping[str, object]] | None = None
+        self._is_owned = True
+        self.place = place(write.path) / self._name
+
+    def create(self) -> str:
+        """Make the directory, for others than Spark to write to; its URI."""
+        self.place.create_directory()
+        return self._uri
+
+    def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
+        """Write rows, one file per task and values of the columns ``parted_by``, by which ``in_order`` sorts first.
+
+        The rows are counted before they are sorted: behind a count, Spark would sort them once more.
+        """
+        rows = self._counted(rows)
+        if in_order is not None:
+            rows = in_order(rows)
+        stored = {column.name.lower(): column.stored_name for column in self._columns if column.stored_name}
+        if stored:
+            names = [F.col(quoted(name)).alias(stored.get(name.lower()) or name) for name in rows.columns]
+            rows = rows.select(*names)
+        if self._format == "orc" and not self._is_external:
+            rows = local_times.store(rows, tuple(parted_by))
+        writer = data_files.writer(rows, self._format, self._options, self._columns, parted_by)
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        writer = writer.option("maxRecordsPerFile", 0)
+        if self._format == "orc":
+            # Other programs may have an older reader, as Hive has.
+            row_layout = layout.HIVE if self._is_external else self._layout
+            writer = writer.option(COMPRESSION, layout.compression(row_layout, self._options))
+        if parted_by:
+            writer = writer.partitionBy(*parted_by)
+        self._spark = rows.sparkSession
+        if self._save is None:
+            writer.save(self._uri)
+            return
+        # An earlier process may have begun it, and a later one may go on with it.
+        self._is_owned = False
+        saved = self._save(writer, self._uri)
+        if self._written is not None:
+            self._written = lambda: saved
+        if self._fingerprint is not None:
+            self._fingerprint.take(saved)
+        self._is_owned = True
+
+    def _counted(self, rows: DataFrame) -> DataFrame:
+        """Return the same rows, whose number is known as soon as they are written; their tasks look for the roots."""
+        if self._format not in _FOOTERS:
+            self._fingerprint = Fingerprint(self._columns)
+            self._written = self._fingerprint.written
+            return root_checks.guarded(self._fingerprint.observed(rows))
+        if not root_checks.is_elsewhere(rows.sparkSession):
+            return rows
+        observation = F.new_observation()
+        self._written = lambda: observation.get
+        # The look behind the count: Spark generates no code across either, and would move it below the query.
+        return root_checks.guarded(rows.observe(observation, F.count(F.lit(1)).alias(ROWS)))
+
+    def last_task(self) -> int:
+        """Return the highest number of a task that has written a file, -1 without any."""
+        tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self.place.files())
+        return max((int(task[1]) for task in tasks if task is not None), default=-1)
+
+    def files(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
+        """Yield all files that have rows.
+
+        Raises:
+            InvalidOperationError: the format cannot hold some of the values: the files would give back others.
+            WrittenRowsMissingError: tasks have written more rows than were found, or fewer.
+        """
+        found = list(self._found(parted_by))
+        if self._written is not None:
+            written = int(str(self._written()[ROWS]))
+            root_checks.check_written(self._table, self.place.path, written, sum(file.rows for file in found))
+        yield from found
+
+    def _found(self, parted_by: Sequence[str]) -> Iterator[StagedFile]:
+        counted = self._read_back() if self._format not in _FOOTERS else {}
+        for path, size_bytes in self.place.files():
+            *parts, name = path.split("/")
+            task = _TASK.match(name)
+            if task is None or len(parts) != len(parted_by):
+                continue
+            file = self.place / path
+            row_count = _FOOTERS[self._format](file) if self._format in _FOOTERS else counted.get(path, 0)
+            if row_count:
+                values = tuple(unescape(part.partition("=")[2]) for part in parts)
+                codec = None if self._format in _FOOTERS else _CODEC.search(name)
+                yield StagedFile(file, values, int(task[1]), row_count, size_bytes, codec[0] if codec else "")
+
+    def publish(self, file: StagedFile, target: Place) -> int:
+        """Make a file one of the write's, in its row layout; its size in bytes then."""
+        if self._layout == layout.HIVE:
+            return nest(file.place, target)
+        file.place.move(target)
+        return file.size_bytes
+
+    def _read_back(self) -> dict[str, int]:
+        """Return how many rows each file has, by its path.
+
+        Of a format whose files do not say it, and may not hold all values.
+
+        Raises:
+            InvalidOperationError: the files give back other values than were written.
+        """
+        if self._spark is None or self._fingerprint is None:
+            return {}
+        columns = [replace(column, name=column.in_files) for column in self._columns]
+        reader = data_files.reader(self._spark, self._format, self._options, [*map(field, columns)])
+        loaded = reader.option("recursiveFileLookup", "true").load(self._uri)
+        rows = data_files.rows_of(loaded, self._format, self._options, columns)
+        parts = rows.groupBy(F.input_file_name().alias("file")).agg(*self._fingerprint.aggregates).collect()
+        changed = self._fingerprint.changed(parts)
+        if changed is not None:
+            root_checks.ask_again(self._spark)
+            raise InvalidOperationError("INSERT", self._table, _unholdable(self._format, changed))
+        return {unquote(part["file"]).partition(f"/{self._name}/")[2]: int(part[ROWS]) for part in parts}
+
+    def discard(self) -> None:
+        """Delete it, to write again."""
+        self.place.delete()
+
+    def remove(self) -> None:
+        """Delete the directory at the end. A failure is logged only, since no reader looks there.
+
+        A directory that may belong to another process is left to the owner of the write.
+        """
+        if not self._is_owned:
+            return
+        try:
+            self.place.delete()
+        except OSError as error:
+            log.warning("Staging directory %s could not be deleted: %s", self.place.path, error)
+
+
+def _unholdable(format: str, columns: Sequence[str]) -> str:
+    """Return why rows were not written, as the end of a sentence."""
+    where = f"column {', '.join(columns)}" if columns else "a row"
+    advice = "declare ESCAPED BY '\\\\' for it, or " if format == TEXTFILE else ""
+    return (
+        f"nothing was written, as files of format {format} would give back other values than those of {where}, such as "
+        "for line ends, separators, empty texts, or the text that stands for NULL; "
+        f"{advice}store the table as ORC or Parquet"
+    )

@@ -1,0 +1,245 @@
+"""Small INSERT ... VALUES without Spark: the same directories and files, in milliseconds.
+
+Source: docs/reference/spark.md, "Inserts".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from airflow_hivex.core.errors import JobError, StorageError
+from airflow_hivex.core.job import bucketing, layout
+from airflow_hivex.core.job.arrow_types import arrow_type_of
+from airflow_hivex.core.job.conversions import stored_column
+from airflow_hivex.core.job.new_directories import NewDirectories, PartitionValues
+from airflow_hivex.core.job.orc_tail import nest
+from airflow_hivex.core.job.storage import Place
+from airflow_hivex.core.model.buckets import encode_bucket
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import JobResult, Write
+
+_PARTITION_FAMILIES = (Family.WHOLE, Family.DECIMAL, Family.TEXT, Family.BOOLEAN)
+
+# Spark notes its own type in a file where ORC's says less.
+_SPARK_TYPE = "spark.sql.catalyst.type"
+_NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
+
+_TIMESTAMP_NTZ = Primitive("timestamp_ntz")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    partition: str | None
+    values: PartitionValues
+    bucket: int
+    rows: int
+    data: pa.Buffer
+
+
+def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
+    """Return the directories that now hold the constants of a VALUES list.
+
+    None, with nothing done, when Spark must run it.
+
+    That is so when a value is not certain to become what Spark would store (an overflow among them:
+    the error is Spark's), or a column's type is not written here.
+
+    Raises:
+        ColumnCountMismatchError: a row has more or fewer values than are taken.
+        TypeMismatchError: a column needs an explicit CAST, or has a text that is not readable as its type.
+        StorageError: the files cannot be written.
+    """
+    if write.layout == layout.PLAIN:
+        return None
+    given: tuple[Column, ...] = ()
+    for count in {len(row) for row in rows}:
+        given = layout.given_columns(write, count)
+    values: dict[str, list[Any]] = {}
+    uncertain = not rows
+    for i, column in enumerate(given):
+        stored = stored_column([row[i] for row in rows], column, write.table, reads_texts=True, casts=write.casts)
+        # All columns are looked at: a type that does not fit is an error, whatever the others are.
+        uncertain = uncertain or stored is None
+        values[column.name.lower()] = stored or []
+    if uncertain or _needs_spark(write, values):
+        return None
+    files = _files(write, values, len(rows))
+    if files is None:
+        return None
+    made = NewDirectories(write)
+    try:
+        for file in files:
+            target = made.directory(file.partition, file.values) / layout.file_name(write, file.bucket)
+            made.count(file.partition, file.rows, _put(write, file.data, target))
+    except BaseException as error:
+        made.discard()
+        if isinstance(error, (OSError, pa.ArrowException, JobError)):
+            reason = error.facts[1] if isinstance(error, JobError) else error
+            raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
+        raise
+    return JobResult(directories=made.written)
+
+
+def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
+    """Return whether a default value has to be computed, or a row may violate a constraint."""
+    missing_default = any(name not in values and name not in layout.static_values(write) for name in write.defaults)
+    static = layout.static_values(write)
+    has_null = any(
+        static[name] is None if name in static else name not in values or None in values[name]
+        for name in write.not_null
+    )
+    return missing_default or has_null or bool(write.checks)
+
+
+class _InMemory:
+    """The one file that a buffer is, as a file system to read it from."""
+
+    def __init__(self, data: pa.Buffer) -> None:
+        self._data = data
+
+    def open_input_file(self, path: str) -> Any:  # noqa: ARG002 - there is no other
+        return pa.BufferReader(self._data)
+
+
+def _put(write: Write, data: pa.Buffer, target: Place) -> int:
+    """Make a file in the write's row layout; its size in bytes."""
+    if write.layout == layout.HIVE:
+        return nest(Place(_InMemory(data), target.path), target)
+    return target.write(data)
+
+
+def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
+    """Return the files of all partitions and buckets, still in memory; None when Spark must make them."""
+    sorted_by = {column.name.lower() for column in write.sort_columns}
+    if any(column.name.lower() in sorted_by and _is_floating(column) for column in write.columns):
+        # Spark has an order of its own for NaN.
+        return None
+    columns = []
+    for column in write.columns:
+        arrow_type = arrow_type_of(column.parsed_type)
+        if arrow_type is None:
+            return None
+        try:
+            array = pa.array(values.get(column.name.lower(), [None] * count), arrow_type)
+        except (pa.ArrowInvalid, UnicodeEncodeError):
+            # Text that is not Unicode, such as half a surrogate pair.
+            return None
+        columns.append(_as_stored(array, column))
+    partitions = _partitions(write, values, count)
+    if partitions is None:
+        return None
+    table = pa.table(columns, schema=_schema(write))
+    buckets = _buckets(write, table)
+    # Row ids go on from one partition to the next: a delete event names a row within the whole table.
+    numbered: dict[int, int] = defaultdict(int)
+    files = []
+    for (partition, texts), rows in partitions.items():
+        for bucket in np.unique(buckets[rows]).tolist():
+            chosen = [row for row in rows if buckets[row] == bucket]
+            part = _sorted(table.take(chosen), write)
+            files.append(_File(partition, texts, bucket, len(chosen), _encode(part, bucket, write, numbered[bucket])))
+            numbered[bucket] += len(chosen)
+    return files
+
+
+def _is_floating(column: Column) -> bool:
+    return isinstance(column.parsed_type, Primitive) and column.parsed_type.family is Family.FLOATING
+
+
+def _as_stored(array: pa.Array, column: Column) -> pa.Array:
+    # Spark stores a time without a zone as a number of microseconds.
+    return array.cast(pa.int64()) if column.parsed_type == _TIMESTAMP_NTZ else array
+
+
+def _schema(write: Write) -> pa.Schema:
+    fields = []
+    for column in write.columns:
+        declared = column.parsed_type
+        arrow_type = pa.int64() if declared == _TIMESTAMP_NTZ else arrow_type_of(declared)
+        noted = _NOTED_TYPES.get(declared.name) if isinstance(declared, Primitive) else None
+        fields.append(pa.field(column.in_files, arrow_type, metadata={_SPARK_TYPE: noted} if noted else None))
+    return pa.schema(fields)
+
+
+def _partitions(
+    write: Write, values: dict[str, list[Any]], count: int
+) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
+    """Return the rows of each partition; None when the text of a key's values is not certain."""
+    texts: dict[str, list[str | None]] = {}
+    for column in layout.dynamic_columns(write):
+        if not _has_one_text(column.parsed_type):
+            return None
+        texts[column.name.lower()] = [_text(value) for value in values.get(column.name.lower(), [None] * count)]
+    partitions: dict[tuple[str | None, PartitionValues], list[int]] = {}
+    for row in range(count):
+        found = layout.partition_of(write, {name: column[row] for name, column in texts.items()})
+        partitions.setdefault(found, []).append(row)
+    return partitions
+
+
+def _has_one_text(type: ColumnType) -> bool:
+    """Return whether a key of this type has the same text for a value, whatever the settings of Spark."""
+    return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
+
+
+def _text(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return format(value, "f")
+    return str(value)
+
+
+def _buckets(write: Write, table: pa.Table) -> Any:
+    if write.num_buckets <= 0:
+        return np.zeros(table.num_rows, dtype=np.int32)
+    positions = {column.name.lower(): i for i, column in enumerate(write.columns)}
+    arrays = [table.column(positions[name.lower()]).combine_chunks() for name in write.bucket_columns]
+    return bucketing.bucket_numbers(arrays, layout.bucket_types(write), write.num_buckets)
+
+
+def _sorted(table: pa.Table, write: Write) -> pa.Table:
+    if write.num_buckets <= 0 or not write.sort_columns:
+        return table
+    names = {column.name.lower(): column.in_files for column in write.columns}
+    # NULL comes before all values, as Spark and Hive sort.
+    keys = [
+        (names[column.name.lower()], *(("ascending", "at_start") if column.ascending else ("descending", "at_end")))
+        for column in write.sort_columns
+    ]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
+    """Return the bytes of an ORC file of the layout ``flat``, with a placeholder if it is to become ``hive``."""
+    count = table.num_rows
+    own_id = encode_bucket(bucket, write.statement_id)
+    metadata = {
+        layout.OPERATION: pa.array(np.full(count, layout.INSERT_OPERATION, np.int32)),
+        layout.ORIGINAL_WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
+        layout.BUCKET: pa.array(np.full(count, own_id, np.int32)),
+        layout.ROW_ID: pa.array(np.arange(first_row_id, first_row_id + count, dtype=np.int64)),
+        layout.WRITE_ID: pa.array(np.full(count, write.write_id, np.int64)),
+    }
+    if write.layout == layout.HIVE:
+        metadata[layout.ROW_PLACE] = pa.array(np.full(count, fill_value=True))
+    fields = [pa.field(name, array.type) for name, array in metadata.items()]
+    whole = pa.table([*metadata.values(), *table.columns], schema=pa.schema([*fields, *table.schema]))
+    sink = pa.BufferOutputStream()
+    compression = layout.compression(write.layout, write.options)
+    orc.write_table(whole, sink, compression="uncompressed" if compression == "none" else compression)
+    return sink.getvalue()

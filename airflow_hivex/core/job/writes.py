@@ -1,0 +1,175 @@
+"""INSERT: the rows of a query into new base or delta directories, without a shuffle.
+
+Spark writes to a hidden directory first; its files are then renamed into the directories of the
+write. Nothing of it is visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
+"""
+
+from __future__ import annotations
+
+from pyspark import cloudpickle
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+
+from airflow_hivex.core.job import bucketing, constraints, layout
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job.assignment import assign, nothing, quoted
+from airflow_hivex.core.job.new_directories import NewDirectories
+from airflow_hivex.core.job.staging import Save, Staging
+from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
+from airflow_hivex.core.model.column_types import Family, Primitive
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, ESCAPED, MAX_FOLDER_BYTES
+from airflow_hivex.core.model.plans import Write, WrittenDirectory
+
+ROW_ID_MASK = (1 << 33) - 1
+"""The bits of Spark's increasing ids that count the rows of one task."""
+_BUCKET_NUMBER = "__bucket_number"
+
+
+def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple[WrittenDirectory, ...]:
+    """Return the directories that now hold the rows, one per partition that got any.
+
+    An overwrite of a whole table or of one named partition makes its base also when there are no rows.
+
+    Raises:
+        ColumnCountMismatchError: the query brings more or fewer columns than are taken.
+        NoSuchColumnError: the query brings a column by name that the table does not have.
+        TypeMismatchError: a column needs an explicit CAST.
+        ConstraintViolationError: a row violates a constraint of the table. It comes as an error of Spark.
+    """
+    given = (
+        layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, len(rows.columns))
+    )
+    texts = {position % len(given) for position in write.texts if -len(given) <= position < len(given)}
+    rows, given = constraints.with_defaults(rows, given, write)
+    assigned = assign(rows, given, write.table, fields_by_name=write.by_name, texts=texts, casts=write.casts)
+    complete = _complete(constraints.enforced(assigned, write), write)
+    staging = Staging(write, save)
+    keys = [column.name for column in layout.dynamic_columns(write)]
+    made = NewDirectories(write)
+    try:
+        _stage(staging, complete, write, keys)
+        if staging.last_task() >= layout.MOST_WRITERS:
+            # More tasks than bucket ids, which is known only now, and rare. To ask for fewer each time
+            # would cost every write: Spark generates no code across a coalesce.
+            staging.discard()
+            _stage(staging, complete.coalesce(layout.MOST_WRITERS), write, keys)
+        _publish(staging, write, made)
+    except BaseException:
+        made.discard()
+        raise
+    finally:
+        staging.remove()
+    return made.written
+
+
+def _complete(rows: DataFrame, write: Write) -> DataFrame:
+    """Return all columns of the table, NULL for those the INSERT left out, then the partition's texts."""
+    there = {name.lower() for name in rows.columns}
+    columns = [
+        F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
+    ]
+    # Texts that are never NULL or empty, so that Spark sorts by nothing else than what is sorted here.
+    partition = [
+        F.expr(new_partition_text(column, write))
+        if column.name.lower() in there
+        else F.lit(DEFAULT_PARTITION).alias(column.name)
+        for column in layout.dynamic_columns(write)
+    ]
+    return rows.select(*columns, *partition)
+
+
+def partition_text(name: str) -> Expression:
+    """Return a partition column's value as the text that its directory is named by, under its own name."""
+    return F.expr(f"{_partition_text(name)} AS {quoted(name)}")
+
+
+def new_partition_text(column: Column, write: Write) -> str:
+    """Return the same in Spark SQL for a row that is written, which fails if no directory can have the name."""
+    text, declared = _partition_text(column.name), column.parsed_type
+    if isinstance(declared, Primitive) and declared.family is Family.TEXT:
+        name, refused = quoted(column.name), constraints.no_partition_value(column, write)
+        most = MAX_FOLDER_BYTES - len(f"{column.name}=".encode())
+        is_long = f"octet_length({name}) > {most // 3} AND {_folder_bytes(name)} > {most}"
+        text = (
+            f"CASE WHEN contains({name}, {constraints.NUL}) THEN {refused} "
+            f"WHEN {is_long} THEN {constraints.no_folder(column, write)} ELSE {text} END"
+        )
+    return f"{text} AS {quoted(column.name)}"
+
+
+def _partition_text(name: str) -> str:
+    return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
+
+
+def _folder_bytes(name: str) -> str:
+    """Return the length of a value in the name of a folder, where some characters take three bytes, in Spark SQL."""
+    escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
+    return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
+
+
+def _stage(staging: Staging, rows: DataFrame, write: Write, keys: list[str]) -> None:
+    staging.write(in_buckets(rows, write), keys, lambda each: _numbered(in_order(each, write), write))
+
+
+def in_buckets(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the rows of a bucketed table with a task for each bucket, and all others as they are."""
+    if write.num_buckets <= 0:
+        return rows
+    numbered = rows.withColumn(_BUCKET_NUMBER, bucket_number(write))
+    return numbered.repartitionById(write.num_buckets, F.col(_BUCKET_NUMBER)).drop(_BUCKET_NUMBER)
+
+
+def in_order(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the rows of each task in the order in which they are written."""
+    order = [F.col(quoted(column.name)) for column in layout.dynamic_columns(write)]
+    order += sort_order(write) if write.num_buckets > 0 else []
+    return rows.sortWithinPartitions(*order) if order else rows
+
+
+def sort_order(write: Write) -> list[Expression]:
+    """Return the sort columns of a bucketed table, each in its direction. As in Hive, NULL is less than any value."""
+    columns = [(F.col(quoted(column.name)), column.ascending) for column in write.sort_columns]
+    return [column.asc() if ascending else column.desc() for column, ascending in columns]
+
+
+def bucket_number(write: Write) -> Expression:
+    """Return the bucket of a row of a bucketed table, by its bucketing columns."""
+    types = layout.bucket_types(write)
+    names = [quoted(name) for name in write.bucket_columns]
+    in_sql = bucketing.bucket_number_sql(names, types, write.num_buckets)
+    if in_sql is not None:
+        return F.expr(in_sql)
+    # By value: a cluster's Python workers need nothing of ours installed.
+    cloudpickle.register_pickle_by_value(bucketing)  # type: ignore[no-untyped-call]
+    number: Expression = bucketing.bucket_number_function(types, write.num_buckets)(*names)
+    return number
+
+
+def _numbered(rows: DataFrame, write: Write) -> DataFrame:
+    """Return the rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    if write.layout == layout.PLAIN:
+        return rows
+    bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"
+    write_id = layout.number_of_statement(write.write_id)
+    return rows.selectExpr(
+        f"{layout.INSERT_OPERATION} AS {layout.OPERATION}",
+        f"{write_id} AS {layout.ORIGINAL_WRITE_ID}",
+        f"{bucket} AS {layout.BUCKET}",
+        f"monotonically_increasing_id() & {ROW_ID_MASK}L AS {layout.ROW_ID}",
+        f"{write_id} AS {layout.WRITE_ID}",
+        *((f"true AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
+        "*",
+    )
+
+
+def _publish(staging: Staging, write: Write, made: NewDirectories) -> None:
+    """Rename the files of ``staging`` into the directories of the write."""
+    keys = [column.name for column in layout.dynamic_columns(write)]
+    for file in staging.files(keys):
+        texts = {key.lower(): value for key, value in zip(keys, file.values, strict=True)}
+        partition, values = layout.partition_of(write, texts)
+        target = made.directory(partition, values) / f"{layout.file_name(write, file.task)}{file.ending}"
+        made.count(partition, file.rows, staging.publish(file, target))
+    if write.overwrite and not keys:
+        made.directory(*layout.partition_of(write, {}))

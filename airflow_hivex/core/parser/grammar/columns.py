@@ -1,0 +1,114 @@
+"""Lists of columns with their types, as CREATE TABLE and ALTER TABLE have them."""
+
+from __future__ import annotations
+
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.parser.grammar.clauses import once
+from airflow_hivex.core.parser.grammar.constraints import ConstraintReader
+from airflow_hivex.core.parser.lexer.literals import read_string
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
+from airflow_hivex.core.parser.lexer.types import read_type
+
+_NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FIRST", "AFTER")
+
+
+def read_added_columns(
+    cursor: Cursor, *, several: bool = False, places: dict[str, str] | None = None
+) -> tuple[Column, ...]:
+    """Return the columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
+
+    ``several`` may also stand without parentheses. ``places`` takes the places that they are given.
+
+    Raises:
+        StatementSyntaxError: it is not a list of columns.
+        UnsupportedStatementError: a column is given a place without ``places``, or belongs to a struct.
+    """
+    if not cursor.at_symbol("("):
+        found = {(column := read_column(cursor, places=places)).name: column}
+        while several and cursor.accept_symbol(","):
+            token = cursor.peek()
+            column = read_column(cursor, places=places)
+            if column.name in found:
+                raise cursor.error(f"column {column.name} is named twice", token)
+            found[column.name] = column
+        return tuple(found.values())
+    columns = tuple(read_columns(cursor, places=places).values())
+    cursor.accept_one("CASCADE", "RESTRICT")
+    return columns
+
+
+def read_columns(
+    cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
+) -> dict[str, Column]:
+    """Return the columns of a list in parentheses, by name; with ``constraints`` that reads theirs and the table's."""
+    cursor.expect_symbol("(")
+    found: dict[str, Column] = {}
+    while True:
+        token = cursor.peek()
+        if constraints is not None and found and constraints.accept_of_table(cursor):
+            if not cursor.accept_symbol(","):
+                break
+            continue
+        column = read_column(cursor, constraints, places=places)
+        if column.name in found:
+            raise cursor.error(f"column {column.name} is named twice", token)
+        found[column.name] = column
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found
+
+
+def read_column(
+    cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
+) -> Column:
+    """Return one column: its name, its type, and perhaps a comment, constraints and its place in ``places``."""
+    _refuse_constraint(cursor)
+    name = cursor.name("the name of a column")
+    column_type = read_type(cursor)
+    comment: str | None = None
+    while not cursor.at_symbol(",", ")") and not cursor.at_end:
+        token = cursor.peek()
+        if cursor.accept("COMMENT"):
+            once(cursor, token, comment is not None)
+            comment = read_string(cursor, "a comment")
+            continue
+        if places is not None and (cursor.at("FIRST") or cursor.at("AFTER")):
+            once(cursor, token, name in places)
+            places[name] = read_place(cursor) or ""
+            continue
+        if constraints is not None and constraints.accept_of_column(cursor, normalise(name)):
+            continue
+        _refuse_constraint(cursor)
+        if constraints is None and token is not None and token.word in ("DEFAULT", "NOT"):
+            reason = (
+                "rows that are there get NULL in a new column; add it without DEFAULT and NOT NULL, fill it by UPDATE, "
+                "and set both by ALTER COLUMN"
+            )
+            raise cursor.unsupported(reason, token)
+        if token is not None and token.word in _NOT_KEPT:
+            raise cursor.unsupported(f"{token.word} is not kept for a column here; leave it out", token)
+        raise cursor.expected("',', ')' or COMMENT")
+    return Column(name, column_type, comment)
+
+
+def read_place(cursor: Cursor) -> str | None:
+    """Return the column behind AFTER, the empty text for FIRST, and None if no place stands here."""
+    if cursor.accept("FIRST"):
+        return ""
+    if not cursor.accept("AFTER"):
+        return None
+    token = cursor.peek()
+    name = cursor.name("a column")
+    if cursor.at_symbol("."):
+        raise cursor.unsupported("only whole columns can be changed, not fields of them", token)
+    return name
+
+
+def _refuse_constraint(cursor: Cursor) -> None:
+    keyed = cursor.at("PRIMARY", "KEY") or cursor.at("FOREIGN", "KEY")
+    listed = (cursor.at("UNIQUE") or cursor.at("CHECK")) and cursor.at_symbol("(", ahead=1)
+    named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=2)
+    if keyed or listed or named:
+        raise cursor.unsupported("only DEFAULT, NOT NULL and CHECK are kept; leave other constraints out")

@@ -1,0 +1,233 @@
+"""INSERT INTO and INSERT OVERWRITE, with the constants of a VALUES list read as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self
+
+from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
+from airflow_hivex.core.parser.grammar.clauses import read_partition
+from airflow_hivex.core.parser.grammar.directories import at_directory, read_insert_directory
+from airflow_hivex.core.parser.lexer.literals import read_constant
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
+from airflow_hivex.core.parser.queries.constant_texts import text_columns_of
+from airflow_hivex.core.parser.queries.pieces import Pieces
+from airflow_hivex.core.parser.queries.reader import at_query, read_query
+from airflow_hivex.core.parser.statements import DefaultValue, Insert, InsertDirectory, Literal, Query, TableName
+
+Rows = tuple[tuple[Literal, ...], ...]
+
+_EXACT = (Family.WHOLE, Family.DECIMAL)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHead:
+    """The target of an INSERT, as the statement names it before its rows."""
+
+    target: TableName
+    overwrite: bool
+    partition: Mapping[str, Literal | None]
+    if_not_exists: bool
+    columns: tuple[str, ...] | None
+    by_name: bool
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> Self:
+        """Return the words behind INSERT, up to the query.
+
+        Raises:
+            StatementSyntaxError: it is not SQL.
+            UnsupportedStatementError: it writes a link, or has IF NOT EXISTS without one whole
+                partition.
+        """
+        if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
+            raise cursor.unsupported("this INSERT has no WITH SCHEMA EVOLUTION; add the columns by ALTER TABLE")
+        if at_directory(cursor):
+            raise cursor.unsupported(
+                "a multi-table INSERT writes tables; write INSERT OVERWRITE DIRECTORY as a statement of its own"
+            )
+        overwrite = cursor.accept_one("INTO", "OVERWRITE")
+        if overwrite is None:
+            raise cursor.expected("INTO or OVERWRITE")
+        cursor.accept("TABLE")
+        target = cursor.table_name()
+        partition: dict[str, Literal | None] = read_partition(cursor) if cursor.accept("PARTITION") else {}
+        if_not_exists = _read_if_not_exists(cursor, overwrite == "OVERWRITE", partition)
+        by_name = cursor.accept("BY", "NAME")
+        if cursor.at("REPLACE"):
+            raise cursor.unsupported(
+                "INSERT ... REPLACE is not a statement of this release; DELETE and INSERT in one transaction replace "
+                "rows, and so does mode replace_where of warehouse.write"
+            )
+        token = cursor.peek()
+        columns = cursor.names("a column") if _at_columns(cursor) else None
+        if by_name and columns is not None:
+            raise cursor.error("BY NAME takes the columns of the query; leave the list out", token)
+        return cls(target, overwrite == "OVERWRITE", partition, if_not_exists, columns, by_name)
+
+    def insert(self, query: Query, rows: Rows | None = None) -> Insert:
+        """Return the statement that takes its rows from a query."""
+        return Insert(
+            target=self.target,
+            query=query,
+            overwrite=self.overwrite,
+            columns=self.columns,
+            partition=tuple(self.partition),
+            static={key: literal for key, literal in self.partition.items() if literal is not None},
+            rows=rows,
+            if_not_exists=self.if_not_exists,
+            by_name=self.by_name,
+        )
+
+
+def read_insert(cursor: Cursor) -> Insert | InsertDirectory:
+    """Return the statement whose word INSERT is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
+        UnsupportedStatementError: it writes a link, or files of a format that is not written.
+    """
+    if at_directory(cursor):
+        return read_insert_directory(cursor)
+    token = cursor.peek()
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
+    head = InsertHead.read(cursor)
+    if evolves and head.columns is not None:
+        raise cursor.unsupported("WITH SCHEMA EVOLUTION takes no list of columns; write BY NAME in its place", token)
+    if not at_query(cursor):
+        raise cursor.expected("VALUES or a query")
+    if not head.by_name and cursor.at("VALUES") and (found := _read_defaults(cursor)):
+        query, defaults = found
+        return replace(head.insert(query), defaults=defaults, evolves=evolves)
+    rows, query = (None, read_query(cursor)) if head.by_name else _read_source(cursor)
+    return replace(head.insert(query, rows), evolves=evolves)
+
+
+def _read_if_not_exists(cursor: Cursor, overwrite: bool, partition: Mapping[str, Literal | None]) -> bool:
+    """Read IF NOT EXISTS, which asks whether one partition exists that an INSERT OVERWRITE names.
+
+    Source: Hive's error 10127, INSERT_INTO_DYNAMICPARTITION_IFNOTEXISTS; visitInsertIntoTable of Spark's AstBuilder.
+    """
+    token = cursor.peek()
+    if not cursor.accept("IF", "NOT", "EXISTS"):
+        return False
+    if not overwrite:
+        raise cursor.unsupported("INSERT INTO does not support IF NOT EXISTS; write INSERT OVERWRITE", token)
+    if not partition:
+        raise cursor.error("IF NOT EXISTS follows a PARTITION clause that gives every partition key a value", token)
+    dynamic = [name for name, value in partition.items() if value is None]
+    if dynamic:
+        reason = f"dynamic partitions do not support IF NOT EXISTS; give partition key {dynamic[0]} a value"
+        raise cursor.unsupported(reason, token)
+    return True
+
+
+def _at_columns(cursor: Cursor) -> bool:
+    # (a, b) lists columns; (SELECT ...), (VALUES ...) and (FROM ...) are queries.
+    named = cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
+    return cursor.at_symbol("(") and named and cursor.at_symbol(",", ")", ahead=2)
+
+
+def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
+    if not cursor.at("VALUES"):
+        return None, read_query(cursor)
+    start = cursor.index
+    rows = _constant_rows(cursor)
+    if rows is None:
+        cursor.index = start
+        return None, read_query(cursor)
+    tokens = cursor.tokens[start:]
+    # Among constants, a colon can only begin a marker.
+    markers = frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":"))
+    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers, texts=text_columns_of(rows))
+
+
+def _constant_rows(cursor: Cursor) -> Rows | None:
+    """Return the rows of VALUES up to the end of the statement; None if Spark must make them."""
+    cursor.expect("VALUES")
+    rows: list[tuple[Literal, ...]] = []
+    while True:
+        token = cursor.peek()
+        row = _constant_row(cursor)
+        if row is None:
+            return None
+        if rows and len(row) != len(rows[0]):
+            raise cursor.error(f"row {len(rows) + 1} has {len(row)} values, the rows before have {len(rows[0])}", token)
+        rows.append(row)
+        if not cursor.accept_symbol(","):
+            break
+        if cursor.at_end:
+            raise cursor.expected("a row")
+    return tuple(rows) if cursor.at_end and _columns_have_one_type(rows) else None
+
+
+def _constant_row(cursor: Cursor) -> tuple[Literal, ...] | None:
+    if not cursor.accept_symbol("("):
+        single = read_constant(cursor)
+        return None if single is None else (single,)
+    found: list[Literal] = []
+    while True:
+        literal = read_constant(cursor)
+        if literal is None:
+            return None
+        found.append(literal)
+        if not cursor.accept_symbol(","):
+            break
+    return tuple(found) if cursor.accept_symbol(")") else None
+
+
+def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
+    """Return whether no value would be cast to the type of another row's before it is stored.
+
+    Spark finds one type for each column of VALUES first: in a column with a number, the text '1' becomes one.
+    """
+    families: list[Family | Primitive | None] = [None] * len(rows[0])
+    for row in rows:
+        for position, literal in enumerate(row):
+            given = parse_type(literal.type)
+            assert isinstance(given, Primitive), "constants have no parts"
+            if given.family is Family.VOID:
+                continue
+            family = Family.DECIMAL if given.family in _EXACT else given
+            if families[position] not in (None, family):
+                return False
+            families[position] = family
+    return True
+
+
+def _read_defaults(cursor: Cursor) -> tuple[Query, tuple[DefaultValue, ...]] | None:
+    """Return the query of VALUES with NULL for each DEFAULT, and where these are; None, with nothing read, without one.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+    """
+    tokens = cursor.tokens[cursor.index :]
+    found: list[tuple[int, int]] = []
+    depth = position = 0
+    for index, token in enumerate(tokens):
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if token.is_symbol("(") and depth == 1:
+            position = 0
+        elif token.is_symbol(",") and depth == 1:
+            position += 1
+        following = tokens[index + 1] if index + 1 < len(tokens) else None
+        is_alone = (depth <= 1 and tokens[index - 1].is_symbol("(", ",")) or tokens[index - 1].word == "VALUES"
+        if token.word == "DEFAULT" and is_alone and (following is None or following.is_symbol(",", ")")):
+            found.append((index, position if depth else 0))
+    if not found:
+        return None
+    pieces = Pieces(cursor)
+    defaults = []
+    start = tokens[0].start
+    for index, position in found:
+        pieces.copy(start, tokens[index].start)
+        at = len(pieces.text)
+        pieces.add("NULL")
+        defaults.append(DefaultValue(at, len(pieces.text), position))
+        start = tokens[index].end
+    pieces.copy(start, tokens[-1].end)
+    query = pieces.read()
+    cursor.index = len(cursor.tokens)
+    return query, tuple(defaults)

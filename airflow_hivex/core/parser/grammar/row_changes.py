@@ -1,0 +1,433 @@
+"""UPDATE, DELETE and MERGE, each read as the query that finds its rows and computes their new values.
+
+The query's text is put together from pieces of the user's; an error in it is told at its place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from airflow_hivex.core.model.plans import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
+from airflow_hivex.core.parser.grammar.clauses import unsupported_statement
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of
+from airflow_hivex.core.parser.queries.changed_rows import at_changes, read_changes
+from airflow_hivex.core.parser.queries.constant_texts import constant_texts
+from airflow_hivex.core.parser.queries.pieces import Pieces
+from airflow_hivex.core.parser.queries.versions import at_version, read_version
+from airflow_hivex.core.parser.statements import (
+    ChangeAction,
+    ChangeClause,
+    ChangeQuery,
+    ChangeRows,
+    Query,
+    TableName,
+)
+
+_SOURCE = "__merge_source"
+_JOINED = "MERGE INTO ... USING source ON ... WHEN MATCHED THEN {action} joins the table with a source"
+_NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
+
+
+def read_delete(cursor: Cursor) -> ChangeRows:
+    """Return the statement whose word DELETE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: the target is a link, or a sub-query reads no table of the warehouse.
+    """
+    if cursor.at("JAR"):
+        raise unsupported_statement(cursor, cursor.tokens[0])
+    cursor.expect("FROM")
+    target = _Named.read(cursor)
+    if cursor.at("USING"):
+        raise cursor.unsupported(f"DELETE has no USING; {_JOINED.format(action='DELETE')}, or EXISTS does")
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
+    at = text.copy(target.start, target.end)
+    if cursor.accept("WHERE"):
+        text.add_condition("WHERE", _until(cursor, "a condition"))
+    matched = _change_query(text.read(), (ChangeClause(ChangeAction.DELETE),), target=at)
+    return ChangeRows("DELETE", target.table, matched)
+
+
+def read_update(cursor: Cursor) -> ChangeRows:
+    """Return the statement whose word UPDATE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, or a column is assigned twice.
+        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
+    """
+    target = _Named.read(cursor)
+    cursor.expect("SET")
+    columns, values = _assignments(cursor, target, "WHERE")
+    for tokens in values:
+        _refuse_from(cursor, tokens)
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
+    # Within CASE a value cannot make several rows of one, as explode() would.
+    text.add_values(0, values, "CASE WHEN TRUE THEN ")
+    text.add(" FROM ")
+    at = text.copy(target.start, target.end)
+    if cursor.accept("WHERE"):
+        text.add_condition("WHERE", _until(cursor, "a condition"))
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), texts=texts)
+    return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
+
+
+def read_merge(cursor: Cursor) -> ChangeRows:
+    """Return the statement whose word MERGE is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
+    """
+    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
+    cursor.expect("INTO")
+    target = _Named.read(cursor)
+    cursor.expect("USING")
+    source = _MergeSource.read(cursor)
+    cursor.expect("ON")
+    on = _until(cursor, "a condition", "WHEN")
+    whens: dict[str, list[_When]] = {"MATCHED": [], "NOT MATCHED": [], "NOT MATCHED BY SOURCE": []}
+    while not cursor.at_end:
+        kind, when = _read_when(cursor, target, source)
+        before = whens[kind][-1] if whens[kind] else None
+        if before is not None and before.condition is None:
+            raise cursor.error(f"only the last WHEN {kind} can go without a condition", when.token)
+        whens[kind].append(when)
+    if not any(whens.values()):
+        raise cursor.expected("WHEN")
+
+    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, {source.quoted}.`{SOURCE_ROW}`")
+    text.add_clauses(whens["MATCHED"], source)
+    text.add(" FROM ")
+    at = text.copy(target.start, target.end)
+    text.add(" JOIN ")
+    source_at = text.add_source(source)
+    text.add_condition("ON", on)
+    matched = _change_query(text.read(), [each.clause for each in whens["MATCHED"]], target=at, source=source_at)
+
+    text = _Pieces(cursor).add(f"SELECT *, monotonically_increasing_id() AS `{SOURCE_ROW}`").add(" FROM ")
+    text.copy(source.start, source.end)
+    whole_source = text.read()
+
+    unmatched = by_source = None
+    if whens["NOT MATCHED"]:
+        text = _Pieces(cursor).add(f"SELECT {source.quoted}.`{SOURCE_ROW}`")
+        text.add_clauses(whens["NOT MATCHED"], source)
+        text.add(" FROM ")
+        source_at = text.add_source(source)
+        unmatched = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED"]], source=source_at)
+    if whens["NOT MATCHED BY SOURCE"]:
+        text = _Pieces(cursor).add(f"SELECT {target.quoted}.*")
+        text.add_clauses(whens["NOT MATCHED BY SOURCE"], None)
+        text.add(" FROM ")
+        at = text.copy(target.start, target.end)
+        by_source = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED BY SOURCE"]], target=at)
+    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source, evolves)
+
+
+# -- parts of a statement -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The target: its name, what columns call it by, and where both stand."""
+
+    table: TableName
+    name: str
+    start: int
+    end: int
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> _Named:
+        start = cursor.offset()
+        table = cursor.table_name()
+        alias = _alias(cursor)
+        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end)
+
+    @property
+    def quoted(self) -> str:
+        return _quoted(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeSource:
+    """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
+
+    ``is_query``: later queries find its rows by its alias alone.
+    """
+
+    name: str
+    start: int
+    end: int
+    is_query: bool
+
+    @classmethod
+    def read(cls, cursor: Cursor) -> _MergeSource:
+        start = cursor.offset()
+        if cursor.at_symbol("("):
+            _skip_parentheses(cursor)
+            alias = _alias(cursor)
+            if alias is None:
+                raise cursor.expected("an alias for the source")
+            _column_names(cursor)
+            return cls(alias, start, cursor.tokens[cursor.index - 1].end, is_query=True)
+        table = cursor.table_name()
+        is_function = cursor.at_symbol("(")
+        if is_function:
+            _skip_parentheses(cursor)
+        has_changes = not is_function and at_changes(cursor)
+        if has_changes:
+            read_changes(cursor)
+        elif not is_function and at_version(cursor):
+            read_version(cursor)
+        alias = _alias(cursor)
+        # What is kept has the new names of its columns already.
+        is_renamed = alias is not None and _column_names(cursor)
+        is_query = is_function or has_changes or is_renamed
+        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
+
+    @property
+    def quoted(self) -> str:
+        return _quoted(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _When:
+    token: Token
+    condition: Sequence[Token] | None
+    clause: ChangeClause
+    values: Sequence[Sequence[Token]] = ()
+
+
+def _read_when(cursor: Cursor, target: _Named, source: _MergeSource) -> tuple[str, _When]:
+    token = cursor.next("WHEN")
+    if token.word != "WHEN":
+        cursor.index -= 1
+        raise cursor.expected("WHEN")
+    kind = "NOT MATCHED" if cursor.accept("NOT", "MATCHED") else "MATCHED"
+    if kind == "MATCHED":
+        cursor.expect("MATCHED")
+    elif cursor.accept("BY", "SOURCE"):
+        kind = "NOT MATCHED BY SOURCE"
+    else:
+        cursor.accept("BY", "TARGET")
+    condition = _until(cursor, "a condition", "THEN") if cursor.accept("AND") else None
+    cursor.expect("THEN")
+    if kind == "NOT MATCHED":
+        cursor.expect("INSERT")
+        return kind, _insert_clause(cursor, source, token, condition)
+    if cursor.accept("DELETE"):
+        return kind, _When(token, condition, ChangeClause(ChangeAction.DELETE))
+    if not cursor.accept("UPDATE"):
+        raise cursor.expected("UPDATE or DELETE")
+    cursor.expect("SET")
+    if cursor.accept_symbol("*"):
+        if kind == "NOT MATCHED BY SOURCE":
+            raise cursor.error("there is no source whose columns * could mean here", token)
+        return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
+    columns, values = _assignments(cursor, target, "WHEN")
+    copied = _copied(columns, values, source) if kind == "MATCHED" else ()
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), copied=copied, texts=texts)
+    return kind, _When(token, condition, clause, values)
+
+
+def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition: Sequence[Token] | None) -> _When:
+    if cursor.accept_symbol("*"):
+        return _When(token, condition, ChangeClause(ChangeAction.INSERT, by_name=True))
+    columns = cursor.names("a column") if cursor.at_symbol("(") else None
+    cursor.expect("VALUES")
+    cursor.expect_symbol("(")
+    values = []
+    while True:
+        values.append(_value(cursor, ")"))
+        if not cursor.accept_symbol(","):
+            break
+    closing = cursor.peek()
+    cursor.expect_symbol(")")
+    if columns is not None and len(columns) != len(values):
+        raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
+    count = 0 if columns is not None else len(values)
+    copied = () if columns is None else _copied(columns, values, source)
+    texts = constant_texts(cursor, values)
+    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values), copied=copied, texts=texts)
+    return _When(token, condition, clause, values)
+
+
+def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
+    """``a = 1, t.b = c + 1`` up to the word ``end``: the columns, and the tokens of their values."""
+    columns: list[str] = []
+    values: list[Sequence[Token]] = []
+    while True:
+        token = cursor.peek()
+        parts = [cursor.name("a column")]
+        while cursor.accept_symbol("."):
+            parts.append(cursor.name("a column"))
+        own = [[target.name], [target.table.name]]
+        if target.table.database is not None:
+            own.append([target.table.database, target.table.name])
+        if len(parts) > 1 and parts[:-1] not in own:
+            raise cursor.unsupported("only a whole column can be assigned, not a field of one", token)
+        if parts[-1] in columns:
+            raise cursor.error(f"{parts[-1]} is assigned twice", token)
+        columns.append(parts[-1])
+        if not cursor.accept_symbol("=") and not cursor.accept_symbol("=="):
+            raise cursor.expected("'='")
+        values.append(_value(cursor, None, end))
+        if not cursor.accept_symbol(","):
+            return tuple(columns), values
+
+
+def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
+    """Return the tokens of one value: up to a comma, the closing parenthesis or one of ``words``."""
+    return _until(cursor, "a value", *words, symbols=(",", *((closing,) if closing else ())))
+
+
+def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
+    """Refuse UPDATE ... FROM, which other databases have.
+
+    Raises:
+        UnsupportedStatementError: the word FROM follows a value, and is not that of IS DISTINCT FROM.
+    """
+    depth = 0
+    for before, token in pairwise(tokens):
+        depth += before.is_symbol("(", "[") - before.is_symbol(")", "]")
+        if depth == 0 and token.word == "FROM" and before.word != "DISTINCT":
+            advice = _JOINED.format(action="UPDATE SET ...")
+            raise cursor.unsupported(f"UPDATE has no FROM; {advice}", token)
+
+
+def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: _MergeSource) -> tuple[str, ...]:
+    """Return the columns whose values are the source's columns of their names, with the source's name or without."""
+    found = []
+    for column, tokens in zip(columns, values, strict=True):
+        while len(tokens) > 1 and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
+            tokens = tokens[1:-1]
+        names = [name_of(token).lower() for token in tokens[::2] if token.kind in (Kind.WORD, Kind.QUOTED)]
+        is_name = len(names) == len(tokens[::2]) and all(token.is_symbol(".") for token in tokens[1::2])
+        if is_name and names in ([column.lower()], [source.name.lower(), column.lower()]):
+            found.append(column)
+    return tuple(found)
+
+
+def _defaults(values: Sequence[Sequence[Token]]) -> tuple[int, ...]:
+    return tuple(number for number, tokens in enumerate(values) if _is_default(tokens))
+
+
+def _is_default(tokens: Sequence[Token]) -> bool:
+    return len(tokens) == 1 and tokens[0].word == "DEFAULT"
+
+
+def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
+    """Tokens up to one of ``words`` or ``symbols`` that stands outside of parentheses, brackets and CASE ... END."""
+    start, depth = cursor.index, 0
+    while (token := cursor.peek()) is not None:
+        if depth == 0 and (token.word in words or token.is_symbol(*symbols)):
+            break
+        if token.is_symbol("(", "[") or token.word == "CASE":
+            depth += 1
+        elif token.is_symbol(")", "]") or (token.word == "END" and depth):
+            depth -= 1
+        if depth < 0:
+            break
+        cursor.index += 1
+    if cursor.index == start:
+        raise cursor.expected(what)
+    if depth < 0 and ")" not in symbols:
+        raise cursor.error("this parenthesis was not opened")
+    if depth > 0:
+        raise cursor.error("a parenthesis, or a CASE, is not closed", cursor.tokens[start])
+    return cursor.tokens[start : cursor.index]
+
+
+def _skip_parentheses(cursor: Cursor) -> None:
+    first = cursor.peek()
+    depth = 0
+    while (token := cursor.peek()) is not None:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        cursor.index += 1
+        if depth == 0:
+            return
+    raise cursor.error("this parenthesis is not closed", first)
+
+
+def _alias(cursor: Cursor) -> str | None:
+    given = cursor.accept("AS")
+    token = cursor.peek()
+    if token is None or (not given and token.word in _NO_ALIAS) or token.kind not in (Kind.WORD, Kind.QUOTED):
+        if given:
+            raise cursor.expected("an alias")
+        return None
+    return cursor.name("an alias")
+
+
+def _column_names(cursor: Cursor) -> bool:
+    """Read the list of column names that an alias may have, and tell whether there was one."""
+    if not cursor.at_symbol("("):
+        return False
+    cursor.names("a column")
+    return True
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _change_query(
+    query: Query, clauses: Sequence[ChangeClause], *, target: int | None = None, source: int | None = None
+) -> ChangeQuery:
+    places = {reference.start: index for index, reference in enumerate(query.references)}
+    return ChangeQuery(
+        query,
+        tuple(clauses),
+        None if target is None else places[target],
+        None if source is None else places[source],
+    )
+
+
+# -- the query's text ---------------------------------------------------------------------
+
+
+class _Pieces(Pieces):
+    """The text of a query that clauses look at."""
+
+    def add_source(self, source: _MergeSource) -> int:
+        """Return the source's name, under which a query finds its rows once they are kept; where it begins."""
+        if not source.is_query:
+            return self.copy(source.start, source.end)
+        at = len(self.text)
+        self.add(f"{_SOURCE} AS {source.quoted}")
+        return at
+
+    def add_condition(self, word: str, tokens: Sequence[Token]) -> None:
+        """Add WHERE or ON in parentheses, so that text behind the condition, such as LIMIT, is refused."""
+        self.add(f" {word} (").copy_tokens(tokens).add(")")
+
+    def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
+        for number, tokens in enumerate(values):
+            self.add(f", {when}(")
+            # The job has the default value.
+            self.add("NULL") if _is_default(tokens) else self.copy_tokens(tokens)
+            self.add(f") END AS `{assigned_name(clause, number)}`")
+
+    def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
+        """Add the number of the clause that holds, and the values of each. A value is computed for its rows only."""
+        if not whens:
+            self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
+            return
+        self.add(", CASE")
+        for number, when in enumerate(whens):
+            self.add(" WHEN ")
+            if when.condition is None:
+                self.add("TRUE")
+            else:
+                self.add("(").copy_tokens(when.condition).add(")")
+            self.add(f" THEN {number}")
+        self.add(f" END AS `{CLAUSE}`")
+        for number, when in enumerate(whens):
+            self.add_values(number, when.values, f"CASE WHEN `{CLAUSE}` = {number} THEN ")
+        if source is not None and any(when.clause.by_name for when in whens):
+            self.add(f", struct({source.quoted}.*) AS `{SOURCE_STRUCT}`")

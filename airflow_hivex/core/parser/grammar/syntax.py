@@ -1,0 +1,392 @@
+"""Statements read by the SYNTAX of their classes, which has a line for each form.
+
+A form says how a statement is written, and its parts name the fields of the class::
+
+    SYNTAX = ("DROP LINK [IF EXISTS] [TO] <link table>",)
+
+- A word in upper case is a keyword. Keywords are not reserved: a table may be called ``to``.
+- ``<field kind>`` is a value, which the reader of its kind reads (``values``); ``<name>`` is short for ``<name name>``.
+  ``<field: A | B>`` is one of these words.
+- ``'('`` is a symbol.
+- ``[...]`` may be missing, ``{a | b}`` is one of several, ``[a & b]`` are clauses in any order, each at most once.
+- Words that stand for themselves in ``[...]``, or as one of several, set the field of their name: ``[IF EXISTS]`` sets
+  ``if_exists``. ``!field`` sets a field with another name.
+
+All forms are tried, with each choice that the line leaves. The error is that of the form that was read the farthest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TypeAlias
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.parser.grammar.values import KINDS
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Token
+from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Keywords that follow each other."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A symbol, such as a parenthesis."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of a field, which the reader of its kind reads."""
+
+    field: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneWord:
+    """The value of a field, which is one of several keywords."""
+
+    field: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A field that is set to True."""
+
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One of several sequences, or all of them ``in_any_order``, each at most once."""
+
+    alternatives: tuple[_Sequence, ...]
+    is_optional: bool
+    in_any_order: bool
+
+
+Part: TypeAlias = Words | Symbol | Value | OneWord | Flag | Group
+_Sequence: TypeAlias = tuple[Part, ...]
+
+_END = "the end of the statement"
+_PART = re.compile(r"\s*(\[|\]|\{|\}|\||&|'[^']+'|![a-z_]+|<[^>]+>|[A-Z_]+)")
+
+
+def compiled(line: str, flags: frozenset[str]) -> _Sequence:
+    """Return the parts of one line; ``flags`` are the fields that words can set.
+
+    Raises:
+        ValueError: the line does not follow the notation.
+    """
+    parts = _split(line)
+    sequence, end = _sequence(parts, 0, flags)
+    if end != len(parts):
+        raise ValueError(f"{parts[end]!r} has no place in the line {line!r}")
+    return sequence
+
+
+def _split(line: str) -> list[str]:
+    parts, position = [], 0
+    line = line.rstrip()
+    while position < len(line):
+        found = _PART.match(line, position)
+        if found is None:
+            raise ValueError(f"{line[position:]!r} has no place in the line {line!r}")
+        parts.append(found[1])
+        position = found.end()
+    return parts
+
+
+def _sequence(parts: Sequence[str], at: int, flags: frozenset[str]) -> tuple[_Sequence, int]:
+    found: list[Part] = []
+    words: list[str] = []
+
+    def end_words() -> None:
+        if words:
+            found.append(Words(tuple(words)))
+            words.clear()
+
+    while at < len(parts) and parts[at] not in ("]", "}", "|", "&"):
+        part = parts[at]
+        at += 1
+        if part in ("[", "{"):
+            end_words()
+            group, at = _group(parts, at, part, flags)
+            found.append(group)
+        elif part[0].isalpha() or part[0] == "_":
+            words.append(part)
+        else:
+            end_words()
+            found.append(_single(part))
+    end_words()
+    return tuple(found), at
+
+
+def _group(parts: Sequence[str], at: int, opening: str, flags: frozenset[str]) -> tuple[Group, int]:
+    alternatives: list[_Sequence] = []
+    separators: set[str] = set()
+    while True:
+        alternative, at = _sequence(parts, at, flags)
+        alternatives.append(_with_flag(alternative, flags))
+        if at == len(parts):
+            raise ValueError(f"the group {opening} is not closed")
+        at += 1
+        if parts[at - 1] in ("]", "}"):
+            break
+        separators.add(parts[at - 1])
+    if len(separators) > 1:
+        raise ValueError("a group has either | or &")
+    return Group(tuple(alternatives), opening == "[", separators == {"&"}), at
+
+
+def _with_flag(alternative: _Sequence, flags: frozenset[str]) -> _Sequence:
+    if len(alternative) == 1 and isinstance(alternative[0], Words):
+        field = "_".join(alternative[0].words).lower()
+        if field in flags:
+            return (*alternative, Flag(field))
+    return alternative
+
+
+def _single(part: str) -> Part:
+    if part[0] == "!":
+        return Flag(part[1:])
+    if part[0] == "'":
+        return Symbol(part[1:-1])
+    name, colon, words = part[1:-1].partition(":")
+    if colon:
+        return OneWord(name.strip(), tuple(words.replace("|", " ").split()))
+    field, _, kind = part[1:-1].partition(" ")
+    return Value(field, kind.strip() or field)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A place in the tokens, and the fields that were read up to it, each with the index of its first token."""
+
+    index: int
+    values: Mapping[str, object]
+    places: Mapping[str, int]
+
+    def at(self, index: int) -> _State:
+        return _State(index, self.values, self.places)
+
+    def having(self, field: str, value: object, index: int) -> _State:
+        return _State(index, {**self.values, field: value}, {**self.places, field: self.index})
+
+
+_Error: TypeAlias = StatementSyntaxError | UnsupportedStatementError
+
+
+class _Attempt:
+    """The reading of one text by several forms: the place that was read the farthest, and what may stand there."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._tokens = cursor.tokens
+        self._start = _State(cursor.index, {}, {})
+        self.farthest = cursor.index
+        self.expected: dict[str, None] = {}
+        """What may stand at the farthest place, in the order of the forms."""
+        self._error: _Error | None = None
+        self._repeated: dict[int, str] = {}
+
+    def ends(self, form: _Sequence) -> Iterator[_State]:
+        """Yield each way in which the tokens can be read by a form, the one that reads the most first."""
+        return self._walk(form, 0, self._start)
+
+    def miss(self, index: int, what: str) -> None:
+        """Note what else could stand at a place."""
+        if index > self.farthest:
+            self.farthest, self.expected, self._error = index, {}, None
+        if index == self.farthest:
+            self.expected[what] = None
+
+    def error(self) -> NoFormError:
+        """Return the error of the farthest place."""
+        reason = self._error
+        if reason is None and self.farthest in self._repeated:
+            self._cursor.index = self.farthest
+            reason = self._cursor.error(f"{self._repeated[self.farthest]} is given twice")
+        return NoFormError(self.farthest, tuple(self.expected), reason)
+
+    def _fail(self, index: int, error: _Error) -> None:
+        if index > self.farthest:
+            self.farthest, self.expected, self._error = index, {}, error
+        elif index == self.farthest and self._error is None:
+            self._error = error
+
+    def _walk(self, sequence: _Sequence, at: int, state: _State) -> Iterator[_State]:
+        if at == len(sequence):
+            yield state
+            return
+        for following in self._one(sequence[at], state):
+            yield from self._walk(sequence, at + 1, following)
+
+    def _one(self, part: Part, state: _State) -> Iterator[_State]:
+        match part:
+            case Words(words):
+                yield from self._words(words, state)
+            case Symbol(text):
+                token = self._token(state.index)
+                if token is not None and token.is_symbol(text):
+                    yield state.at(state.index + 1)
+                else:
+                    self.miss(state.index, f"'{text}'")
+            case OneWord(field, words):
+                token = self._token(state.index)
+                if token is not None and token.word in words:
+                    yield state.having(field, token.word, state.index + 1)
+                else:
+                    for word in words:
+                        self.miss(state.index, word)
+            case Flag(field):
+                places = {field: max(state.index - 1, 0), **state.places}
+                yield _State(state.index, {**state.values, field: True}, places)
+            case Value():
+                yield from self._value(part, state)
+            case Group():
+                yield from self._group(part, state)
+
+    def _words(self, words: tuple[str, ...], state: _State) -> Iterator[_State]:
+        for number, word in enumerate(words):
+            token = self._token(state.index + number)
+            if token is None or token.word != word:
+                self.miss(state.index + number, " ".join(words[number:]))
+                return
+        yield state.at(state.index + len(words))
+
+    def _value(self, part: Value, state: _State) -> Iterator[_State]:
+        kind = KINDS[part.kind]
+        self._cursor.index = state.index
+        if self._cursor.at_end:
+            self.miss(state.index, kind.what)
+            return
+        try:
+            value = kind.read(self._cursor)
+        except StatementSyntaxError as error:
+            if self._cursor.index == state.index:
+                self.miss(state.index, kind.what)
+            else:
+                self._fail(self._cursor.index, error)
+            return
+        except UnsupportedStatementError as error:
+            self._fail(max(self._cursor.index, state.index + 1), error)
+            return
+        yield state.having(part.field, value, self._cursor.index)
+
+    def _group(self, part: Group, state: _State) -> Iterator[_State]:
+        if part.in_any_order:
+            yield from self._in_any_order(part.alternatives, (), state)
+        else:
+            for alternative in part.alternatives:
+                yield from self._clause(alternative, state)
+        if part.is_optional:
+            yield state
+
+    def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
+        """Yield each way to read a clause; the place of its fields is that of its first word."""
+        for end in self._walk(clause, 0, state):
+            places = {field: place if field in state.places else state.index for field, place in end.places.items()}
+            yield _State(end.index, end.values, places)
+
+    def _in_any_order(self, left: Sequence[_Sequence], done: Sequence[_Sequence], state: _State) -> Iterator[_State]:
+        token = self._token(state.index)
+        if token is not None and any(isinstance(each[0], Words) and each[0].words[0] == token.word for each in done):
+            self._repeated[state.index] = token.text
+        for number, alternative in enumerate(left):
+            others = (*left[:number], *left[number + 1 :])
+            for following in self._clause(alternative, state):
+                yield from self._in_any_order(others, (*done, alternative), following)
+                yield following
+
+    def _token(self, index: int) -> Token | None:
+        return self._tokens[index] if index < len(self._tokens) else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a sentence has them, ``a, b or c``: without those that another one begins, the end last."""
+    short = [each for each in names if each != _END and not any(each.startswith(f"{other} ") for other in names)]
+    *others, last = (*short, _END) if _END in names else short
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+@cache
+def _forms(statement: type[Statement]) -> tuple[_Sequence, ...]:
+    flags = frozenset(field.name for field in fields(statement) if field.type == "bool")  # type: ignore[arg-type]
+    return tuple(compiled(form, flags) for form in statement.SYNTAX)
+
+
+@cache
+def _refused(statement: type[Statement]) -> tuple[tuple[_Sequence, str], ...]:
+    return tuple((compiled(form, frozenset()), reason) for form, reason in statement.REFUSED)
+
+
+_FIRST_WORDS = re.compile(r"\{?([A-Z_| ]+)")
+
+
+def first_words(form: str) -> tuple[str, ...]:
+    """Return the words with which a form can begin."""
+    found = _FIRST_WORDS.match(form)
+    assert found is not None
+    words = found[1].split("|") if form.startswith("{") else found[1].split(maxsplit=1)[:1]
+    return tuple(word.split()[0] for word in words)
+
+
+def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
+    """Return the statement that the tokens from here to the end are, the first one of ``statements`` that can be read.
+
+    Raises:
+        StatementSyntaxError: parts of a form do not go together.
+        UnsupportedStatementError: it is a form of other systems, or has a part that is not of this release.
+        NoFormError: no form can be read to its end.
+    """
+    attempt = _Attempt(cursor)
+    for statement in statements:
+        for form in _forms(statement):
+            for state in attempt.ends(form):
+                if state.index < len(cursor.tokens):
+                    attempt.miss(state.index, _END)
+                    continue
+                cursor.index = state.index
+                return _made(cursor, statement, state)
+    error = attempt.error()
+    for statement in statements:
+        for form, reason in _refused(statement):
+            for state in attempt.ends(form):
+                last = cursor.tokens[state.index - 1]
+                place = cursor.tokens[min(state.index - 1, error.index)]
+                raise cursor.unsupported(reason.replace("{word}", last.word), place)
+    raise error
+
+
+class NoFormError(Exception):
+    """No form can be read to its end. ``expected`` could stand at the token ``index``, or ``reason`` says more."""
+
+    def __init__(self, index: int, expected: tuple[str, ...], reason: _Error | None) -> None:
+        super().__init__(index, expected)
+        self.index = index
+        self.expected = expected
+        self.reason = reason
+
+    def refusal(self, cursor: Cursor) -> _Error:
+        """Return the error for the user."""
+        cursor.index = self.index
+        return self.reason or cursor.expected(_listed(self.expected))
+
+
+def _made(cursor: Cursor, statement: type[Statement], state: _State) -> Statement:
+    try:
+        return statement.of(state.values)
+    except RefusedPart as part:
+        error = cursor.unsupported if part.is_unsupported else cursor.error
+        raise error(part.reason, cursor.tokens[state.places.get(part.field, 0)]) from None

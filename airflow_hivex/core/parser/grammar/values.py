@@ -1,0 +1,440 @@
+"""The kinds of values in SYNTAX lines: their names in errors, and the readers of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from airflow_hivex.core.errors import InvalidObjectError, InvalidParametersError
+from airflow_hivex.core.model.compaction import CompactionState, CompactionType
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import SortColumn
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.sizes import size_of
+from airflow_hivex.core.parser.grammar.alter_columns import (
+    CONSTRAINT,
+    read_changed_column,
+    read_constraint,
+    read_new_columns,
+    read_whole_column,
+)
+from airflow_hivex.core.parser.grammar.clauses import (
+    read_id,
+    read_ids,
+    read_partition,
+    read_partition_predicate,
+    read_properties,
+    read_property_key,
+    read_property_keys,
+    read_static_partition,
+)
+from airflow_hivex.core.parser.grammar.columns import read_added_columns, read_place
+from airflow_hivex.core.parser.grammar.constraints import read_default
+from airflow_hivex.core.parser.grammar.serdes import SERDES, SerDe, format_of_input, serde_of
+from airflow_hivex.core.parser.grammar.views import read_definition
+from airflow_hivex.core.parser.lexer.literals import read_integer, read_string
+from airflow_hivex.core.parser.lexer.markers import Markers
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, name_of, tokenize
+from airflow_hivex.core.parser.lexer.types import read_type
+from airflow_hivex.core.parser.queries.partition_lists import read_condition
+from airflow_hivex.core.parser.statements import Literal, PlacedName, TableName
+
+T = TypeVar("T")
+
+_PERCENT = re.compile(r"[1-9][0-9]?|100")
+_FUNCTION_NAME = re.compile(r"[a-z_]\w*", re.ASCII)
+_TABLE_PARTS = 2
+"""The most parts of the name of a table."""
+_MOST = 2**63 - 1
+
+
+class ValueKind(NamedTuple):
+    """A kind of values: its name behind "expected" in errors, and the reader of one."""
+
+    what: str
+    read: Callable[[Cursor], object]
+
+
+# -- names -------------------------------------------------------------------------------
+
+
+def read_link_name(cursor: Cursor) -> TableName:
+    """Return a name ``table@namespace``.
+
+    Raises:
+        StatementSyntaxError: another name stands there.
+    """
+    first = cursor.peek()
+    name = cursor.table_name()
+    if name.namespace is None:
+        raise cursor.error(f"{name} is not a valid name of a link; write table@namespace", first)
+    return name
+
+
+def read_cluster(cursor: Cursor) -> PlacedName:
+    """Return the name of a cluster as written: quoted, or words with hyphens and points, such as ``us-east-1``."""
+    start = cursor.offset()
+    name = _cluster_name(cursor)
+    return PlacedName(name, cursor.span_from(start))
+
+
+def _cluster_name(cursor: Cursor) -> str:
+    if cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "the name of a cluster")
+    if cursor.at_kind(Kind.QUOTED):
+        return name_of(cursor.next("the name of a cluster"))
+    if not cursor.at_kind(Kind.WORD, Kind.NUMBER):
+        raise cursor.expected("the name of a cluster")
+    first = last = cursor.next("the name of a cluster")
+    while (token := cursor.peek()) is not None and token.start == last.end:
+        last = cursor.next("the name of a cluster")
+        if not (last.kind in (Kind.WORD, Kind.NUMBER) or last.is_symbol("-", ".")):
+            raise cursor.error("a cluster's name that holds more than letters, digits, -, _ and . is quoted", first)
+    return cursor.text[first.start : last.end]
+
+
+def read_function_name(cursor: Cursor) -> TableName:
+    """Return ``function`` or ``database.function``, a name with letters, digits and _."""
+    first = cursor.peek()
+    start = cursor.offset()
+    parts = [cursor.name("the name of a function")]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.name("the name of a function"))
+    if len(parts) > _TABLE_PARTS:
+        raise cursor.unsupported("a function is named function or database.function", first)
+    if not _FUNCTION_NAME.fullmatch(parts[-1]):
+        raise cursor.error(f"`{parts[-1]}` is not a valid name of a function; it has letters, digits and _", first)
+    return TableName(parts[-1], parts[0] if len(parts) == _TABLE_PARTS else None, None, cursor.span_from(start))
+
+
+def _described_function(cursor: Cursor) -> tuple[str, str | None]:
+    """Return the name of a function, or an operator, and the database in front of it."""
+    if cursor.at_kind(Kind.SYMBOL):
+        first = last = cursor.next("the name of a function")
+        while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
+            last = cursor.next("an operator")
+        return cursor.text[first.start : last.end], None
+    if cursor.at_kind(Kind.STRING):
+        return read_string(cursor, "the name of a function"), None
+    if cursor.at("SYSTEM") and cursor.at_symbol(".", ahead=1):
+        cursor.index += 2
+    name = cursor.identifier("the name of a function")
+    if name.lower() in ("builtin", "session") and cursor.accept_symbol("."):
+        name = cursor.identifier("the name of a function")
+    if not cursor.accept_symbol("."):
+        return name, None
+    return cursor.name("the name of a function"), normalise(name)
+
+
+def _described_column(cursor: Cursor) -> str:
+    column = cursor.name("the name of a column")
+    if cursor.at_symbol("."):
+        reason = "DESCRIBE of a field of a column is not a statement of this release"
+        raise cursor.unsupported(reason, cursor.tokens[0])
+    return column
+
+
+def _column_of_table(cursor: Cursor) -> tuple[TableName, str]:
+    """Return the table and the column of ``table.column``, where the database of the table may stand in front."""
+    token = cursor.peek()
+    start = cursor.offset()
+    parts = [cursor.name("the name of a table")]
+    span = cursor.span_from(start)
+    cursor.expect_symbol(".")
+    parts.append(cursor.name("the name of a column"))
+    while cursor.at_symbol("."):
+        span = cursor.span_from(start)
+        cursor.expect_symbol(".")
+        parts.append(cursor.name("the name of a column"))
+    *table, column = parts
+    if len(table) > _TABLE_PARTS:
+        raise cursor.unsupported("a column is named table.column or database.table.column, without fields", token)
+    return TableName(table[-1], table[0] if len(table) == _TABLE_PARTS else None, span=span), column
+
+
+def _pattern(cursor: Cursor) -> str:
+    """Return the pattern behind LIKE, which may be a name, as in Hive."""
+    if cursor.at_kind(Kind.WORD, Kind.QUOTED):
+        return cursor.identifier("a pattern")
+    return read_string(cursor, "a pattern")
+
+
+def _script(cursor: Cursor) -> str:
+    """Return the text from here to the end, which begins with no word of BEGIN."""
+    if cursor.at("TRANSACTION") or cursor.at("WORK"):
+        raise cursor.expected("a statement")
+    start, cursor.index = cursor.offset(), len(cursor.tokens)
+    return cursor.text[start : cursor.tokens[-1].end]
+
+
+def _function_word(cursor: Cursor) -> str:
+    if not cursor.at_kind(Kind.WORD) or cursor.at("LIKE"):
+        raise cursor.expected("the name of a function")
+    return cursor.name("the name of a function")
+
+
+# -- partitions and columns --------------------------------------------------------------
+
+
+def _each_partition(cursor: Cursor, read: Callable[[Cursor], T]) -> tuple[T, ...]:
+    """``PARTITION (...), PARTITION (...)``; a comma may be missing."""
+    cursor.expect("PARTITION")
+    found = [read(cursor)]
+    while cursor.accept_symbol(",") or cursor.at("PARTITION"):
+        cursor.expect("PARTITION")
+        found.append(read(cursor))
+    return tuple(found)
+
+
+def _new_partition(cursor: Cursor) -> tuple[Mapping[str, Literal], str | None]:
+    specification = read_static_partition(cursor)
+    return specification, read_string(cursor, "a location") if cursor.accept("LOCATION") else None
+
+
+def read_partition_filter(text: str) -> Predicate:
+    """Return the conditions on partition keys of a text, written as in a PARTITION clause: ``year = 2013, month < 3``.
+
+    Raises:
+        StatementSyntaxError: the text is something else.
+    """
+    clause = f"({text})"
+    cursor = Cursor(clause, tokenize(clause), Markers(None))
+    found = read_partition_predicate(cursor)
+    if not cursor.at_end:
+        raise cursor.expected("the end of the conditions")
+    return found
+
+
+def _ordered(cursor: Cursor, what: str, twice: str = "") -> tuple[tuple[str, bool], ...]:
+    """``name [ASC | DESC], ...``: names, each with whether it rises."""
+    found: dict[str, bool] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name(what)
+        if name in found:
+            raise cursor.error(f"{twice}{name} is named twice", token)
+        found[name] = cursor.accept_one("ASC", "DESC") != "DESC"
+        if not cursor.accept_symbol(","):
+            return tuple(found.items())
+
+
+def _sort_columns(cursor: Cursor) -> tuple[SortColumn, ...]:
+    return tuple(SortColumn(name, rises) for name, rises in _ordered(cursor, "a column"))
+
+
+def _partition_order(cursor: Cursor) -> tuple[SortColumn, ...]:
+    return tuple(SortColumn(*each) for each in _ordered(cursor, "a partition column", "partition column "))
+
+
+def _dropped_columns(cursor: Cursor) -> tuple[str, ...]:
+    if cursor.at_symbol("("):
+        return cursor.names("a column")
+    names = [read_whole_column(cursor)]
+    while cursor.accept_symbol(","):
+        names.append(read_whole_column(cursor))
+    return tuple(dict.fromkeys(names))
+
+
+def _column_list(cursor: Cursor) -> tuple[str, ...]:
+    found: list[str] = []
+    while True:
+        token = cursor.peek()
+        name = cursor.name("the name of a column")
+        if name in found:
+            raise cursor.error(f"{name} is named twice", token)
+        found.append(name)
+        if not cursor.accept_symbol(","):
+            return tuple(found)
+
+
+def _place(cursor: Cursor) -> str:
+    place = read_place(cursor)
+    if place is None:
+        raise cursor.expected("FIRST or AFTER")
+    return place
+
+
+# -- numbers and words -------------------------------------------------------------------
+
+
+def _count(what: str, refused: str) -> Callable[[Cursor], int]:
+    def read(cursor: Cursor) -> int:
+        token = cursor.peek()
+        count = read_integer(cursor, what)
+        if count > _MOST:
+            raise cursor.error(refused, token)
+        return count
+
+    return read
+
+
+def _buckets(cursor: Cursor) -> int:
+    token = cursor.peek()
+    count = read_integer(cursor, "the number of buckets")
+    if not 1 <= count < 2**31:
+        raise cursor.error("that is not a valid number of buckets", token)
+    return count
+
+
+def _size(cursor: Cursor) -> int:
+    token = cursor.peek()
+    if cursor.at_kind(Kind.STRING):
+        text = read_string(cursor, "a size")
+    elif cursor.at_kind(Kind.NUMBER):
+        text = cursor.next("a size").text
+    else:
+        raise cursor.expected("a size, such as 1000000 or '10 GB'")
+    try:
+        return size_of(text)
+    except InvalidParametersError as error:
+        raise cursor.error(str(error).rstrip("."), token) from error
+
+
+def _percent(cursor: Cursor) -> int:
+    token = cursor.peek()
+    text = cursor.next("a percentage").text
+    if not _PERCENT.fullmatch(text):
+        raise cursor.error(f"{text} is not a valid percentage; give a whole number from 1 to 100", token)
+    cursor.accept_symbol("%")
+    return int(text)
+
+
+def _named(what: str, read: Callable[[str], T]) -> ValueKind:
+    """Return a kind of values that are written as strings."""
+
+    def read_named(cursor: Cursor) -> T:
+        token = cursor.peek()
+        text = read_string(cursor, what)
+        try:
+            return read(text)
+        except InvalidObjectError as error:
+            raise cursor.error(f"{error.kind} {error.name}: {error.reason}", token) from error
+
+    return ValueKind(what, read_named)
+
+
+def _string(what: str) -> ValueKind:
+    return ValueKind(what, lambda cursor: read_string(cursor, what))
+
+
+def _nullable_comment(cursor: Cursor) -> str | None:
+    return None if cursor.accept("NULL") else read_string(cursor, "a comment or NULL")
+
+
+# -- formats of files --------------------------------------------------------------------
+
+
+def _format_name(cursor: Cursor) -> str:
+    return cursor.name("a format").lower()
+
+
+def _format_classes(cursor: Cursor) -> dict[str, object]:
+    """``INPUTFORMAT 'class' OUTPUTFORMAT 'class' [SERDE 'class' ...]``, as the fields of SetFormat."""
+    cursor.expect("INPUTFORMAT")
+    token = cursor.peek()
+    input_format = read_string(cursor, "the class of an input format")
+    cursor.expect("OUTPUTFORMAT")
+    classes: dict[str, object] = {
+        "input_format": input_format,
+        "output_format": read_string(cursor, "the class of an output format"),
+    }
+    name = format_of_input(input_format)
+    if name is None:
+        raise cursor.unsupported("files of that input format are not read; name a format, such as ORC", token)
+    if not cursor.accept("SERDE"):
+        return {"format": name, **classes}
+    library, serde = _read_serde(cursor)
+    if name not in serde.stored_as:
+        known = " or ".join(each.upper() for each in serde.stored_as)
+        raise cursor.error(f"that SerDe goes with files of {known} only", token)
+    return {"format": serde.format, "options": serde.options, "serde_library": library, **classes}
+
+
+def _serde(cursor: Cursor) -> dict[str, object]:
+    library, serde = _read_serde(cursor)
+    return {"format": serde.format, "options": serde.options, "serde_library": library}
+
+
+def _read_serde(cursor: Cursor) -> tuple[str, SerDe]:
+    token = cursor.peek()
+    name = read_string(cursor, "the class of a SerDe")
+    properties = read_properties(cursor) if cursor.accept("WITH", "SERDEPROPERTIES") else {}
+    found = serde_of(name, properties)
+    if found is None:
+        raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
+    return name, found
+
+
+# One line per kind, so that it reads as a table.
+KINDS: Mapping[str, ValueKind] = {
+    "added_columns": ValueKind("a column", read_new_columns),
+    "changed_column": ValueKind("a column", read_changed_column),
+    "constraint": ValueKind(CONSTRAINT, read_constraint),
+    "constraint_name": ValueKind(
+        "the name of a constraint", lambda cursor: normalise(cursor.name("the name of a constraint"))
+    ),
+    "default": ValueKind("a default value", read_default),
+    "definition": ValueKind("a query", read_definition),
+    "place": ValueKind("FIRST or AFTER", _place),
+    "type": ValueKind("a type", read_type),
+    "whole_column": ValueKind("a column", read_whole_column),
+    "any_partition": ValueKind("'('", read_partition),
+    "any_specification": ValueKind("'('", lambda cursor: read_partition_predicate(cursor, any_value=True)),
+    "buckets": ValueKind("the number of buckets", _buckets),
+    "cluster": ValueKind("the name of a cluster", read_cluster),
+    "column": ValueKind("the name of a column", lambda cursor: normalise(cursor.name("the name of a column"))),
+    "column_list": ValueKind("the name of a column", _column_list),
+    "column_of_table": ValueKind("the name of a table", _column_of_table),
+    "comment": _string("a comment"),
+    "commit_count": ValueKind("a number of commits", lambda cursor: read_integer(cursor, "a number of commits")),
+    "compaction_id": ValueKind("the id of a compaction", lambda cursor: read_id(cursor, "a compaction")),
+    "compaction_ids": ValueKind("the id of a compaction", lambda cursor: read_ids(cursor, "a compaction")),
+    "compaction_order": ValueKind(
+        "a column of SHOW COMPACTIONS", lambda cursor: _ordered(cursor, "a column of SHOW COMPACTIONS")
+    ),
+    "compaction_state": _named("a status such as 'initiated'", CompactionState.read),
+    "compaction_type": _named("a type such as 'major'", CompactionType.read),
+    "requested_type": _named("the type of the compaction, such as 'major'", CompactionType.read),
+    "vacuumed_table": ValueKind(
+        "a table; `hivex compaction clean` deletes the needless files of all tables", Cursor.table_name
+    ),
+    "confirmation": _string("the confirmation"),
+    "database": ValueKind("the name of a database", Cursor.database_name),
+    "described_column": ValueKind("the name of a column", _described_column),
+    "described_function": ValueKind("the name of a function", _described_function),
+    "dropped_columns": ValueKind("a column", _dropped_columns),
+    "format_classes": ValueKind("INPUTFORMAT", _format_classes),
+    "format_name": ValueKind("a format", _format_name),
+    "function": ValueKind("the name of a function", read_function_name),
+    "function_word": ValueKind("the name of a function", _function_word),
+    "keys": ValueKind("'('", read_property_keys),
+    "link": ValueKind("the name of a link", read_link_name),
+    "location": _string("a location"),
+    "new_columns": ValueKind("'('", read_added_columns),
+    "new_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, _new_partition)),
+    "nullable_comment": ValueKind("a comment or NULL", _nullable_comment),
+    "partition": ValueKind("'('", read_static_partition),
+    "partition_condition": ValueKind("a condition", read_condition),
+    "partition_count": ValueKind(
+        "a number of partitions", _count("a number of partitions", "that is not a valid number of partitions")
+    ),
+    "partition_order": ValueKind("a partition column", _partition_order),
+    "pattern": ValueKind("a pattern", _pattern),
+    "percent": ValueKind("a percentage", _percent),
+    "pool": _string("the name of a pool, a string"),
+    "properties": ValueKind("'('", read_properties),
+    "property": ValueKind("a property", read_property_key),
+    "quoted_pattern": _string("a pattern"),
+    "row_count": ValueKind("a number of rows", _count("a number of rows", "that is not a valid number of rows")),
+    "script": ValueKind("a statement", _script),
+    "serde": ValueKind("the class of a SerDe", _serde),
+    "size": ValueKind("a size, such as 1000000 or '10 GB'", _size),
+    "sort_columns": ValueKind("a column", _sort_columns),
+    "specification": ValueKind("'('", read_partition_predicate),
+    "specifications": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_partition_predicate)),
+    "static_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_static_partition)),
+    "table": ValueKind("the name of a table", Cursor.table_name),
+    "transaction_ids": ValueKind("the id of a transaction", lambda cursor: read_ids(cursor, "a transaction")),
+    "user": ValueKind("the name of a user", lambda cursor: cursor.identifier("the name of a user")),
+}

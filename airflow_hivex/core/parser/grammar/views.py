@@ -1,0 +1,268 @@
+"""CREATE, ALTER and DROP VIEW, and views in queries: each becomes the query that it stands for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeVar
+
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.parser.grammar.clauses import once, read_properties
+from airflow_hivex.core.parser.lexer.literals import read_string
+from airflow_hivex.core.parser.lexer.markers import Markers
+from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize, unsupported_error
+from airflow_hivex.core.parser.queries.reader import at_query, read_query
+from airflow_hivex.core.parser.statements import (
+    ChangeQuery,
+    ChangeRows,
+    CreateView,
+    Query,
+    RoutedStatement,
+    TableName,
+    TableReference,
+    TextEdit,
+    is_stored,
+)
+
+TextOf = Callable[[TableReference], str | None]
+"""Return the query of a view, None for a table."""
+
+S = TypeVar("S", bound=RoutedStatement)
+
+
+def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+    """Return the statement whose words up to VIEW are read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
+        UnsupportedStatementError: its query has markers, or reads what is not a table of the warehouse.
+    """
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if if_not_exists and or_replace:
+        raise cursor.error("OR REPLACE and IF NOT EXISTS do not go together")
+    view = cursor.table_name()
+    columns = _read_columns(cursor) if cursor.at_symbol("(") else {}
+    comment: str | None = None
+    properties: Mapping[str, str] | None = None
+    while (token := cursor.peek()) is not None and token.word != "AS":
+        if cursor.accept("COMMENT"):
+            once(cursor, token, comment is not None)
+            comment = read_string(cursor, "a comment")
+        elif cursor.accept("TBLPROPERTIES"):
+            once(cursor, token, properties is not None)
+            properties = read_properties(cursor)
+        else:
+            _refuse_with(cursor)
+            if cursor.at("PARTITIONED"):
+                raise cursor.unsupported(_NO_PARTITIONS)
+            raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
+    return CreateView(
+        view,
+        _definition_behind_as(cursor),
+        columns=tuple(columns.items()),
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        comment=comment,
+        properties=properties or {},
+    )
+
+
+def _definition_behind_as(cursor: Cursor) -> Query:
+    cursor.expect("AS")
+    return read_definition(cursor)
+
+
+_NO_PARTITIONS = "a view has no partitions; conditions on its columns exclude those of the tables that it reads"
+
+
+def _refuse_with(cursor: Cursor) -> None:
+    if cursor.at("WITH"):
+        raise cursor.unsupported("a view keeps the columns that it was made with; leave WITH out")
+    if cursor.at("DEFAULT", "COLLATION"):
+        raise cursor.unsupported("COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out")
+
+
+def _read_columns(cursor: Cursor) -> dict[str, str | None]:
+    cursor.expect_symbol("(")
+    found: dict[str, str | None] = {}
+    while True:
+        token = cursor.peek()
+        name = cursor.name("the name of a column")
+        if name in found:
+            raise cursor.error(f"column {name} is named twice", token)
+        found[name] = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    return found
+
+
+def read_definition(cursor: Cursor) -> Query:
+    """Return the query of a view, behind AS.
+
+    Raises:
+        StatementSyntaxError: no query stands there.
+        UnsupportedStatementError: it has markers.
+    """
+    if not at_query(cursor):
+        raise cursor.expected("a query")
+    token = cursor.peek()
+    query = read_query(cursor)
+    if query.parameters:
+        marker = sorted(query.parameters)[0]
+        raise cursor.unsupported(f"a view is kept without values for markers; write a constant for :{marker}", token)
+    for each in query.references:
+        markers = () if each.changes is None else each.changes.markers
+        if each.version is not None and each.version.marker is not None:
+            markers = (each.version.marker,)
+        for marker in markers:
+            reason = f"a view is kept without values for markers; write a constant for :{marker}"
+            raise cursor.unsupported(reason, token)
+    return query
+
+
+# -- views in queries --------------------------------------------------------------------
+
+
+def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
+    """Return the text that is kept of a view: it names databases, and columns one by one.
+
+    ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
+    ``named`` what the view calls them. Columns of one name are told apart by their order.
+    """
+    text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
+    if len({column.name.lower() for column in given}) < len(given):
+        columns = ", ".join(map(quoted, named))
+        return f"SELECT {columns} FROM ({text}\n) AS `columns` ({columns})"  # noqa: S608 - a view is SQL of its user
+    columns = ", ".join(f"{quoted(column.name)} AS {quoted(name)}" for column, name in zip(given, named, strict=True))
+    # The query may end with a comment.
+    return f"SELECT {columns} FROM ({text}\n)"  # noqa: S608 - a view is SQL of its user
+
+
+def _qualified(name: TableName) -> str:
+    """Return the name of a table or link with its database, as Spark SQL and the reader of queries take it."""
+    if name.database is None:
+        # A temporary view of the session.
+        return quoted(name.name)
+    link = "" if name.namespace is None else f"@{quoted(name.namespace)}"
+    return f"{quoted(name.database)}.{quoted(name.name)}{link}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], database: str) -> S:
+    """Return the statement with the query of each view in place of its name, views of views left for the next time.
+
+    The target of an UPDATE, DELETE or MERGE stays.
+    """
+
+    def expand(query: Query, kept: Iterable[int | None] = ()) -> Query:
+        return _expanded(query, text_of, parameters, database, kept)
+
+    def expand_part(part: ChangeQuery) -> ChangeQuery:
+        places = [place for place in (part.target, part.source) if place is not None]
+        moved = {
+            place: place + sum(_more(reference, text_of) for reference in part.query.references[:place])
+            for place in places
+        }
+        return replace(
+            part,
+            query=expand(part.query, places),
+            target=None if part.target is None else moved[part.target],
+            source=None if part.source is None else moved[part.source],
+        )
+
+    if isinstance(statement, ChangeRows):
+        return replace(
+            statement,
+            matched=expand_part(statement.matched),
+            source=None if statement.source is None else expand(statement.source),
+            unmatched=statement.unmatched and expand_part(statement.unmatched),
+            unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
+        )
+    return statement.with_queries(expand)
+
+
+def _more(reference: TableReference, text_of: TextOf) -> int:
+    """By how many a query's references grow when a view's name becomes its query."""
+    text = text_of(reference)
+    return 0 if text is None else len(_read(text, {}, None).references) - 1
+
+
+def _expanded(
+    query: Query, text_of: TextOf, parameters: Mapping[str, object], database: str, kept: Iterable[int | None]
+) -> Query:
+    texts = [None if index in kept else text_of(each) for index, each in enumerate(query.references)]
+    if not any(texts):
+        return query
+    for reference, view in zip(query.references, texts, strict=True):
+        if view is not None and reference.version is not None:
+            reason = f"{reference.table} is a view, which has no versions; name those of the tables that it reads"
+            raise unsupported_error(query.text, reference.start, reason)
+        if view is not None and reference.alias_position is not None:
+            reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
+            raise unsupported_error(query.text, reference.start, reason)
+    whole, places = _without_table_statements(_without_changes(query, texts), texts).render_with_places(
+        [
+            f"({text})"
+            if text is not None
+            else query.text[reference.start : reference.end]
+            if is_stored(reference.table)
+            else quoted(reference.table.name)
+            for reference, text in zip(query.references, texts, strict=True)
+        ],
+        with_versions=True,
+    )
+    read = _read(whole, parameters, database)
+    starts = [place.start for place in places]
+    return replace(
+        read,
+        references=tuple(
+            # What a view reads has the place of the view's name in the user's text.
+            replace(
+                each, table=replace(each.table, span=query.references[bisect_right(starts, each.start) - 1].table.span)
+            )
+            for each in read.references
+        ),
+    )
+
+
+def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query without the clauses of changes whose rows the texts return."""
+    edits = []
+    references = []
+    for each, text in zip(query.references, texts, strict=True):
+        if text is not None and each.changes is not None:
+            edits.append(TextEdit(each.changes.start, each.changes.end, ""))
+            each = replace(each, changes=None)
+        references.append(each)
+    return replace(query, references=tuple(references), qualifiers=(*query.qualifiers, *edits))
+
+
+def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query with ``SELECT * FROM`` in place of each TABLE before a view's name."""
+    views = {each.start for each, text in zip(query.references, texts, strict=True) if text is not None}
+    edits = [
+        TextEdit(before.start, before.end, "SELECT * FROM")
+        for before, token in pairwise(tokenize(query.text))
+        if token.start in views and before.word == "TABLE"
+    ]
+    return replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
+
+
+def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:
+    return read_query(Cursor(text, tokenize(text), Markers(parameters), database))
+
+
+def query_of(text: str) -> Query:
+    """Return the query in the text of a view, which names databases.
+
+    Raises:
+        SqlError: the text cannot be read.
+    """
+    return _read(text, {}, None)

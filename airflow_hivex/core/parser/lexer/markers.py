@@ -1,0 +1,148 @@
+"""The ``:name`` markers of a statement and the values given for them.
+
+Values are never pasted into text: Spark binds them as named arguments. They are looked at
+here to check that all are there, and to read filters and constant rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from airflow_hivex.core.errors import InvalidParametersError
+from airflow_hivex.core.model.column_types import MAX_PRECISION
+from airflow_hivex.core.model.texts import check_encodable, check_text
+from airflow_hivex.core.parser.statements import Literal
+
+
+def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
+    """Return the values of markers by their names, none for None.
+
+    Raises:
+        InvalidParametersError: they are not a mapping.
+    """
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise InvalidParametersError(
+            f"The parameters are a {type(parameters).__name__}; give a mapping from names of :name markers to values."
+        )
+    return dict(parameters or {})
+
+
+class Markers:
+    """Which markers a statement has, against the parameters given for it.
+
+    With ``stand_in`` every marker without a value counts as that constant: for a text that is read and not run.
+    """
+
+    def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
+        values = values_of(parameters)
+        self._literals = {name: parameter_literal(name, value) for name, value in values.items()}
+        self._given = parameters is not None
+        self._stand_in = stand_in
+        self._used: dict[str, None] = {}
+
+    def literal(self, name: str) -> Literal | None:
+        """Return the value for a marker, None when there is none (which ``check`` reports)."""
+        self._used[name] = None
+        return self._literals.get(name, self._stand_in)
+
+    def is_stand_in(self, literal: Literal | None) -> bool:
+        """Return whether a value stands in for one that is given when the text is run."""
+        return literal is not None and literal is self._stand_in
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the statement's markers."""
+        return tuple(self._used)
+
+    def use(self, names: Iterable[str]) -> None:
+        """Note that the statement has these markers."""
+        self._used.update(dict.fromkeys(names))
+
+    def check(self) -> None:
+        """Compare markers and parameters, once the statement is read.
+
+        Raises:
+            InvalidParametersError: a marker has no value, or a value has no marker.
+        """
+        missing = [f":{name}" for name in self._used if name not in self._literals]
+        unused = [name for name in self._literals if name not in self._used]
+        problems = []
+        if missing and not self._given:
+            problems.append(f"the statement has the markers {', '.join(missing)}, but no parameters were given")
+        elif missing:
+            problems.append(f"there is no value for {', '.join(missing)}")
+        if unused:
+            problems.append(f"no marker uses {', '.join(unused)}")
+        if problems:
+            raise InvalidParametersError(f"Parameters do not fit the statement: {'; '.join(problems)}.")
+
+
+def parameter_literal(name: str, value: object) -> Literal:
+    """Return a parameter's value with Spark's type of it.
+
+    Raises:
+        InvalidParametersError: the name is not a text, or the value is of a type, or a size,
+            that Spark has no literal for.
+    """
+    if not isinstance(name, str):
+        raise InvalidParametersError(f"The parameter name {name!r} is not a text.")
+    check_text("The name of a parameter", name)
+    match value:
+        case None:
+            return Literal(None, "void")
+        case bool():
+            return Literal(value, "boolean")
+        case int():
+            return Literal(value, _integer_type(name, value))
+        case float():
+            return Literal(value, "double")
+        case Decimal():
+            return Literal(value, _decimal_parameter_type(name, value))
+        case str():
+            return Literal(check_encodable(f"Parameter {name}", value), "string")
+        case bytes() | bytearray():
+            return Literal(bytes(value), "binary")
+        case datetime():
+            _check_instant(name, value)
+            return Literal(value, "timestamp")
+        case date():
+            return Literal(value, "date")
+    raise InvalidParametersError(
+        f"Parameter {name} is a {type(value).__name__}; give None, a bool, int, float, Decimal, str, bytes, "
+        "date or datetime."
+    )
+
+
+def _check_instant(name: str, value: datetime) -> None:
+    try:
+        if value.tzinfo is not None:
+            value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidParametersError(f"Parameter {name} = {value} is in no year from 1 to 9999 of UTC.") from None
+
+
+def _integer_type(name: str, value: int) -> str:
+    if -(2**31) <= value < 2**31:
+        return "int"
+    if -(2**63) <= value < 2**63:
+        return "bigint"
+    raise InvalidParametersError(f"Parameter {name} = {value} does not fit a bigint; give a Decimal.")
+
+
+def _decimal_parameter_type(name: str, value: Decimal) -> str:
+    decimal = decimal_type(value)
+    if decimal is None:
+        raise InvalidParametersError(f"Parameter {name} = {value} does not fit a decimal of {MAX_PRECISION} digits.")
+    return decimal
+
+
+def decimal_type(value: Decimal) -> str | None:
+    """Spark's type of a decimal constant: its digits, and those behind the point; None when it has none."""
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale)
+    return f"decimal({precision},{scale})" if precision <= MAX_PRECISION else None

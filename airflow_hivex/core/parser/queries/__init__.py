@@ -1,0 +1,1 @@
+"""Queries, which sqlglot parses: what they read, and under which conditions."""

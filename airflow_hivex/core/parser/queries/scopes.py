@@ -1,0 +1,593 @@
+"""The scopes of a query: what each SELECT reads, and which conditions hold for it.
+
+Names of WITH hide tables from their definition on; a sub-query sees the tables around it;
+a derived table sees none of its neighbours unless it is lateral.
+Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
+
+from sqlglot import exp
+
+from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.row_ids import ROW_ID
+from airflow_hivex.core.parser.lexer.tokens import CATALOG, Token, syntax_error, unsupported_error
+from airflow_hivex.core.parser.queries.filters import conjuncts
+from airflow_hivex.core.parser.statements import Span, TableName
+
+Links: TypeAlias = Mapping[int, tuple[int, str, str]]
+"""Where each name ``T@Y`` begins: its end, T and Y."""
+
+Names: TypeAlias = Mapping[str, "Output"]
+"""The names of WITH, and what each brings."""
+
+_NAMING_GENERATORS = ("inline", "inline_outer", "json_tuple", "stack")
+_PATH = re.compile(r"[/:.*\\]")
+_QUERIES = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values)
+_TABLE_PARTS = ("this", "db", "alias", "joins", "laterals", "pivots", "sample")
+_VERSIONS = (
+    "a version is a write id, and a time is a text, a marker, or current_timestamp() or current_date(), from which an "
+    "INTERVAL may be subtracted"
+)
+_OF_SOME_ROWS = ("limit", "offset", "fetch", "sample", "qualify", "match", "connect")
+_RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
+_RANDOM_NAMES = frozenset(
+    {"rand", "random", "randn", "uuid", "shuffle", "uniform", "randstr", "monotonically_increasing_id"}
+    | {"spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"}
+)
+_REFUSED_TABLE_PARTS = {
+    "catalog": f"a table is named table or database.table; the only catalog is {CATALOG}",
+    "version": _VERSIONS,
+    "when": _VERSIONS,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a query brings under the name ROW__ID.
+
+    ``named`` counts the columns that it calls so; ``tables`` are those whose columns a star passes on.
+    Not ``is_known`` are columns that the text alone does not tell. ``derived`` is a query of WITH.
+    """
+
+    named: int = 0
+    tables: tuple[Source, ...] = ()
+    is_known: bool = True
+    derived: Derived | None = None
+
+
+UNKNOWN = Output(is_known=False)
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """What FROM brings into a scope.
+
+    ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
+    text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
+    be named outside of its join. ``filterable``: its columns are still those of the table, and
+    conditions hold for all rows that are taken from it. ``output`` is a source that is not a table
+    with its own columns; ``inner`` is the source that an alias for a join hides. ``derived`` is a query whose
+    rows conditions may restrict.
+    """
+
+    alias: str
+    table: TableName | None = None
+    start: int = 0
+    end: int = 0
+    has_alias: bool = True
+    alias_position: int | None = None
+    nullable: bool = False
+    visible: bool = True
+    filterable: bool = True
+    output: Output | None = None
+    inner: tuple[Source, ...] = ()
+    derived: Derived | None = None
+
+    @property
+    def brings(self) -> Output:
+        """Return the columns named ROW__ID that a star over it returns."""
+        if self.inner:
+            return _together(source.brings for source in self.inner if source.visible)
+        if self.output is not None:
+            return self.output
+        return Output(tables=(self,)) if self.table is not None else UNKNOWN
+
+
+@dataclass(slots=True, eq=False)
+class Condition:
+    """A conjunct of WHERE or ON, and the sources whose rows it restricts.
+
+    Each source comes with whether an outer join may have made it NULL before.
+    """
+
+    expression: exp.Expr
+    restricted: list[tuple[Source, bool]]
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """One SELECT. ``merges_columns``: NATURAL or USING makes one column of two. ``output`` is its result."""
+
+    parent: Scope | None
+    sources: list[Source] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    merges_columns: bool = False
+    pivoted: bool = False
+    output: Output = UNKNOWN
+
+
+@dataclass(slots=True, eq=False)
+class Derived:
+    """A query with one SELECT that FROM reads under a name, where conditions on it are also conditions within it.
+
+    ``columns`` are the columns within that its own columns are, by name. Those of ``stars`` have their names there:
+    of the table of that name, or of all (None). ``readers`` are where it is read, with their scopes.
+    """
+
+    scope: Scope
+    columns: Mapping[str, exp.Column]
+    stars: tuple[exp.Identifier | None, ...]
+    hidden: frozenset[str]
+    is_allowed: Callable[[exp.Column], bool]
+    readers: list[tuple[Source, Scope]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
+        """Return the query of a SELECT, whose alias may name its columns; None where nothing is known of them."""
+        columns: dict[str, exp.Column] = {}
+        others: set[str] = set()
+        stars: list[exp.Identifier | None] = []
+        names = _column_aliases(named)
+        for number, each in enumerate(select.expressions):
+            star = each.this if isinstance(each, exp.Column) else each
+            if isinstance(star, exp.Star):
+                if names or star.args.get("replace") or star.args.get("rename"):
+                    return None
+                table = each.args.get("table") if isinstance(each, exp.Column) else None
+                if isinstance(each, exp.Column) and (table is None or each.args.get("db")):
+                    return None
+                stars.append(table)
+                others |= {normalise(column.name) for column in star.args.get("except_") or ()}
+                continue
+            value = each.unalias().unnest()
+            name = normalise(names[number] if number < len(names) else each.alias_or_name)
+            if name in columns or name in others or not isinstance(value, exp.Column):
+                columns.pop(name, None)
+                others.add(name)
+            else:
+                columns[name] = value
+        return cls(scope, columns, tuple(stars), frozenset(others), _allowed_columns(select))
+
+    def column(self, name: str) -> exp.Column | None:
+        """Return the column within that a column of the query is; None where that is not certain."""
+        found = self.columns.get(name)
+        if found is None and name not in self.hidden and len(self.stars) == 1:
+            found = exp.column(exp.to_identifier(name, quoted=True), table=self.stars[0])
+        return found if found is not None and self.is_allowed(found) else None
+
+
+def _only_select(query: exp.Expr) -> exp.Select | None:
+    """Return the one SELECT of a query that returns all of its rows; None of UNION and LIMIT, for example."""
+    while isinstance(query, exp.Subquery):
+        if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
+            return None
+        query = query.this
+    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in _OF_SOME_ROWS):
+        return None
+    is_random = any(
+        isinstance(node, _RANDOM) or (isinstance(node, exp.Anonymous) and str(node.this).lower() in _RANDOM_NAMES)
+        for node in _own_nodes(query)
+    )
+    return None if is_random else query
+
+
+def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
+    """Yield the expressions of a SELECT, without those of the queries in it and of FROM."""
+    stack = [
+        child
+        for part, value in select.args.items()
+        if part not in ("from_", "joins", "laterals", "with_")
+        for child in (value if isinstance(value, list) else [value])
+        if isinstance(child, exp.Expr)
+    ]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(child for child in node.iter_expressions() if not isinstance(child, exp.Query))
+
+
+def _column_aliases(node: exp.Expr) -> list[str]:
+    alias = node.args.get("alias")
+    return [each.name for each in alias.args.get("columns") or ()] if isinstance(alias, exp.TableAlias) else []
+
+
+def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
+    """Return which columns conditions may name: those that group the rows, and those that part them for windows."""
+    nodes = list(_own_nodes(select))
+    sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
+    group = select.args.get("group")
+    if group is not None:
+        only_keys = not any(value for part, value in group.args.items() if part != "expressions")
+        sets.append([_group_key(select, key) for key in group.expressions] if only_keys else [])
+    elif select.args.get("having") is not None or any(
+        isinstance(node, exp.AggFunc) and node.find_ancestor(exp.Window) is None for node in nodes
+    ):
+        # One row of all.
+        sets.append([])
+    return lambda column: all(any(_is_same(column, key) for key in keys) for keys in sets)
+
+
+def _group_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return the expression of GROUP BY, which may be the number of a column."""
+    if isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal():
+        columns: list[exp.Expr] = select.expressions
+        number = int(key.name) - 1
+        if 0 <= number < len(columns):
+            return columns[number].unalias().unnest()
+    return key.unnest()
+
+
+def _is_same(column: exp.Column, key: exp.Expr) -> bool:
+    if not isinstance(key, exp.Column) or normalise(column.name) != normalise(key.name):
+        return False
+    one, other = (tuple(normalise(part.name) for part in each.parts[:-1]) for each in (column, key))
+    return one == other or not one or not other
+
+
+class ScopeReader:
+    """Walks a query once and keeps its scopes, columns and stars (with their scopes) and markers."""
+
+    def __init__(self, text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> None:
+        self.scopes: list[Scope] = []
+        self.columns: list[tuple[exp.Column, Scope]] = []
+        self.stars: list[tuple[exp.Star, Scope]] = []
+        self.output = UNKNOWN
+        self.markers: set[str] = set()
+        self.links_read: set[int] = set()
+        self.derived: list[Derived] = []
+        self._scope_of: dict[int, Scope] = {}
+        self._text = text
+        self._tokens = tokens
+        self._links = links
+        self._table_statements = {tokens[index + 1].start for index in table_statements}
+        self._tables_read: set[int] = set()
+
+    def read(self, tree: exp.Expr) -> None:
+        """Walk the whole query.
+
+        Raises:
+            StatementSyntaxError: a table stands where none can be.
+            UnsupportedStatementError: it reads something that is not a table of the warehouse.
+        """
+        self.output = self._query(tree, {}, None)
+        for table in tree.find_all(exp.Table):
+            if id(table) not in self._tables_read:
+                raise self._error(table, "a table cannot stand here")
+
+    # -- queries -----------------------------------------------------------------
+
+    def _query(self, node: exp.Expr, names: Names, outer: Scope | None) -> Output:
+        # Chains of UNION are deep trees on their left side, and recursion would be too deep.
+        while True:
+            names = self._with(node, names)
+            if isinstance(node, exp.Select):
+                return self._select(node, names, outer)
+            if isinstance(node, exp.SetOperation):
+                self._query(node.expression, names, outer)
+                self._walk_parts(node, names, outer, but=("this", "expression", "with_"))
+                node = node.this
+            elif isinstance(node, exp.Subquery):
+                self._walk_parts(node, names, outer, but=("this", "alias", "with_"))
+                node = node.this
+            elif isinstance(node, exp.Values):
+                self._walk_parts(node, names, outer, but=("alias", "with_"))
+                return _renamed(Output(), node)
+            else:
+                raise self._error(node, "expected a query")
+
+    def _with(self, node: exp.Expr, names: Names) -> Names:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return names
+        is_recursive = bool(with_.args.get("recursive"))
+        for cte in with_.expressions:
+            name = normalise(cte.alias)
+            known = {**names, name: _renamed(UNKNOWN, cte)} if is_recursive else names
+            output = _renamed(self._query(cte.this, known, None), cte)
+            names = {**names, name: replace(output, derived=None if is_recursive else self._derived(cte.this, cte))}
+        return names
+
+    def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
+        """Return a query that was read, as one whose rows conditions may restrict; ``named`` has its alias."""
+        select = _only_select(query)
+        scope = None if select is None else self._scope_of.get(id(select))
+        if select is None or scope is None or scope.pivoted:
+            return None
+        derived = Derived.of(select, scope, named)
+        if derived is not None:
+            self.derived.append(derived)
+        return derived
+
+    def _select(self, node: exp.Select, names: Names, outer: Scope | None) -> Output:
+        if not node.expressions:
+            raise self._error(node, "SELECT names no columns")
+        scope = self._scope_of[id(node)] = Scope(outer)
+        self.scopes.append(scope)
+        from_, where = node.args.get("from_"), node.args.get("where")
+        sources = self._item(from_.this, names, scope) if from_ is not None else []
+        sources = self._joins(node.args.get("joins") or [], sources, names, scope)
+        for lateral in node.args.get("laterals") or []:
+            self._item(lateral, names, scope)
+        if where is not None:
+            restricted = [(source, source.nullable) for source in sources if source.visible]
+            scope.conditions += [Condition(part, restricted) for part in conjuncts(where.this)]
+        self._walk_parts(node, names, scope, but=("from_", "joins", "laterals", "with_"))
+        scope.output = _together(_output(each, scope) for each in node.expressions)
+        return scope.output
+
+    # -- FROM --------------------------------------------------------------------
+
+    def _item(self, node: exp.Expr, names: Names, scope: Scope) -> list[Source]:
+        """Return one item of FROM with the joins that belong to it: the sources it brings."""
+        if isinstance(node, exp.Table):
+            sources = [self._table(node, names, scope)]
+        elif isinstance(node, exp.Subquery):
+            sources = self._subquery(node, names, scope)
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            sources = [Source(normalise(node.alias), output=_renamed(self._query(node.this, names, scope), node))]
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Func):
+            self._walk(node.this, names, scope)
+            sources = [Source(normalise(node.alias), output=_renamed(UNKNOWN, node))]
+        elif isinstance(node, (exp.Query, exp.Lateral)):
+            raise self._error(node, "a query in FROM stands in parentheses")
+        else:
+            self._walk(node, names, scope)
+            output = Output() if isinstance(node, exp.Values) else UNKNOWN
+            sources = [Source(normalise(node.alias_or_name), output=_renamed(output, node))]
+        scope.sources += [source for source in sources if source not in scope.sources]
+        for pivot in node.args.get("pivots") or []:
+            scope.pivoted = True
+            self._walk(pivot, names, scope)
+            scope.sources.append(Source(normalise(pivot.alias)))
+        sources = self._joins(node.args.get("joins") or [], sources, names, scope)
+        for lateral in node.args.get("laterals") or []:
+            self._item(lateral, names, scope)
+        return sources
+
+    def _subquery(self, node: exp.Subquery, names: Names, scope: Scope) -> list[Source]:
+        self._walk_parts(node, names, scope, but=("this", "alias", "with_", "joins", "laterals", "pivots"))
+        alias = normalise(node.alias)
+        if not _is_relation(node.this):
+            output = self._query(node.this, self._with(node, names), scope.parent)
+            derived = None if node.args.get("sample") else self._derived(node.this, node)
+            return [_read_in(scope, Source(alias, output=_renamed(output, node), derived=derived))]
+        if not alias:
+            return self._item(node.this, names, scope)
+        # (a JOIN b) AS g hides the names a and b.
+        inner = Scope(scope.parent)
+        self.scopes.append(inner)
+        self._item(node.this, names, inner)
+        renamed = _renamed(UNKNOWN, node)
+        return [Source(alias, output=renamed, inner=tuple(inner.sources) if renamed is UNKNOWN else ())]
+
+    def _joins(self, joins: Sequence[exp.Join], left: list[Source], names: Names, scope: Scope) -> list[Source]:
+        left = list(left)
+        for join in joins:
+            right = self._item(join.this, names, scope)
+            self._walk_parts(join, names, scope, but=("this", "using"))
+            self._join(join, left, right, scope)
+            left += right
+        return left
+
+    def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
+        """Note what the join's condition restricts, and which side it may make NULL.
+
+        A row that fails ON is kept by an outer join on the side that the join preserves, so that
+        only the other side is restricted.
+        """
+        side, kind = join.side, join.kind
+        known = join.method in ("", "NATURAL") and kind in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
+        scope.merges_columns |= bool(join.args.get("using")) or join.method == "NATURAL"
+        restricted: list[Source] = []
+        if not known or side == "FULL":
+            nullable = [*left, *right]
+        elif kind == "ANTI" or (side == "LEFT" and kind != "SEMI"):
+            restricted, nullable = right, right if kind != "ANTI" else []
+        elif side == "RIGHT":
+            restricted, nullable = left, left
+        else:
+            restricted, nullable = [*left, *right], []
+        on = join.args.get("on")
+        if on is not None and restricted:
+            pairs = [(source, source.nullable) for source in restricted if source.visible]
+            scope.conditions += [Condition(part, pairs) for part in conjuncts(on)]
+        for source in nullable:
+            source.nullable = True
+        if kind in ("SEMI", "ANTI"):
+            for source in right:
+                source.visible = False
+
+    # -- tables ------------------------------------------------------------------
+
+    def _table(self, node: exp.Table, names: Names, scope: Scope) -> Source:
+        self._tables_read.add(id(node))
+        for part, value in node.args.items():
+            if value and part not in _TABLE_PARTS:
+                reason = _REFUSED_TABLE_PARTS.get(part, "what stands behind the table's name is not of this release")
+                raise self._unsupported(node, reason)
+        name, database = node.this, node.args.get("db")
+        if isinstance(name, exp.Func) and database is None:
+            self._walk(name, names, scope)
+            return Source(normalise(node.alias or name.name), output=_renamed(UNKNOWN, node))
+        if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in (name, database or name)):
+            raise self._unsupported(node, "a table is named table or database.table")
+        self._walk_parts(node, names, scope, but=("this", "db", "alias", "joins", "laterals", "pivots"))
+        source = self._named(node, name, database)
+        table = source.table
+        if table is not None and table.name in names and table.database is None and table.namespace is None:
+            output = _renamed(names[table.name], node)
+            derived = None if source.alias_position is not None else output.derived
+            if derived is None and names[table.name].derived is not None:
+                # All of its rows are read here.
+                _read_in(scope, Source("", derived=names[table.name].derived))
+            return _read_in(scope, Source(source.alias, output=output, derived=derived))
+        return source
+
+    def _named(self, node: exp.Table, name: exp.Identifier, database: exp.Identifier | None) -> Source:
+        start, end = (database or name).meta["start"], name.meta["end"] + 1
+        link = self._links.get(name.meta["start"])
+        if link is not None:
+            self.links_read.add(name.meta["start"])
+        elif database is not None and _PATH.search(name.name):
+            example = "CREATE EXTERNAL TABLE t (id INT) USING parquet LOCATION 'raw/t'"
+            raise self._unsupported(
+                node, f"a file is not read by its path; make an external table of its folder, such as {example}"
+            )
+        table = TableName(
+            link[1] if link is not None else normalise(name.name),
+            normalise(database.name) if database is not None else None,
+            link[2] if link is not None else None,
+            Span(start, end),
+        )
+        alias = node.args.get("alias")
+        alias_columns = alias is not None and bool(alias.args.get("columns"))
+        if alias_columns and not node.alias:
+            raise self._unsupported(node, "names for columns stand behind an alias")
+        sampled = bool(node.args.get("sample"))
+        is_statement = start in self._table_statements
+        return Source(
+            alias=normalise(node.alias) or table.name,
+            table=table,
+            start=start,
+            end=end,
+            has_alias=bool(node.alias) or is_statement,
+            alias_position=self._end_of_sample(end) if sampled else None,
+            filterable=not (sampled or alias_columns),
+            output=_renamed(UNKNOWN, node) if alias_columns else None,
+        )
+
+    def _end_of_sample(self, table_end: int) -> int | None:
+        """Return where an alias is written behind TABLESAMPLE (...) [REPEATABLE (...)]."""
+        depth, end = 0, None
+        for token in self._tokens:
+            if token.start < table_end:
+                continue
+            if depth == 0 and token.word not in ("TABLESAMPLE", "REPEATABLE") and not token.is_symbol("("):
+                break
+            depth += token.is_symbol("(") - token.is_symbol(")")
+            if depth == 0 and token.is_symbol(")"):
+                end = token.end
+        return end
+
+    # -- everything else ---------------------------------------------------------
+
+    def _walk_parts(self, node: exp.Expr, names: Names, scope: Scope | None, but: Collection[str]) -> None:
+        for part, value in node.args.items():
+            if part not in but:
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, exp.Expr):
+                        self._walk(child, names, scope)
+
+    def _walk(self, expression: exp.Expr, names: Names, scope: Scope | None) -> None:
+        stack = [expression]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, _QUERIES):
+                self._query(node, names, scope)
+            elif isinstance(node, exp.Column):
+                if scope is not None:
+                    self.columns.append((node, scope))
+            elif isinstance(node, exp.Placeholder):
+                self.markers.add(node.name)
+            elif isinstance(node, exp.Star) and scope is not None and not _is_called(node.parent, "count"):
+                self.stars.append((node, scope))
+                stack.extend(node.iter_expressions())
+            else:
+                stack.extend(node.iter_expressions())
+
+    def _unsupported(self, node: exp.Expr, reason: str) -> UnsupportedStatementError:
+        return unsupported_error(self._text, self._start(node), reason)
+
+    def _error(self, node: exp.Expr, reason: str) -> StatementSyntaxError:
+        return syntax_error(self._text, self._start(node), reason)
+
+    def _start(self, node: exp.Expr) -> int:
+        """Return where a node stands: its first name, else the beginning of the query."""
+        starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
+        return min(starts, default=self._tokens[0].start)
+
+
+def _read_in(scope: Scope, source: Source) -> Source:
+    if source.derived is not None:
+        source.derived.readers.append((source, scope))
+    return source
+
+
+def _is_relation(node: exp.Expr) -> bool:
+    """Return whether what stands in parentheses in FROM is a table or join rather than a query."""
+    if isinstance(node, exp.Subquery):
+        return bool(node.alias or node.args.get("joins")) or _is_relation(node.this)
+    return isinstance(node, exp.Table)
+
+
+# -- what a query brings under the name ROW__ID ---------------------------------------------
+
+
+def _is_row_id(name: str) -> bool:
+    return normalise(name) == normalise(ROW_ID)
+
+
+def _together(outputs: Iterable[Output]) -> Output:
+    found = list(outputs)
+    return Output(
+        sum(output.named for output in found),
+        tuple(table for output in found for table in output.tables),
+        all(output.is_known for output in found),
+    )
+
+
+def _renamed(output: Output, node: exp.Expr) -> Output:
+    """Return the part of ``output`` that remains where an alias may rename all columns."""
+    alias = node.args.get("alias")
+    columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output
+
+
+def _output(expression: exp.Expr, scope: Scope) -> Output:
+    """Return the output of one expression behind SELECT."""
+    star = expression.this if isinstance(expression, exp.Column) else expression
+    if isinstance(star, exp.Star):
+        output = UNKNOWN if scope.pivoted else _together(source.brings for source in _starred(expression, scope))
+        left_out = any(_is_row_id(column.name) for column in star.args.get("except_") or ())
+        return Output(is_known=output.is_known) if left_out else output
+    if isinstance(expression, exp.Aliases):
+        return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
+    if isinstance(expression, exp.Anonymous):
+        # Some generators bring columns with names of their own.
+        return Output(is_known=not _is_called(expression, *_NAMING_GENERATORS))
+    return Output(int(_is_row_id(expression.alias_or_name)))
+
+
+def _is_called(node: exp.Expr | None, *names: str) -> bool:
+    """Return whether a node is the call of a function that has one of these names."""
+    return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() in names
+
+
+def _starred(star: exp.Expr, scope: Scope) -> Sequence[Source]:
+    if isinstance(star, exp.Star):
+        return [source for source in scope.sources if source.visible]
+    around: Scope | None = scope
+    while around is not None:
+        found = [source for source in around.sources if source.alias == normalise(star.args["table"].name)]
+        if found:
+            return found
+        around = around.parent
+    # All fields of a struct.
+    return [Source("")]

@@ -1,0 +1,62 @@
+"""Statements about clusters and routes, and about the settings of a session that the route depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role, Uses
+
+
+@dataclass(frozen=True, slots=True)
+class UseCluster(Statement):
+    """The cluster on which the statements of the session run from now on; None for any."""
+
+    KIND = "USE CLUSTER"
+    SYNTAX = ("USE CLUSTER [<name cluster>]",)
+
+    name: Annotated[str | None, Named(Role.USE, ObjectKind.CLUSTER)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowClusters(Statement):
+    """The clusters, and whether each of them can be used now."""
+
+    KIND = "SHOW CLUSTERS"
+    SYNTAX = ("SHOW CLUSTERS",)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainRoute(Statement):
+    """EXPLAIN ROUTE statement."""
+
+    KIND = "EXPLAIN ROUTE"
+
+    statement: RoutedStatement
+
+    @property
+    def uses(self) -> Uses:
+        """Return the objects that the statement names; none of them is read or written."""
+        return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))
+
+
+@dataclass(frozen=True, slots=True)
+class SetSetting(Statement):
+    """SET name = value, or SET name, which shows the value (None)."""
+
+    KIND = "SET"
+    IN_TRANSACTIONS = False
+
+    name: str
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSetting(Statement):
+    """RESET name: the value of the metastore holds again."""
+
+    KIND = "RESET"
+    IN_TRANSACTIONS = False
+
+    name: str

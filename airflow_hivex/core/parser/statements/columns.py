@@ -1,0 +1,132 @@
+"""Statements about the columns of tables and their constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.uses import Named, Role
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns(Statement):
+    """New columns of a table.
+
+    They stand behind those that are there, or where ``places`` says: behind a column, or first for the empty text.
+    """
+
+    KIND = "ALTER TABLE ADD COLUMNS"
+    SYNTAX = ("ALTER TABLE <table> ADD {COLUMNS | COLUMN} <added added_columns>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    columns: tuple[Column, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> AddColumns:
+        """Return the statement with the columns and their places."""
+        return cls(values["table"], *values["added"])
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumn(Statement):
+    """Another name, type, comment or place of a column; what is None stays as it is.
+
+    ``after`` is the column to stand behind, or the empty text to stand first. ``added`` are constraints that the column
+    gets, with which no rows are compared.
+    """
+
+    KIND = "ALTER TABLE CHANGE COLUMN"
+    SYNTAX = (
+        "ALTER TABLE <table> RENAME COLUMN <column whole_column> TO <name whole_column>",
+        "ALTER TABLE <table> CHANGE [COLUMN] <change changed_column>",
+        "ALTER TABLE <table> ALTER [COLUMN] <column whole_column> {TYPE <type> & COMMENT <comment> & <after place>}",
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    column: str
+    name: str | None = None
+    type: str | None = None
+    comment: str | None = None
+    after: str | None = None
+    added: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ChangeColumn:
+        """Return the statement; Hive's form names its fields by itself."""
+        return cls(values["table"], **values["change"]) if "change" in values else cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceColumns(Statement):
+    """Other columns: those of the same names keep their values, all others go."""
+
+    KIND = "ALTER TABLE REPLACE COLUMNS"
+    SYNTAX = ("ALTER TABLE <table> REPLACE COLUMNS <columns new_columns>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns(Statement):
+    """The end of columns."""
+
+    KIND = "ALTER TABLE DROP COLUMNS"
+    SYNTAX = ("ALTER TABLE <table> DROP {COLUMNS | COLUMN} [IF EXISTS] <columns dropped_columns>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    columns: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeConstraints(Statement):
+    """Other constraints of a table.
+
+    It adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its name.
+    """
+
+    KIND = "ALTER TABLE of constraints"
+    SYNTAX = (
+        "ALTER TABLE <table> ADD <added constraint>",
+        "ALTER TABLE <table> DROP CONSTRAINT [IF EXISTS] <dropped_name constraint_name>",
+        "ALTER TABLE <table> ALTER [COLUMN] <column whole_column> SET DEFAULT <default>",
+        "ALTER TABLE <table> ALTER [COLUMN] <column whole_column> SET NOT NULL !not_null",
+        "ALTER TABLE <table> ALTER [COLUMN] <dropped_default whole_column> DROP DEFAULT",
+        "ALTER TABLE <table> ALTER [COLUMN] <dropped_not_null whole_column> DROP NOT NULL",
+    )
+    REFUSED = (
+        (
+            "ALTER TABLE <table> ALTER [COLUMN] <column whole_column> {SET | DROP}",
+            "SET and DROP of a column take DEFAULT or NOT NULL",
+        ),
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    added: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
+    dropped_default: str | None = None
+    dropped_not_null: str | None = None
+    dropped_name: str | None = None
+    if_exists: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ChangeConstraints:
+        """Return the statement; a default value, or NOT NULL, is a constraint of one column."""
+        if "column" not in values:
+            return cls(**values)
+        column = normalise(values["column"])
+        if "default" in values:
+            return cls(values["table"], Constraints(defaults={column: values["default"]}))
+        return cls(values["table"], Constraints(not_null=(column,)))

@@ -1,0 +1,91 @@
+"""Statements about the copies of tables on other clusters, and of moves of namespaces there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role
+
+_DATABASE = "ALTER {DATABASE | SCHEMA | NAMESPACE} <database>"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateTable(Statement):
+    """A copy of a table, or of some of its partitions, on another cluster; the table is only read."""
+
+    KIND = "REPLICATE TABLE"
+    SYNTAX = ("REPLICATE TABLE <table> [PARTITION <specification>] TO CLUSTER <cluster>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.READ)]
+    cluster: Annotated[str, Named(Role.USE, ObjectKind.CLUSTER)]
+    specification: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropCopy(Statement):
+    """The end of a copy of a table or partition."""
+
+    KIND = "ALTER TABLE DROP COPY"
+    SYNTAX = ("ALTER TABLE <table> [PARTITION <partition>] DROP COPY ON CLUSTER <cluster>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    cluster: Annotated[str, Named(Role.USE, ObjectKind.CLUSTER)]
+    partition: Mapping[str, Literal] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrimaryCluster(Statement):
+    """Another primary cluster of a table; ``force`` takes what the lost one leaves."""
+
+    KIND = "ALTER TABLE SET PRIMARY CLUSTER"
+    SYNTAX = ("ALTER TABLE <table> SET PRIMARY CLUSTER <cluster> [FORCE !force [CONFIRM <confirm confirmation>]]",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    cluster: Annotated[str, Named(Role.USE, ObjectKind.CLUSTER)]
+    force: bool = False
+    confirm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCopies(Statement):
+    """The copies of a table, and what each of them lacks."""
+
+    KIND = "SHOW COPIES"
+    SYNTAX = ("SHOW COPIES <table>",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDatabase(Statement):
+    """A move of a namespace to another cluster."""
+
+    KIND = "ALTER DATABASE SET PRIMARY CLUSTER"
+    SYNTAX = (f"{_DATABASE} SET PRIMARY CLUSTER <cluster> [WITH LINKED TABLES !copy_linked] [KEEP COPIES]",)
+    IN_TRANSACTIONS = False
+
+    database: Annotated[str, Named(Role.ALTER, ObjectKind.DATABASE)]
+    cluster: Annotated[str, Named(Role.USE, ObjectKind.CLUSTER)]
+    copy_linked: bool = False
+    keep_copies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelMove(Statement):
+    """The end of a move that has not switched the namespace yet."""
+
+    KIND = "ALTER DATABASE CANCEL MOVE"
+    SYNTAX = (f"{_DATABASE} CANCEL MOVE [KEEP COPIES]",)
+    IN_TRANSACTIONS = False
+
+    database: Annotated[str, Named(Role.ALTER, ObjectKind.DATABASE)]
+    keep_copies: bool = False

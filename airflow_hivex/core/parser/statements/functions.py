@@ -1,0 +1,59 @@
+"""Statements about permanent functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
+
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.permanent_functions import FunctionResource
+from airflow_hivex.core.model.sql_functions import SqlFunction
+from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.queries import Query
+from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role, Uses, function_uses
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFunction(RoutedStatement):
+    """CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] name AS 'class' [USING JAR 'uri', ...] or (...) RETURNS t RETURN x.
+
+    A function of SQL has a definition ``sql``, and its ``body`` as a query. Another one has a class and resources.
+    """
+
+    KIND = "CREATE FUNCTION"
+    IN_TRANSACTIONS = False
+
+    name: TableName
+    class_name: str | None = None
+    resources: tuple[FunctionResource, ...] = ()
+    sql: SqlFunction | None = None
+    body: Query | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the query of its body, if it is one of SQL."""
+        return () if self.body is None else (self.body,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its query changed."""
+        return self if self.body is None else replace(self, body=change(self.body))
+
+    @property
+    def uses(self) -> Uses:
+        """Return the function."""
+        return function_uses(self.name, Role.CREATE)
+
+
+@dataclass(frozen=True, slots=True)
+class DropFunction(Statement):
+    """The end of a permanent function."""
+
+    KIND = "DROP FUNCTION"
+    SYNTAX = ("DROP FUNCTION [IF EXISTS] <name function>",)
+    IN_TRANSACTIONS = False
+
+    name: Annotated[TableName, Named(Role.DROP, ObjectKind.FUNCTION)]
+    if_exists: bool = False

@@ -1,0 +1,116 @@
+"""Statements about links. Source: Hive HIVE-2989."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.uses import Named, Role, Uses, database_uses, table_uses
+
+_LINK = "{LINK | TABLELINK}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLink(Statement):
+    """A new link to a table of another namespace; a static one shows the partitions that are added to it."""
+
+    KIND = "CREATE LINK"
+    SYNTAX = (f"CREATE [STATIC] {_LINK} [IF NOT EXISTS] TO <link> [LINKPROPERTIES <properties>]",)
+    IN_TRANSACTIONS = False
+
+    link: TableName
+    static: bool = False
+    if_not_exists: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uses(self) -> Uses:
+        """Return the link, and the table that it shows."""
+        source = TableName(self.link.name, self.link.namespace, span=self.link.span)
+        return (*table_uses(self.link, Role.CREATE), *table_uses(source, Role.READ))
+
+
+@dataclass(frozen=True, slots=True)
+class DropLink(Statement):
+    """The end of a link; the name of a table or view is refused later."""
+
+    KIND = "DROP LINK"
+    SYNTAX = (f"DROP {_LINK} [IF EXISTS] [TO] <link table>",)
+    IN_TRANSACTIONS = False
+
+    link: Annotated[TableName, Named(Role.DROP)]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddLinkPartitions(Statement):
+    """Partitions that a link shows from now on, by their values, or by comparisons of keys; a value of None is NULL."""
+
+    KIND = "ALTER LINK ADD PARTITION"
+    SYNTAX = (
+        f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <partitions static_partitions>",
+        f"ALTER {_LINK} [TO] <link table> ADD [IF NOT EXISTS] <specifications>",
+    )
+    IN_TRANSACTIONS = False
+
+    link: Annotated[TableName, Named(Role.ALTER)]
+    partitions: tuple[Mapping[str, Literal], ...] = ()
+    if_not_exists: bool = False
+    specifications: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropLinkPartitions(Statement):
+    """Partitions that a static link does not show any more, by comparisons of keys."""
+
+    KIND = "ALTER LINK DROP PARTITION"
+    SYNTAX = (f"ALTER {_LINK} [TO] <link table> DROP [IF EXISTS] <specifications>",)
+    IN_TRANSACTIONS = False
+
+    link: Annotated[TableName, Named(Role.ALTER)]
+    specifications: tuple[Predicate, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetLinkProperties(Statement):
+    """Other properties of a link."""
+
+    KIND = "ALTER LINK SET LINKPROPERTIES"
+    SYNTAX = (
+        f"ALTER {_LINK} [TO] <link table> SET LINKPROPERTIES <set properties>",
+        f"ALTER {_LINK} [TO] <link table> UNSET LINKPROPERTIES [IF EXISTS] <unset keys>",
+    )
+    IN_TRANSACTIONS = False
+
+    link: Annotated[TableName, Named(Role.ALTER)]
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLinks(Statement):
+    """The links of a namespace, or the links of all namespaces to a table."""
+
+    KIND = "SHOW LINKS"
+    SYNTAX = (
+        "SHOW LINKS [{IN | FROM} <database>] [LIKE <pattern> | <pattern quoted_pattern>]",
+        "SHOW LINKS TO <table>",
+    )
+
+    database: str | None = None
+    pattern: str | None = None
+    table: TableName | None = None
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table, or the namespace whose links are listed."""
+        return (
+            database_uses(self.database, Role.DESCRIBE) if self.table is None else table_uses(self.table, Role.DESCRIBE)
+        )

@@ -1,0 +1,229 @@
+"""SHOW and DESCRIBE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.objects import SortColumn
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.parser.statements.base import RefusedPart, RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.queries import Query
+from airflow_hivex.core.parser.statements.uses import NOTHING, Named, ObjectKind, Role, Uses, function_uses
+
+_LIKE = "[LIKE <pattern> | <pattern quoted_pattern>]"
+_IN = "[{IN | FROM} <database>]"
+_DESCRIBE = "{DESCRIBE | DESC}"
+_TABLE = f"{_DESCRIBE} [TABLE] [EXTENDED | FORMATTED !extended] <table>"
+_LINK = f"{_DESCRIBE} {{LINK | TABLELINK}} [EXTENDED | FORMATTED !extended] <table>"
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases(Statement):
+    """The databases, or those of a pattern."""
+
+    KIND = "SHOW DATABASES"
+    SYNTAX = (f"SHOW {{DATABASES | SCHEMAS | NAMESPACES}} {_LIKE}",)
+
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCurrentNamespace(Statement):
+    """The current database."""
+
+    KIND = "SHOW CURRENT NAMESPACE"
+    SYNTAX = ("SHOW CURRENT {NAMESPACE | DATABASE | SCHEMA}",)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables(Statement):
+    """The tables and views of a database, or its views alone."""
+
+    KIND = "SHOW TABLES"
+    SYNTAX = (f"SHOW {{TABLES | VIEWS}} {_IN} {_LIKE}",)
+
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE, or_current=True)] = None
+    pattern: str | None = None
+    views: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTableExtended(Statement):
+    """The facts of the tables of a pattern, or of one partition."""
+
+    KIND = "SHOW TABLE EXTENDED"
+    SYNTAX = (f"SHOW TABLE EXTENDED {_IN} LIKE <pattern> [PARTITION <partition>]",)
+
+    pattern: str
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE, or_current=True)] = None
+    partition: Mapping[str, Literal] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns(Statement):
+    """The columns of a table."""
+
+    KIND = "SHOW COLUMNS"
+    SYNTAX = (f"SHOW [SORTED !is_sorted] COLUMNS {{IN | FROM}} <table> {_IN} {_LIKE}",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    pattern: str | None = None
+    is_sorted: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ShowColumns:
+        """Return the statement; the database may stand behind the table."""
+        table, database = values["table"], values.get("database")
+        if database is not None and table.database not in (None, str(database)):
+            raise RefusedPart("database", f"the table is of database {table.database} already")
+        given = {name: value for name, value in values.items() if name != "database"}
+        return cls(**given | ({} if database is None else {"table": replace(table, database=str(database))}))
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTableProperties(Statement):
+    """The properties of a table, or one of them."""
+
+    KIND = "SHOW TBLPROPERTIES"
+    SYNTAX = ("SHOW TBLPROPERTIES <table> ['(' <key property> ')']",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions(Statement):
+    """The partitions of a table or link, or those of a condition."""
+
+    KIND = "SHOW PARTITIONS"
+    SYNTAX = (
+        "SHOW PARTITIONS <table> [PARTITION <specification>] [WHERE <condition partition_condition>] "
+        "[ORDER BY <order_by partition_order>] [LIMIT <limit partition_count>]",
+    )
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    specification: Predicate | None = None
+    condition: Predicate | None = None
+    order_by: tuple[SortColumn, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable(Statement):
+    """The statement that creates a table or view, with Hive's clauses if ``as_serde``."""
+
+    KIND = "SHOW CREATE TABLE"
+    SYNTAX = ("SHOW CREATE TABLE <table> [AS SERDE]",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    as_serde: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDatabase(Statement):
+    """The facts of a database."""
+
+    KIND = "DESCRIBE DATABASE"
+    SYNTAX = (f"{_DESCRIBE} {{DATABASE | SCHEMA | NAMESPACE}} [EXTENDED] <name database>",)
+
+    name: Annotated[str, Named(Role.DESCRIBE, ObjectKind.DATABASE)]
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowFunctions(RoutedStatement):
+    """The functions of the Spark of a cluster, and those of users: of the session and of a database."""
+
+    KIND = "SHOW FUNCTIONS"
+    SYNTAX = (
+        f"SHOW [<scope: ALL | SYSTEM | USER>] FUNCTIONS {_IN} "
+        "[LIKE <pattern> | <pattern quoted_pattern> | <pattern function_word>]",
+    )
+
+    pattern: str | None = None
+    database: str | None = None
+    scope: str = "ALL"
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return nothing."""
+        return ()
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+        """Return the statement."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeFunction(RoutedStatement):
+    """The facts of a function; an operator such as + is a function, too."""
+
+    KIND = "DESCRIBE FUNCTION"
+    SYNTAX = (f"{_DESCRIBE} FUNCTION [EXTENDED] <name described_function>",)
+
+    name: str
+    extended: bool = False
+    database: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> DescribeFunction:
+        """Return the statement, whose name may have a database."""
+        name, database = values["name"]
+        return cls(name, values.get("extended", False), database)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return nothing."""
+        return ()
+
+    @property
+    def uses(self) -> Uses:
+        """Return the permanent function of a database that is named."""
+        return NOTHING if self.database is None else function_uses(TableName(self.name, self.database), Role.DESCRIBE)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+        """Return the statement."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeHistory(Statement):
+    """The commits to a table, the newest first."""
+
+    KIND = "DESCRIBE HISTORY"
+    SYNTAX = (f"{_DESCRIBE} HISTORY [TABLE] <table> [LIMIT <limit commit_count>]",)
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable(Statement):
+    """The columns of a table, view or link, with ``extended`` its facts; those of a partition, or of one column."""
+
+    KIND = "DESCRIBE"
+    SYNTAX = (
+        f"{_TABLE} [PARTITION <partition>] [AS JSON]",
+        f"{_TABLE} [PARTITION <partition>] <column described_column> [AS JSON]",
+        f"{_TABLE} <column described_column> PARTITION <partition>",
+        f"{_LINK} [PARTITION <partition>] [AS JSON]",
+        f"{_LINK} <column described_column>",
+    )
+
+    table: Annotated[TableName, Named(Role.DESCRIBE)]
+    extended: bool = False
+    partition: Mapping[str, Literal] | None = None
+    column: str | None = None
+    as_json: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> DescribeTable:
+        """Return the statement; AS JSON describes a whole table or partition."""
+        if values.get("as_json") and ("column" in values or not values.get("extended")):
+            reason = "AS JSON describes a whole table or partition: DESCRIBE EXTENDED name [PARTITION (...)] AS JSON"
+            raise RefusedPart("as_json", reason, is_unsupported=True)
+        return cls(**values)

@@ -1,0 +1,80 @@
+"""Statements about the partitions of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.uses import Named, Role
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions(Statement):
+    """New partitions of a table; a value of None is NULL."""
+
+    KIND = "ALTER TABLE ADD PARTITION"
+    SYNTAX = ("ALTER TABLE <table> ADD [IF NOT EXISTS] <partitions new_partitions>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    partitions: tuple[tuple[Mapping[str, Literal], str | None], ...]
+    if_not_exists: bool = False
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the locations of the partitions that have one."""
+        return tuple(location for _, location in self.partitions if location is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions(Statement):
+    """The end of partitions; a specification may name some keys only.
+
+    Each specification is a predicate, as Hive allows comparisons there: ``PARTITION (ds < '2013')``.
+    """
+
+    KIND = "ALTER TABLE DROP PARTITION"
+    SYNTAX = ("ALTER TABLE <table> DROP [IF EXISTS] <specifications> [PURGE]",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    specifications: tuple[Predicate, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePartition(Statement):
+    """Other values of the keys of a partition; both name all keys, None is NULL."""
+
+    KIND = "ALTER TABLE RENAME PARTITION"
+    SYNTAX = ("ALTER TABLE <table> PARTITION <partition> RENAME TO PARTITION <name partition>",)
+    REFUSED = (
+        (
+            "ALTER TABLE <table> PARTITION COLUMN",
+            "ALTER TABLE ... PARTITION COLUMN is not a statement of this release; CREATE TABLE ... AS SELECT makes a "
+            "table whose partition keys have other types",
+        ),
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    partition: Mapping[str, Literal]
+    name: Mapping[str, Literal]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePartition(Statement):
+    """Partitions of one table that become those of another."""
+
+    KIND = "ALTER TABLE EXCHANGE PARTITION"
+    SYNTAX = ("ALTER TABLE <table> EXCHANGE PARTITION <partition> WITH TABLE <source table>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.INSERT)]
+    source: Annotated[TableName, Named(Role.ALTER)]
+    partition: Mapping[str, Literal]

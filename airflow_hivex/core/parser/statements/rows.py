@@ -1,0 +1,461 @@
+"""Statements that read and write rows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName, is_frame, is_stored
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.versions import VersionAsOf
+from airflow_hivex.core.parser.statements.base import QueryStatement, RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.queries import Query, TableReference
+from airflow_hivex.core.parser.statements.uses import (
+    NOTHING,
+    Folder,
+    Named,
+    Role,
+    Uses,
+    database_uses,
+    described_outputs,
+    table_uses,
+)
+
+
+class ChangeAction(enum.Enum):
+    """The action of a clause on a row."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+_ROLES = {ChangeAction.INSERT: Role.INSERT, ChangeAction.UPDATE: Role.UPDATE, ChangeAction.DELETE: Role.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class Select(QueryStatement):
+    """A query whose rows go to the user."""
+
+    KIND = "SELECT"
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuery(QueryStatement):
+    """DESCRIBE [QUERY] query."""
+
+    KIND = "DESCRIBE QUERY"
+
+    query: Query
+
+
+class ExplainMode(enum.StrEnum):
+    """The forms in which Spark tells a plan."""
+
+    SIMPLE = "simple"
+    EXTENDED = "extended"
+    FORMATTED = "formatted"
+    CODEGEN = "codegen"
+    COST = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainQuery(QueryStatement):
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes its rows, its query alone.
+
+    ``mentions`` are the objects that such a statement changes.
+    """
+
+    KIND = "EXPLAIN"
+
+    query: Query
+    mode: ExplainMode = ExplainMode.SIMPLE
+    mentions: Uses = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultValue:
+    """A DEFAULT in a row of VALUES: its place in the text of the query, and the position of its column."""
+
+    start: int
+    end: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(QueryStatement):
+    """INSERT INTO or INSERT OVERWRITE one table.
+
+    ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
+    absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
+    ``rows`` holds the constants of a VALUES list where all of them are constants: then the
+    statement can be run without Spark; ``query`` is always there. ``defaults`` are the places of DEFAULT in it. With
+    ``by_name`` the columns of the query go to those of the same names. Columns that only the query has, by name or
+    behind those of the table, are added if it ``evolves``.
+    """
+
+    KIND = "INSERT"
+
+    target: TableName
+    query: Query
+    overwrite: bool = False
+    columns: tuple[str, ...] | None = None
+    partition: tuple[str, ...] = ()
+    static: Mapping[str, Literal] = field(default_factory=dict)
+    rows: tuple[tuple[Literal, ...], ...] | None = None
+    if_not_exists: bool = False
+    by_name: bool = False
+    defaults: tuple[DefaultValue, ...] = ()
+    evolves: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return INSERT or INSERT OVERWRITE."""
+        return "INSERT OVERWRITE" if self.overwrite else "INSERT"
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """Return the table."""
+        return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertDirectory(QueryStatement):
+    """INSERT OVERWRITE [LOCAL] DIRECTORY: the rows of a query as files of a ``format`` in a folder of no table.
+
+    ``options`` are those of the files, as of a table of this format.
+    """
+
+    KIND = "INSERT OVERWRITE DIRECTORY"
+    IN_TRANSACTIONS = False
+
+    path: Annotated[str, Folder()]
+    query: Query
+    format: str
+    is_local: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    serde_library: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MultiInsert(RoutedStatement):
+    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
+
+    ``sources`` are queries that are computed once for all of them: the sub-queries of the FROM clause and
+    the common table expressions that it names. The INSERTs read the i-th as table :func:`source_name` of i.
+    """
+
+    KIND = "INSERT"
+
+    inserts: tuple[Insert, ...]
+    sources: tuple[Query, ...] = ()
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """Return the table of each INSERT."""
+        return tuple(each for insert in self.inserts for each in insert.writes)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return those of the sources, then that of each INSERT."""
+        return (*self.sources, *(insert.query for insert in self.inserts))
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with each of its queries changed."""
+        inserts = tuple(insert.with_queries(change) for insert in self.inserts)
+        return replace(self, inserts=inserts, sources=tuple(map(change, self.sources)))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeClause:
+    """What becomes of a row: one WHEN of a MERGE, or all that an UPDATE or a DELETE does.
+
+    The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
+    is None where none are listed: an INSERT has ``values`` values in the table's order then. With
+    ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values. Those of ``defaults``
+    are the default values of their columns. ``copied`` are the columns whose values are those of the source's columns
+    of their names. ``texts`` are the numbers of the values that are constant texts.
+    """
+
+    action: ChangeAction
+    columns: tuple[str, ...] | None = None
+    values: int = 0
+    by_name: bool = False
+    defaults: tuple[int, ...] = ()
+    copied: tuple[str, ...] = ()
+    texts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery:
+    """The rows that clauses look at, each with the number of its clause and with the values assigned.
+
+    ``target`` and ``source`` are the places of the target and of a MERGE's source among the query's
+    references; None where it does not read them.
+    """
+
+    query: Query
+    clauses: tuple[ChangeClause, ...]
+    target: int | None = None
+    source: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRows(RoutedStatement):
+    """UPDATE, DELETE or MERGE.
+
+    ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
+    source that match nothing, or without a source only new rows, ``unmatched_by_source`` those of the target that
+    nothing matches. The columns of a MERGE's source that its clauses name and the table lacks are added if it
+    ``evolves``.
+    """
+
+    operation: str
+    target: TableName
+    matched: ChangeQuery
+    source: Query | None = None
+    unmatched: ChangeQuery | None = None
+    unmatched_by_source: ChangeQuery | None = None
+    evolves: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return UPDATE, DELETE or MERGE."""
+        return self.operation
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """Return the target, with the role of each action that a clause has."""
+        actions = {clause.action for clause in self.clauses}
+        return ((self.target, tuple(role for action, role in _ROLES.items() if action in actions)),)
+
+    @property
+    def clauses(self) -> tuple[ChangeClause, ...]:
+        """Return the clauses of all parts."""
+        return tuple(clause for part in self._parts for clause in part.clauses)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return those that find rows, then the whole source of a MERGE."""
+        found = tuple(part.query for part in self._parts)
+        return found if self.source is None else (*found, self.source)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with each of its queries changed, their references in the same order."""
+
+        def changed(part: ChangeQuery | None) -> ChangeQuery | None:
+            return None if part is None else replace(part, query=change(part.query))
+
+        return replace(
+            self,
+            matched=replace(self.matched, query=change(self.matched.query)),
+            source=None if self.source is None else change(self.source),
+            unmatched=changed(self.unmatched),
+            unmatched_by_source=changed(self.unmatched_by_source),
+        )
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """Return the target, then all other places where tables are read."""
+        return (self.target_reference, *self.others)
+
+    @property
+    def view_references(self) -> tuple[TableReference, ...]:
+        """Return all but the target."""
+        return self.others
+
+    @property
+    def target_reference(self) -> TableReference:
+        """Return where the target is read, with what restricts its rows."""
+        assert self.matched.target is not None
+        reference = self.matched.query.references[self.matched.target]
+        # What no row of the source can match is still a row that no source matches.
+        return reference if self.unmatched_by_source is None else replace(reference, filters=())
+
+    @property
+    def others(self) -> tuple[TableReference, ...]:
+        """Return all other places where tables are read."""
+        return tuple(each for each in self._computed if is_stored(each.table))
+
+    @property
+    def frame_reads(self) -> tuple[str, ...]:
+        """Return the names of the DataFrames that it reads; the source of a MERGE is computed once for all parts."""
+        return tuple(each.table.name for each in self._computed if is_frame(each.table))
+
+    @property
+    def _computed(self) -> tuple[TableReference, ...]:
+        """Return all places that are read, but for those of the target and of a source that is computed before."""
+        found = list(self.source.references) if self.source is not None else []
+        for part in self._parts:
+            taken = (part.target, part.source)
+            found += [each for index, each in enumerate(part.query.references) if index not in taken]
+        return tuple(found)
+
+    @property
+    def _parts(self) -> tuple[ChangeQuery, ...]:
+        parts = (self.matched, self.unmatched, self.unmatched_by_source)
+        return tuple(part for part in parts if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainChanges(RoutedStatement):
+    """EXPLAIN of an UPDATE, DELETE or MERGE, which changes no row."""
+
+    KIND = "EXPLAIN"
+
+    statement: ChangeRows
+    mode: ExplainMode = ExplainMode.SIMPLE
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the queries of the statement."""
+        return self.statement.queries
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its queries changed."""
+        return replace(self, statement=self.statement.with_queries(change))
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """Return all places where tables are read, the target first."""
+        return self.statement.references
+
+    @property
+    def mentions(self) -> Uses:
+        """Return the table that the statement changes."""
+        return described_outputs(self.statement.uses)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainMultiInsert(RoutedStatement):
+    """EXPLAIN of several INSERTs, which write no row."""
+
+    KIND = "EXPLAIN"
+
+    statement: MultiInsert
+    mode: ExplainMode = ExplainMode.SIMPLE
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the queries of the statement."""
+        return self.statement.queries
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its queries changed."""
+        return replace(self, statement=self.statement.with_queries(change))
+
+    @property
+    def mentions(self) -> Uses:
+        """Return the tables that the statement writes."""
+        return described_outputs(self.statement.uses)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadData(Statement):
+    """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)] [INPUTFORMAT '' SERDE ''].
+
+    ``static`` and ``dynamic`` are the partition columns with a value and without one. ``format`` is that of the files,
+    None for that of the table; ``options`` are those of its reader.
+    """
+
+    KIND = "LOAD DATA"
+
+    target: TableName
+    path: Annotated[str, Folder()]
+    is_local: bool = False
+    overwrite: bool = False
+    static: Mapping[str, Literal] = field(default_factory=dict)
+    dynamic: tuple[str, ...] = ()
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Statement):
+    """The end of the rows of a table or of partitions; a specification may name some keys only."""
+
+    KIND = "TRUNCATE TABLE"
+    SYNTAX = ("TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>]",)
+    REFUSED = (
+        (
+            "TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>] COLUMNS",
+            "TRUNCATE empties whole partitions; UPDATE ... SET column = NULL empties a column",
+        ),
+    )
+
+    table: Annotated[TableName, Named(Role.DELETE)]
+    specification: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTable(Statement):
+    """RESTORE [TABLE] name [TO] VERSION AS OF n | TIMESTAMP AS OF time."""
+
+    KIND = "RESTORE TABLE"
+
+    table: TableName
+    version: VersionAsOf
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table."""
+        return table_uses(self.table, Role.OVERWRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Analyze(Statement):
+    """Statistics of a table, its partitions and columns.
+
+    ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
+    values). ``columns`` is None where none are asked about, and empty where all are.
+    """
+
+    KIND = "ANALYZE TABLE"
+    SYNTAX = (
+        "ANALYZE TABLE <table> [PARTITION <partition any_partition>] COMPUTE STATISTICS "
+        "[NOSCAN | FOR ALL COLUMNS !all_columns | FOR COLUMNS !all_columns [<columns column_list>]]",
+    )
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    partition: Mapping[str, Literal | None] | None = None
+    noscan: bool = False
+    columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Analyze:
+        """Return the statement."""
+        given = {name: value for name, value in values.items() if name != "all_columns"}
+        return cls(**({"columns": ()} if "all_columns" in values else {}) | given)
+
+    @property
+    def uses(self) -> Uses:
+        """Return the table, whose rows are read where they are not merely counted."""
+        return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeTables(Statement):
+    """Statistics of all tables of a database."""
+
+    KIND = "ANALYZE TABLES"
+    SYNTAX = ("ANALYZE TABLES [{IN | FROM} <database>] COMPUTE STATISTICS [NOSCAN]",)
+    IN_TRANSACTIONS = False
+
+    database: str | None = None
+    noscan: bool = False
+
+    @property
+    def uses(self) -> Uses:
+        """Return the database, the current one where none is named."""
+        return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))

@@ -1,0 +1,233 @@
+"""Statements that create, change and drop tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
+
+from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.objects import Column, Skew, SortColumn
+from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.queries import Query
+from airflow_hivex.core.parser.statements.uses import Folder, Named, ObjectKind, Role, Uses, table_uses
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(RoutedStatement):
+    """CREATE [EXTERNAL] TABLE, with ``query`` for CREATE TABLE AS SELECT.
+
+    ``format`` is the word after USING or STORED AS in lower case, None where none is given.
+    ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
+    query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
+    are classes of Hive, where the statement names them. With ``or_replace`` the table takes the place of one of its
+    name, which ``must_exist`` in REPLACE TABLE. A ``temporary`` one belongs to the session.
+    """
+
+    KIND = "CREATE TABLE"
+    IN_TRANSACTIONS = False
+
+    table: TableName
+    columns: tuple[Column, ...] = ()
+    partition_keys: tuple[Column, ...] = ()
+    external: bool = False
+    if_not_exists: bool = False
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    location: Annotated[str | None, Folder()] = None
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[SortColumn, ...] = ()
+    num_buckets: int = -1
+    skew: Skew | None = None
+    query: Query | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+    serde_library: str | None = None
+    or_replace: bool = False
+    must_exist: bool = False
+    constraints: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
+    temporary: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Return CREATE TABLE or REPLACE TABLE, with AS SELECT where it has a query."""
+        if self.temporary:
+            return "CREATE TEMPORARY TABLE" if self.query is None else "CREATE TEMPORARY TABLE AS SELECT"
+        name = "REPLACE TABLE" if self.must_exist else "CREATE OR REPLACE TABLE" if self.or_replace else self.KIND
+        return name if self.query is None else f"{name} AS SELECT"
+
+    @property
+    def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
+        """Return the new table, and the one in whose place it comes."""
+        return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the query, if there is one."""
+        return () if self.query is None else (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its query changed."""
+        return self if self.query is None else replace(self, query=change(self.query))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTableLike(Statement):
+    """CREATE [EXTERNAL] TABLE name LIKE source, with the clauses that it may have.
+
+    ``new`` has the name and those clauses, and no columns.
+    """
+
+    KIND = "CREATE TABLE LIKE"
+    IN_TRANSACTIONS = False
+
+    new: CreateTable
+    source: TableName
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Return the location of the new table, if one is given."""
+        return self.new.folders
+
+    @property
+    def uses(self) -> Uses:
+        """Return the new table, and the one that it takes its definition from."""
+        return (*self.new.uses, *table_uses(self.source, Role.DESCRIBE))
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Statement):
+    """The end of a table; with CASCADE its links are dropped, too."""
+
+    KIND = "DROP TABLE"
+    SYNTAX = ("DROP TABLE [IF EXISTS] <table> [PURGE] [RESTRICT | CASCADE]",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.DROP)]
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable(Statement):
+    """Another name of a table or view."""
+
+    KIND = "ALTER TABLE RENAME"
+    SYNTAX = ("ALTER {TABLE | VIEW} <table> RENAME TO <name table>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    name: Annotated[TableName, Named(Role.CREATE)]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTableProperties(Statement):
+    """Other properties of a table or view."""
+
+    KIND = "ALTER TABLE SET TBLPROPERTIES"
+    SYNTAX = (
+        "ALTER {TABLE | VIEW} <table> SET TBLPROPERTIES <set properties>",
+        "ALTER {TABLE | VIEW} <table> UNSET TBLPROPERTIES [IF EXISTS] <unset keys>",
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOn(Statement):
+    """The comment of a database, of a table or view, or of the column of a table."""
+
+    KIND = "COMMENT ON"
+    SYNTAX = (
+        "COMMENT ON {DATABASE | SCHEMA | NAMESPACE} <database> IS <comment nullable_comment>",
+        "COMMENT ON {TABLE | VIEW} <table> IS <comment nullable_comment>",
+        "COMMENT ON COLUMN <column column_of_table> IS <comment nullable_comment>",
+    )
+    IN_TRANSACTIONS = False
+
+    comment: str | None
+    database: Annotated[str | None, Named(Role.ALTER, ObjectKind.DATABASE)] = None
+    table: Annotated[TableName | None, Named(Role.ALTER)] = None
+    column: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> CommentOn:
+        """Return the statement; the name of a column has that of its table."""
+        if "column" not in values:
+            return cls(**values)
+        table, column = values["column"]
+        return cls(values["comment"], table=table, column=column)
+
+
+@dataclass(frozen=True, slots=True)
+class SetLocation(Statement):
+    """Another folder of an external table, or of one of its partitions."""
+
+    KIND = "ALTER TABLE SET LOCATION"
+    SYNTAX = ("ALTER TABLE <table> [PARTITION <partition>] SET LOCATION <location>",)
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    location: Annotated[str, Folder()]
+    partition: Mapping[str, Literal] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetFormat(Statement):
+    """Another format of the files of an external table.
+
+    ``serde_library``, ``input_format`` and ``output_format`` are classes of Hive, where the statement names them.
+    """
+
+    KIND = "ALTER TABLE SET FILEFORMAT"
+    SYNTAX = (
+        "ALTER TABLE <table> SET FILEFORMAT <format format_name>",
+        "ALTER TABLE <table> SET FILEFORMAT <classes format_classes>",
+        "ALTER TABLE <table> SET SERDE <classes serde>",
+    )
+    REFUSED = (
+        (
+            "ALTER TABLE <table> PARTITION <partition> {SET FILEFORMAT | SET SERDE | SET SERDEPROPERTIES "
+            "| UNSET SERDEPROPERTIES}",
+            "all partitions of a table are read in one format; ALTER TABLE without PARTITION changes that of an "
+            "external table",
+        ),
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    serde_library: str | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> SetFormat:
+        """Return the statement; classes of Hive name a format and its options."""
+        return cls(values["table"], **values.get("classes") or {"format": values["format"]})
+
+
+@dataclass(frozen=True, slots=True)
+class SetSerdeProperties(Statement):
+    """Other properties of the SerDe of an external table."""
+
+    KIND = "ALTER TABLE SET SERDEPROPERTIES"
+    SYNTAX = (
+        "ALTER TABLE <table> SET SERDEPROPERTIES <set properties>",
+        "ALTER TABLE <table> UNSET SERDEPROPERTIES [IF EXISTS] <unset keys>",
+    )
+    IN_TRANSACTIONS = False
+
+    table: Annotated[TableName, Named(Role.ALTER)]
+    set: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    if_exists: bool = False

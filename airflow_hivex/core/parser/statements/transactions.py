@@ -1,0 +1,106 @@
+"""Statements about transactions and locks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from airflow_hivex.core.model.literals import Literal
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
+from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role
+
+
+@dataclass(frozen=True, slots=True)
+class StartTransaction(Statement):
+    """The beginning of a transaction of several statements."""
+
+    KIND = "START TRANSACTION"
+    SYNTAX = (
+        "START TRANSACTION [READ ONLY | READ WRITE]",
+        "START TRANSACTION {READ ONLY | READ WRITE} ',' ISOLATION LEVEL SNAPSHOT",
+        "START TRANSACTION ISOLATION LEVEL SNAPSHOT [',' {READ ONLY | READ WRITE}]",
+        "BEGIN [TRANSACTION | WORK]",
+    )
+    REFUSED = (
+        (
+            "START TRANSACTION [READ {ONLY | WRITE} ','] ISOLATION LEVEL {READ | REPEATABLE | SERIALIZABLE}",
+            "the isolation level of a transaction is SNAPSHOT; there is no other",
+        ),
+        (
+            "BEGIN <script>",
+            "BEGIN is not a statement of this release; run the statements one after the other, in a transaction by "
+            "START TRANSACTION and COMMIT",
+        ),
+    )
+
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Statement):
+    """The end of a transaction: all that it has written becomes visible."""
+
+    KIND = "COMMIT"
+    SYNTAX = ("COMMIT [WORK | TRANSACTION]",)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Statement):
+    """The end of a transaction: nothing that it has written becomes visible."""
+
+    KIND = "ROLLBACK"
+    SYNTAX = ("ROLLBACK [WORK | TRANSACTION]",)
+    REFUSED = (
+        (
+            "ROLLBACK [WORK | TRANSACTION] TO",
+            "there are no savepoints; ROLLBACK undoes the whole transaction",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactions(Statement):
+    """The end of transactions of others; the ids in the order given, each once."""
+
+    KIND = "ABORT TRANSACTIONS"
+    SYNTAX = ("ABORT TRANSACTIONS <ids transaction_ids>",)
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTransactions(Statement):
+    """The transactions that are open or aborted."""
+
+    KIND = "SHOW TRANSACTIONS"
+    SYNTAX = ("SHOW TRANSACTIONS",)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLocks(Statement):
+    """The locks of a table, of a database, or all of them.
+
+    ``partition`` has a value for each key that is named; None stands for NULL there.
+    """
+
+    KIND = "SHOW LOCKS"
+    SYNTAX = (
+        "SHOW LOCKS [EXTENDED]",
+        "SHOW LOCKS {DATABASE | SCHEMA} <database> [EXTENDED]",
+        "SHOW LOCKS <table> [PARTITION <partition>] [EXTENDED]",
+    )
+
+    database: Annotated[str | None, Named(Role.DESCRIBE, ObjectKind.DATABASE)] = None
+    table: Annotated[TableName | None, Named(Role.DESCRIBE)] = None
+    partition: Mapping[str, Literal] | None = None
+    extended: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ShowLocks:
+        """Return the statement; a table that is called as the word for databases is written in backquotes."""
+        table = values.get("table")
+        if table is not None and str(table) in ("database", "schema") and len(values) == 1:
+            raise RefusedPart("table", f"the name of a database is missing; for a table of that name write `{table}`")
+        return cls(**values)

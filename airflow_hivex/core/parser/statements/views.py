@@ -1,0 +1,73 @@
+"""Statements about views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.queries import Query
+from airflow_hivex.core.parser.statements.uses import Named, Role, Uses, table_uses
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView(Statement):
+    """A new view, or another query of a view.
+
+    ``columns`` are names and comments, empty where the query names its columns. ``must_exist`` is set for
+    ALTER, which keeps properties and comment.
+    """
+
+    KIND = "CREATE VIEW"
+    SYNTAX = ("ALTER VIEW <view table> AS <query definition>",)
+    REFUSED = (
+        ("ALTER VIEW <view table> WITH", "a view keeps the columns that it was made with; leave WITH out"),
+        (
+            "ALTER VIEW <view table> DEFAULT COLLATION",
+            "COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out",
+        ),
+        (
+            "ALTER VIEW <view table> {ADD | DROP} {PARTITION | IF}",
+            "a view has no partitions; conditions on its columns exclude those of the tables that it reads",
+        ),
+    )
+    IN_TRANSACTIONS = False
+
+    view: TableName
+    query: Query
+    columns: tuple[tuple[str, str | None], ...] = ()
+    or_replace: bool = False
+    if_not_exists: bool = False
+    must_exist: bool = False
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> CreateView:
+        """Return ALTER VIEW, which replaces the query of a view that is there."""
+        return cls(**values, or_replace=True, must_exist=True)
+
+    @property
+    def kind(self) -> str:
+        """Return CREATE VIEW or ALTER VIEW."""
+        return "ALTER VIEW" if self.must_exist else self.KIND
+
+    @property
+    def uses(self) -> Uses:
+        """Return the view, and all that its query reads."""
+        view = table_uses(self.view, Role.ALTER if self.must_exist else Role.CREATE)
+        return (*view, *(use for each in self.query.references for use in table_uses(each.table, Role.READ)))
+
+
+@dataclass(frozen=True, slots=True)
+class DropView(Statement):
+    """The end of a view."""
+
+    KIND = "DROP VIEW"
+    SYNTAX = ("DROP VIEW [IF EXISTS] <view table>",)
+    IN_TRANSACTIONS = False
+
+    view: Annotated[TableName, Named(Role.DROP)]
+    if_exists: bool = False

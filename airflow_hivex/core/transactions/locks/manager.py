@@ -1,0 +1,440 @@
+"""The lock manager: requests in a first-come queue, granted as a whole. Source: docs/reference/locks.md.
+
+A request takes the next id and looks at the locks of smaller ids, acquired or waiting, that its
+own would meet. As ids become visible in their order, nothing can come in front of it later, so
+that a request is granted without a lock of all requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection, insert, select, update
+
+from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import (
+    InvalidLockRequestError,
+    LockOfOpenTransactionError,
+    LockTimeoutError,
+    NoSuchLockError,
+)
+from airflow_hivex.core.model.locks import (
+    MATRICES,
+    LockComponent,
+    LockInfo,
+    LockResponse,
+    LockState,
+    LockType,
+    show_order,
+)
+from airflow_hivex.core.model.texts import check_text, told
+from airflow_hivex.core.model.transactions import TxnType
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import Exchange
+from airflow_hivex.core.store.partition_names import partition_to_column
+from airflow_hivex.core.store.schema import counters, locks
+from airflow_hivex.core.transactions.allocation import is_id
+from airflow_hivex.core.transactions.beginning import Begun, begin
+from airflow_hivex.core.transactions.changes_at_once import commit_at_once
+from airflow_hivex.core.transactions.locks.grants import LockRequest, are_simple, checks_at_once, grant_at_once
+from airflow_hivex.core.transactions.locks.queue import blocker_of
+from airflow_hivex.core.transactions.locks.requests import check_components, check_request, note_components
+from airflow_hivex.core.transactions.locks.rows import (
+    component_from_row,
+    lock_from_row,
+    release,
+    select_locks,
+    unlocking,
+)
+from airflow_hivex.core.transactions.locks.waiting import LockWaiter, WaitingRequest
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+
+class LockManager:
+    """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
+
+    Locks of a transaction live until it ends; others need heartbeats and end ``hive.txn.timeout``
+    after the last one. Time passes by ``monotonic`` while somebody waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        clock: Clock,
+        transactions: TransactionManager,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._transactions = transactions
+        self._matrix = MATRICES[settings["hivex.lock.matrix"]]
+        self.waiter = LockWaiter(store, settings, transactions, self._matrix, monotonic)
+
+    def acquire(
+        self,
+        components: Sequence[LockComponent],
+        txn_id: int | None = None,
+        *,
+        user: str = "",
+        host: str | None = None,
+        agent_info: str | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        zero_wait_read: bool = False,
+        exclusive_ctas: bool = False,
+        may_be_missing: bool = False,
+        waiting: Callable[[int], object] | None = None,
+    ) -> LockResponse:
+        """Ask for all of ``components`` at once, and by default wait until they are had.
+
+        Also notes what the transaction is about to write: a commit looks for conflicts by it.
+
+        Args:
+            components: the locks; those of the same transaction never stand in each other's way.
+            txn_id: the transaction that shall own them, or None.
+            user: who asks, for those who have to wait.
+            host: where from; by default this machine.
+            agent_info: on whose behalf, such as a DAG run and task.
+            wait: whether to wait; else the answer may be WAITING, and :meth:`check` asks again.
+            timeout: seconds to wait at most, by default what ``hive.lock.numretries`` and
+                ``hive.lock.sleep.between.retries`` come to (about 91 minutes).
+            zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
+            exclusive_ctas: the same for any lock; the table need not exist yet.
+            may_be_missing: whether a lock on a name without an object is granted, as by Hive. It holds for the object
+                that gets the name.
+            waiting: called with the id of the request when it has to wait; :meth:`unlock` ends that.
+
+        Raises:
+            LockTimeoutError: it took too long; nothing is waiting any more. Names who was in the way.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            NoSuchDatabaseError, NoSuchTableError: there is nothing to lock.
+            InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
+                transaction does not say what it is for.
+        """
+        if timeout is not None and not timeout >= 0:
+            raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
+        asked = self.described(components, txn_id, user=user, host=host, agent_info=agent_info)
+        wanted = asked.components
+
+        def work(connection: Connection) -> LockResponse:
+            checked = check_request(
+                connection, wanted, txn_id, new_tables=exclusive_ctas, may_be_missing=may_be_missing
+            )
+            if txn_id is not None:
+                note_components(connection, wanted, txn_id, checked)
+            return self._enqueue(connection, asked, zero_wait_read, exclusive_ctas)
+
+        response = None
+        if asked.is_simple and not exclusive_ctas:
+            (response,) = self._grant_at_once([asked])
+        if response is None:
+            try:
+                response = self._store.write(work, name="lock")
+            except _NotGrantedError as refused:
+                return refused.response
+        if response.state is LockState.WAITING:
+            request = WaitingRequest(response.lock_id, txn_id, ", ".join(component.resource for component in wanted))
+            with self.waiter.released_on_error(request):
+                if waiting is not None:
+                    waiting(request.lock_id)
+                self.waiter.break_deadlock(txn_id)
+                if wait:
+                    response = self._wait(request, self.waiter.patience_s() if timeout is None else timeout)
+        if response.is_acquired:
+            self._store.reach("while holding")
+        return response
+
+    def begin(
+        self,
+        components: Sequence[LockComponent],
+        begun: Callable[[Begun], object],
+        *,
+        write_ids_of: Sequence[int] = (),
+        user: str = "",
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+    ) -> bool:
+        """Open a transaction together with its locks and its write ids for tables, if nothing is in the way of a lock.
+
+        ``begun`` is called with the transaction. Returns whether it has the locks: else :meth:`acquire` them, and
+        allocate write ids after that. One round trip, two when open transactions must be counted.
+
+        Raises:
+            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
+            InvalidLockRequestError: there are no components, or one of them does not say what it is for.
+            StoreUnavailableError: there is no transaction.
+        """
+        wanted = check_components(components, has_txn=True)
+        new = self._transactions.described(user=user, agent_info=agent_info, type=type)
+        request = LockRequest(wanted, None, new.user, new.host, new.agent_info)
+        has_locks = begin(self._store, self._transactions, self._clock, self._matrix, new, request, write_ids_of, begun)
+        if has_locks:
+            self._store.reach("while holding")
+        return has_locks
+
+    def described(
+        self,
+        components: Sequence[LockComponent],
+        txn_id: int | None,
+        *,
+        user: str = "",
+        host: str | None = None,
+        agent_info: str | None = None,
+    ) -> LockRequest:
+        """Return a request of :meth:`acquire`, for :meth:`acquire_together`.
+
+        Raises:
+            InvalidLockRequestError: there are no components, or one of a transaction does not say what it is for.
+        """
+        return LockRequest(
+            check_components(components, has_txn=txn_id is not None),
+            txn_id,
+            user=check_text("The name of a user", user)[:128],
+            host=told(host or socket.gethostname(), 255),
+            agent_info=None if agent_info is None else told(agent_info, 4096),
+        )
+
+    def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
+        """Grant those of several requests that nothing is in the way of, each as a whole, in their order.
+
+        None for a request of which nothing was done: use :meth:`acquire`. One round trip for all.
+        """
+        simple = [request for request in requests if request.is_simple]
+        responses = iter(self._grant_at_once(simple) if simple else ())
+        answers = [next(responses) if request.is_simple else None for request in requests]
+        if any(answers):
+            self._store.reach("while holding")
+        return answers
+
+    def commit_at_once(
+        self,
+        components: Sequence[LockComponent],
+        changes: Callable[[Connection], None],
+        *,
+        user: str = "",
+        agent_info: str | None = None,
+    ) -> int | None:
+        """Commit ``changes`` in one database transaction, if ``components`` could be granted at its end.
+
+        Nothing of the changes is seen before that. Returns the id of the transaction, which has committed, or None
+        with nothing done if a lock might be in the way; then open a transaction and :meth:`acquire` the locks.
+
+        Raises:
+            StoreUnavailableError: nothing was applied; a lost connection with an unknown outcome is looked up first.
+        """
+        if not are_simple(components):
+            return None
+        checks = checks_at_once(self._matrix, list(dict.fromkeys(components)))
+        return commit_at_once(
+            self._store, self._transactions, self._clock, changes, checks, user=user, agent_info=agent_info
+        )
+
+    def check(self, lock_id: int) -> LockResponse:
+        """Ask again for a request that was left waiting; also a heartbeat of it and its transaction.
+
+        Raises:
+            NoSuchLockError: it is gone; a transaction that was aborted has no locks.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+        return self._store.write(lambda connection: self._check(connection, lock_id), name="check lock")
+
+    def unlock(self, lock_id: int) -> None:
+        """Give back the locks of a request that has no transaction, or that is still waiting.
+
+        For a request that is gone already, nothing happens.
+
+        Raises:
+            LockOfOpenTransactionError: they are held until their transaction ends.
+            NoSuchLockError: no lock can have this id.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+
+        def work(exchange: Exchange) -> None:
+            found, *_ = exchange.finish(*unlocking(lock_id))
+            for txn_id, state in found:
+                if txn_id and state == LockState.ACQUIRED.value:
+                    raise LockOfOpenTransactionError(lock_id, txn_id)
+
+        self._store.exchange(work, name="unlock")
+
+    def heartbeat(self, lock_id: int) -> None:
+        """Note that the owner of a lock without transaction is alive.
+
+        Raises:
+            NoSuchLockError: it is gone.
+        """
+        if not is_id(lock_id):
+            raise NoSuchLockError(lock_id)
+        self._transactions.heartbeat(lock_id=lock_id)
+
+    def show(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        txn_id: int | None = None,
+        lock_id: int | None = None,
+    ) -> list[LockInfo]:
+        """Return the locks, acquired first, then by strictness and id; filters name what they are on or whose they are.
+
+        One round trip. ``model.locks.show_row`` makes lines of SHOW LOCKS of them.
+        """
+        query = select_locks()
+        if database is not None:
+            named = LockComponent(database, table, partition)
+            query = query.where(locks.c.database == named.database)
+            if named.table is not None:
+                query = query.where(locks.c.table == named.table)
+            if named.partition is not None:
+                query = query.where(locks.c.partition == named.partition)
+        elif table is not None or partition is not None:
+            raise InvalidLockRequestError("a filter on a table needs its database")
+        for column, number in ((locks.c.txn_id, txn_id), (locks.c.lock_id, lock_id)):
+            if number is not None:
+                query = query.where(column == (number if is_id(number) else -1))
+        with self._store.read() as connection:
+            return sorted(map(lock_from_row, connection.execute(query)), key=show_order)
+
+    def drop_timed_out(self) -> list[int]:
+        """Remove locks without transaction whose last heartbeat is too old; return the ids of their requests."""
+        oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
+
+        def work(connection: Connection) -> list[int]:
+            return sorted(release(connection, locks.c.txn_id == 0, locks.c.heartbeat_ms < oldest_ms))
+
+        return self._store.write(work, name="drop locks")
+
+    # -- parts ----------------------------------------------------------------------
+
+    def _grant_at_once(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
+        return self._store.exchange(
+            lambda exchange: grant_at_once(exchange, self._matrix, requests, self._clock()), name="lock"
+        )
+
+    def _enqueue(
+        self, connection: Connection, request: LockRequest, zero_wait_read: bool, exclusive_ctas: bool
+    ) -> LockResponse:
+        wanted, txn_id = request.components, request.txn_id
+        lock_id = connection.execute(
+            update(counters)
+            .where(counters.c.name == "lock")
+            .values(value=counters.c.value + 1)
+            .returning(counters.c.value)
+        ).scalar_one()
+        # Reads come first: one that does not wait need not care what else is in the way.
+        found = blocker_of(
+            connection, self._matrix, sorted(wanted, key=lambda each: each.type.strictness), txn_id, before=None
+        )
+        blocked, blocker = found or (None, None)
+        if blocked is not None and blocker is not None:
+            if exclusive_ctas:
+                message = f"A table {blocked.resource} is being made by somebody else: {blocker.describe()}"
+                raise _NotGrantedError(LockResponse(0, LockState.NOT_ACQUIRED, blocker, message))
+            if zero_wait_read and blocked.type is LockType.SHARED_READ:
+                message = f"Unable to acquire a read lock due to an existing exclusive lock: {blocker.describe()}"
+                raise _NotGrantedError(LockResponse(0, LockState.NOT_ACQUIRED, blocker, message))
+        state = LockState.ACQUIRED if blocker is None else LockState.WAITING
+        now = self._clock()
+        rows = [
+            {
+                "lock_id": lock_id,
+                "internal_id": number,
+                "txn_id": txn_id or 0,
+                "database": component.database,
+                "table": component.table or "",
+                "partition": partition_to_column(component.partition),
+                "full_table": component.full_table,
+                "resource": component.resource,
+                "type": component.type.value,
+                "strictness": component.type.strictness,
+                "operation": component.operation.value,
+                "state": state.value,
+                "requested_ms": now,
+                "heartbeat_ms": now,
+                "acquired_ms": now if blocker is None else None,
+                "blocked_by_lock_id": blocker.lock_id if blocker and component == blocked else None,
+                "blocked_by_internal_id": blocker.internal_id if blocker and component == blocked else None,
+                "user": request.user,
+                "host": request.host,
+                "agent_info": request.agent_info,
+            }
+            for number, component in enumerate(wanted, 1)
+        ]
+        for batch in batches(rows):
+            connection.execute(insert(locks), batch)
+        return LockResponse(lock_id, state, blocker)
+
+    def _check(self, connection: Connection, lock_id: int) -> LockResponse:
+        own = connection.execute(select(locks).where(locks.c.lock_id == lock_id).order_by(locks.c.internal_id)).all()
+        if not own:
+            raise NoSuchLockError(lock_id)
+        txn_id = own[0].txn_id or None
+        of_request = locks.c.lock_id == lock_id
+        if txn_id is None:
+            connection.execute(update(locks).where(of_request).values(heartbeat_ms=self._clock()))
+        else:
+            self._transactions.heartbeat_in(connection, txn_id)
+        if own[0].state == LockState.ACQUIRED.value:
+            return LockResponse(lock_id, LockState.ACQUIRED)
+        components = [component_from_row(row) for row in own]
+        found = blocker_of(connection, self._matrix, components, txn_id, before=lock_id)
+        if found is None:
+            granted = connection.execute(
+                update(locks)
+                .where(of_request)
+                .values(
+                    state=LockState.ACQUIRED.value,
+                    acquired_ms=self._clock(),
+                    blocked_by_lock_id=None,
+                    blocked_by_internal_id=None,
+                )
+            )
+            if granted.rowcount != len(own):
+                raise NoSuchLockError(lock_id)
+            return LockResponse(lock_id, LockState.ACQUIRED)
+        blocked, blocker = found
+        waiting = own[components.index(blocked)]
+        blocked_by = (blocker.lock_id, blocker.internal_id)
+        if (waiting.blocked_by_lock_id, waiting.blocked_by_internal_id) != blocked_by:
+            connection.execute(
+                update(locks).where(of_request).values(blocked_by_lock_id=None, blocked_by_internal_id=None)
+            )
+            connection.execute(
+                update(locks)
+                .where(of_request, locks.c.internal_id == waiting.internal_id)
+                .values(blocked_by_lock_id=blocked_by[0], blocked_by_internal_id=blocked_by[1])
+            )
+        return LockResponse(lock_id, LockState.WAITING, blocker)
+
+    def _wait(self, request: WaitingRequest, timeout_s: float) -> LockResponse:
+        try:
+            return self.waiter.wait(request, self.check, timeout_s)
+        except LockTimeoutError:
+            self._dump()
+            raise
+
+    def _dump(self) -> None:
+        if self._settings["hive.txn.manager.dump.lock.state.on.acquire.timeout"]:
+            log.warning("The locks: %s", "; ".join(lock.describe() for lock in self.show()))
+
+
+class _NotGrantedError(Exception):
+    """Undoes a request that would have to wait and may not."""
+
+    def __init__(self, response: LockResponse) -> None:
+        super().__init__(response.message)
+        self.response = response

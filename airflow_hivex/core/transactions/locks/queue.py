@@ -1,0 +1,138 @@
+"""The locks in the way of a request: read by an index, decided by the matrix. In the caller's transaction."""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, union_all
+
+from airflow_hivex.core.model.locks import HeldLocks, LockComponent, LockInfo, LockMatrix, LockState, LockType
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import locks
+from airflow_hivex.core.transactions.locks.rows import component_from_row, lock_from_row
+
+# A statement of more branches, or a branch of more names, is split: SQLite takes 32,766 values.
+_NAMES = 1000
+BRANCHES = 20
+
+
+class Reach(enum.IntEnum):
+    """Where a lock ahead is, as seen from a request: on its thing or what holds that, or in its table or database."""
+
+    AT_OR_ABOVE = 1
+    IN_TABLE = 2
+    IN_DATABASE = 3
+
+
+def blocker_of(
+    connection: Connection,
+    matrix: LockMatrix,
+    components: Sequence[LockComponent],
+    txn_id: int | None,
+    *,
+    before: int | None,
+) -> tuple[LockComponent, LockInfo] | None:
+    """Return the first of the components that must wait, and for which lock; None when all can be granted.
+
+    ``before`` is the id of a request that is in the queue already. What the transaction holds
+    already, it need not wait for again. One round trip, two when something is in the way; they read
+    only locks that meet the request and are of a type that can be in its way.
+    """
+    ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
+    queries = [
+        _first_of_requests(reach, and_(*_conditions(condition, txn_id, before)))
+        for reach, condition in conditions_ahead(matrix, components)
+    ]
+    for batch in batches(queries, BRANCHES):
+        statement = batch[0] if len(batch) == 1 else union_all(*batch)
+        for row in connection.execute(statement):
+            lock = lock_from_row(row)
+            ahead[lock.component.database, lock.component.table].append(lock)
+    if not ahead:
+        return None
+    held: HeldLocks | None = None
+    for component in components:
+        if component.table is None:
+            met = [lock for (database, _), found in ahead.items() if database == component.database for lock in found]
+        else:
+            met = ahead.get((component.database, component.table), []) + ahead.get((component.database, None), [])
+        blocker = matrix.blocker(component, txn_id, met)
+        if blocker is None:
+            continue
+        if held is None:
+            held = _held_by(connection, txn_id)
+        if not held.cover(component):
+            return component, blocker
+    return None
+
+
+def _conditions(
+    condition: ColumnElement[bool], txn_id: int | None, before: int | None
+) -> Iterator[ColumnElement[bool]]:
+    yield condition
+    if txn_id is not None:
+        yield locks.c.txn_id != txn_id
+    if before is not None:
+        yield locks.c.lock_id < before
+
+
+def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
+    """Return the locks.
+
+    Of those that a request has in a table one of each type, as all of them are in the way alike.
+    """
+    if reach is Reach.AT_OR_ABOVE:
+        return select(locks).where(condition)
+    first = (
+        select(locks.c.lock_id, func.min(locks.c.internal_id).label("internal_id"))
+        .where(condition)
+        .group_by(locks.c.lock_id, locks.c.full_table, locks.c.type, locks.c.state)
+        .subquery()
+    )
+    return select(locks).join(
+        first, and_(locks.c.lock_id == first.c.lock_id, locks.c.internal_id == first.c.internal_id)
+    )
+
+
+def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
+    held = HeldLocks()
+    if txn_id is not None:
+        query = select(locks).where(locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
+        for row in connection.execute(query):
+            held.add(component_from_row(row))
+    return held
+
+
+def conditions_ahead(
+    matrix: LockMatrix, components: Iterable[LockComponent]
+) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
+    """Conditions that together hold for the locks that meet one of the components and are of a type in its way.
+
+    Each asks one column with an index of its own for up to 1,000 names.
+    """
+    names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
+    for component in components:
+        at_or_above = names[Reach.AT_OR_ABOVE, component.type]
+        if component.table is None:
+            names[Reach.IN_DATABASE, component.type].add(component.database)
+            continue
+        at_or_above.add(component.database)
+        if component.partition is None:
+            names[Reach.IN_TABLE, component.type].add(component.full_table)
+        else:
+            at_or_above |= {component.full_table, component.resource}
+    for (reach, requested), wanted in names.items():
+        column = _COLUMNS[reach]
+        mildest = min(ahead.strictness for ahead in matrix.blocking[requested])
+        for batch in batches(sorted(wanted), _NAMES):
+            yield reach, and_(column.in_(batch), locks.c.strictness >= mildest)
+
+
+_COLUMNS: dict[Reach, ColumnElement[str]] = {
+    Reach.AT_OR_ABOVE: locks.c.resource,
+    Reach.IN_TABLE: locks.c.full_table,
+    Reach.IN_DATABASE: locks.c.database,
+}

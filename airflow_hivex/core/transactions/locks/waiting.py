@@ -1,0 +1,208 @@
+"""Waiting for locks: pauses, news of locks that end, and circles of waiting transactions.
+
+Source: docs/reference/locks.md, "Queue".
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from airflow_hivex.core.errors import DeadlockError, HivexError, LockTimeoutError, NoSuchLockError
+from airflow_hivex.core.model.locks import LockInfo, LockMatrix, LockResponse, LockState
+from airflow_hivex.core.model.transactions import AbortReason
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.listening import Listener, listening
+from airflow_hivex.core.store.schema import locks
+from airflow_hivex.core.transactions.locks.deadlocks import deadlock_of
+from airflow_hivex.core.transactions.locks.rows import CHANNEL, release
+from airflow_hivex.core.transactions.manager import TransactionManager
+
+log = logging.getLogger(__name__)
+
+# Source: docs/reference/locks.md, "Queue" (Hive DbLockManager).
+_FIRST_PAUSE_S = 0.1
+_SHORTEST_LIMIT_S = 15
+# How often a waiter tells in the log what it waits for.
+_TOLD_EVERY_S = 60
+_LONGEST_SHOWN = 500
+# How often a waiter looks whether its blocker is still there, where nobody tells.
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A request that is in the queue. ``wanted`` names its locks, for messages."""
+
+    lock_id: int
+    txn_id: int | None
+    wanted: str
+
+
+class LockWaiter:
+    """Waits until requests are granted. Time passes by ``monotonic``."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        transactions: TransactionManager,
+        matrix: LockMatrix,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._transactions = transactions
+        self._matrix = matrix
+        self._monotonic = monotonic
+        self.while_waiting: Callable[[], object] | None = None
+        """Called again and again while somebody waits: whoever is in the way may be dead."""
+
+    def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
+        """Wait until a request is granted; it ends early when its transaction does. ``check`` asks for it again.
+
+        Raises:
+            LockTimeoutError: it took too long.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
+            TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
+        """
+        began = self._monotonic()
+        told: float | None = None
+        longest_pause_s = self._longest_pause_s(request.txn_id)
+        pause_s = min(_FIRST_PAUSE_S, longest_pause_s)
+        with listening(self._store, CHANNEL) as listener:
+            while True:
+                response = self._check(request, check)
+                blocker = response.blocked_by
+                if blocker is None:
+                    return response
+                if self.break_deadlock(request.txn_id) or not self._is_there(blocker):
+                    continue
+                now = self._monotonic()
+                left_s = timeout_s - (now - began)
+                if left_s <= 0:
+                    raise LockTimeoutError(request.wanted, timeout_s, blocker)
+                if told is None or now - told >= _TOLD_EVERY_S:
+                    told = now
+                    log.info(
+                        "Waiting for locks on %s, for %d s so far and %d s at most: %s",
+                        _shortened(request.wanted),
+                        now - began,
+                        timeout_s,
+                        blocker.describe(),
+                    )
+                self._store.reach("while waiting")
+                if self.while_waiting is not None:
+                    self.while_waiting()
+                self._rest(listener, request, blocker, min(pause_s, left_s, told + _TOLD_EVERY_S - now))
+                pause_s = min(pause_s * 2, longest_pause_s)
+
+    @contextmanager
+    def released_on_error(self, request: WaitingRequest) -> Iterator[None]:
+        """Remove the request from the queue if the waiting fails."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self._store.write(
+                    lambda connection: release(
+                        connection, locks.c.lock_id == request.lock_id, locks.c.state == LockState.WAITING.value
+                    )
+                )
+            except HivexError as failure:
+                # The first error is the one to tell; the housekeeper removes what is left.
+                log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
+            raise
+
+    def break_deadlock(self, txn_id: int | None) -> bool:
+        """Abort the youngest transaction of a circle of waiting that this one is part of, if there is one.
+
+        Raises:
+            DeadlockError: that was this one.
+        """
+        if txn_id is None:
+            return False
+        with self._store.read() as connection:
+            circle = deadlock_of(connection, self._matrix, txn_id)
+        if not circle:
+            return False
+        victim = max(circle)
+        way = " -> ".join(map(str, (*circle, circle[0])))
+        reason = f"deadlock: transactions {way} wait for each other's locks, and {victim} is the youngest"
+        aborted = self._transactions.abort_many([victim], reason, AbortReason.DEADLOCK)
+        log.warning("Transaction %s is aborted: %s", victim, reason)
+        if victim == txn_id and aborted:
+            raise DeadlockError(txn_id, reason)
+        return True
+
+    def patience_s(self) -> float:
+        """Return how long a request waits if nobody says how long, by ``hive.lock.numretries`` and the pauses."""
+        left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
+        pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
+        while left and pause_s < longest_s:
+            pauses_s += pause_s
+            pause_s *= 2
+            left -= 1
+        return pauses_s + left * longest_s
+
+    def _check(self, request: WaitingRequest, check: Callable[[int], LockResponse]) -> LockResponse:
+        try:
+            return check(request.lock_id)
+        except NoSuchLockError:
+            if request.txn_id is not None:
+                txn_id = request.txn_id
+                # Whoever has removed the lock has aborted the transaction, and this says why.
+                self._store.write(lambda connection: self._transactions.check_open(connection, txn_id))
+            raise
+
+    def _is_there(self, blocker: LockInfo) -> bool:
+        """Return whether a lock still exists, and will announce its end to those who listen now.
+
+        Its owner may be about to delete it, without having seen that somebody waits: then this waits
+        for the row, and finds that it is gone.
+        """
+        query = (
+            select(locks.c.lock_id)
+            .where(locks.c.lock_id == blocker.lock_id, locks.c.internal_id == blocker.internal_id)
+            .with_for_update(read=True, key_share=True)
+        )
+        if not self._store.is_postgresql:
+            return True
+        return self._store.write(lambda connection: connection.execute(query).one_or_none() is not None)
+
+    def _rest(self, listener: Listener, request: WaitingRequest, blocker: LockInfo, pause_s: float) -> None:
+        """Let time pass until the blocker or the request itself is gone, at most ``pause_s``."""
+        interesting = {blocker.lock_id, request.lock_id}
+        end = self._monotonic() + pause_s
+        while (left_s := end - self._monotonic()) > 0:
+            heard = listener.wait(left_s if self._store.is_postgresql else min(left_s, _POLL_S))
+            if heard is None:
+                with self._store.read() as connection:
+                    present = set(
+                        connection.execute(select(locks.c.lock_id).where(locks.c.lock_id.in_(interesting))).scalars()
+                    )
+                if present != interesting:
+                    return
+                continue
+            released = {number for payload in heard for number in payload.split(",")}
+            if "" in released or not interesting.isdisjoint(int(number) for number in released):
+                return
+
+    def _longest_setting_s(self) -> float:
+        return max(_SHORTEST_LIMIT_S, float(self._settings["hive.lock.sleep.between.retries"]))
+
+    def _longest_pause_s(self, txn_id: int | None) -> float:
+        # A pause is also the time between two heartbeats.
+        shared_s = int(self._settings["hive.txn.timeout"])
+        timeout_s = shared_s if txn_id is None else self._transactions.get(txn_id).timeout_s
+        return min(self._longest_setting_s(), timeout_s / 3)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import re
+
+from airflow_hivex.core.errors import (
+    ExecutorsLostError,
+    JobCancelledError,
+    JobError,
+    SparkProcessError,
+    StorageError,
+)
+from airflow_hivex.core.job.failures import as_error
+from airflow_hivex.core.model.plans import Plan, PlannedInsert, Scan, Write
+
+PLAN = Plan("t", "n", "SELECT 1", (Scan("hivex_7_ab_0", "d.orders", (), (), "orc", ""),))
+
+
+def test_the_innermost_condition_is_the_message() -> None:
+    text = (
+        "An error occurred while calling o1.orc.\n: org.apache.spark.SparkException: Job aborted due to stage failure\n"
+        "\tat org.apache.spark.Some.method(Some.scala:1)\n"
+        "Caused by: org.apache.spark.SparkArithmeticException: [CAST_OVERFLOW] The value overflows. SQLSTATE: 22003\n"
+        "== SQL (line 1, position 8) ==\nselect x\n       ^\n"
+        "\tat org.apache.spark.Other.method(Other.scala:2)\n\t... 5 more\n"
+    )
+    error = as_error(RuntimeError(text), PLAN)
+    assert isinstance(error, JobError)
+    assert error.facts[1] == "RuntimeError: [CAST_OVERFLOW] The value overflows."
+
+
+def test_views_are_called_by_their_tables() -> None:
+    error = as_error(RuntimeError("cannot read `hivex_7_ab_0`.`x` of hivex_7_ab_0"), PLAN)
+    assert error.facts[1] == "RuntimeError: cannot read `d`.`orders`.`x` of d.orders"
+
+
+def test_a_stopped_job_is_cancelled_not_failed() -> None:
+    text = "[SPARK_JOB_CANCELLED] Job 9 cancelled part of cancelled job tags t SQLSTATE: XXKDA"
+    assert isinstance(as_error(RuntimeError(text), PLAN), JobCancelledError)
+
+
+WRITES = tuple(Write(f"file:///c1/{name}", f"d.{name}", (), (), 1) for name in ("a", "b"))
+
+
+def test_a_job_that_writes_names_its_tables() -> None:
+    plan = Plan("t", "n", "", inserts=tuple(PlannedInsert("SELECT 1", write) for write in WRITES))
+    for given in (RuntimeError("it broke."), JobError("", "RuntimeError: it broke")):
+        error = as_error(given, plan)
+        assert isinstance(error, JobError)
+        assert error.facts[1] == "RuntimeError: it broke. Nothing was written to d.a, d.b."
+
+
+def test_no_room_is_told_of_the_storage_and_may_pass() -> None:
+    plan = Plan("t", "n", "SELECT 1", write=WRITES[0])
+    for reason in ("No space left on device", "Disk quota exceeded", "[Errno 27] File too large"):
+        text = f"Job aborted\n\tat o.Some.x(S.scala:1)\nCaused by: java.io.IOException: {reason}\n\tat o.Y.y(Y.scala:2)"
+        error = as_error(RuntimeError(text), plan)
+        assert isinstance(error, StorageError)
+        assert error.retryable
+        assert error.facts == ("file:///c1/a", f"RuntimeError: {reason}. Nothing was written to d.a")
+
+
+def test_lost_executors_are_told_apart_and_may_come_back() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 (TID 9): "
+        "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: gone\nDriver stacktrace:"
+    )
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1", write=WRITES[0]))
+    assert isinstance(error, ExecutorsLostError)
+    assert error.retryable
+    assert "d.a" in str(error)
+
+
+def test_job_without_memory_may_be_run_again() -> None:
+    text = (
+        "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 2.0 failed 1 times\nCaused by: java.lang.OutOfMemoryError: Java heap space\n"
+        "\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)"
+    )
+    error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1"))
+    assert isinstance(error, SparkProcessError)
+    assert error.retryable
+    assert "Java heap space" in str(error)
+
+
+def test_a_missing_connector_is_named_with_what_to_do() -> None:
+    cause = "Caused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    for text in (f"An error occurred\n{cause}\n\tat a.B(C.java)", 'No FileSystem for scheme "gs"'):
+        error = as_error(RuntimeError(text), Plan("t", "n", "SELECT 1"))
+        assert isinstance(error, JobError)
+        assert re.search(r"no connector .*\((org\S+S3AFileSystem|gs)\); name .* in spark\.jars\.packages", str(error))
