@@ -16,11 +16,11 @@ __all__ = ["HivexError", "Inspection", "Metastore", "Result", "Session", "inspec
 # values alone and must not pay for SQLAlchemy and sqlglot.
 _HOMES = {
     "HivexError": "errors",
-    "Inspection": "sql.inspection",
+    "Inspection": "parser.inspection",
     "Metastore": "metastore",
     "Result": "session",
     "Session": "session",
-    "inspect": "sql.inspection",
+    "inspect": "parser.inspection",
 }
 
 

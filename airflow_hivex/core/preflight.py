@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_hivex.core.errors import ForeignNameError, HivexError, NoSuchObjectError
-from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.namespaces.closure import NamedStatement
+from airflow_hivex.core.parser import statements as kinds
 from airflow_hivex.core.parser.lexer.scripts import share_parameters
 from airflow_hivex.core.parser.lexer.tokens import location
 from airflow_hivex.core.parser.reader import ReadStatement, read_all

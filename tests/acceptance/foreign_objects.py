@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.parser import statements as kinds
 from airflow_hivex.core.parser.statements import Statement
 
 # The places of a template: {r} is a table that is read, {q} a query, {e} an expression of a query, {t} a table that is

@@ -48,8 +48,8 @@ from airflow_hivex.core.commands import (
 )
 from airflow_hivex.core.execution import queries, versions
 from airflow_hivex.core.execution.context import Result, StatementContext
-from airflow_hivex.core.model import statements as kinds
 from airflow_hivex.core.model.configuration import IGNORES_NONEXISTENT
+from airflow_hivex.core.parser import statements as kinds
 
 Handler = Callable[[StatementContext, Any], Result]
 

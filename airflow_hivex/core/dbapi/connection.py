@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hivex.core.dbapi.cursor import Cursor
 from airflow_hivex.core.errors import ClosedError, InvalidOperationError, pep249
-from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.parser import statements as kinds
 
 if TYPE_CHECKING:
     from airflow_hivex.core.session import Result, Session

@@ -11,7 +11,7 @@ import pytest
 from airflow_hivex.core import inspect
 from airflow_hivex.core.commands.handlers import HANDLERS
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
-from airflow_hivex.core.model import statements as kinds
+from airflow_hivex.core.parser import statements as kinds
 from airflow_hivex.core.parser.inspection import Inspection
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import RoutedStatement, Statement
