@@ -21,7 +21,7 @@ Rows = Counter[Row]
 STEPS = 5
 """Of one history."""
 _VALUES: tuple[Sequence[object], ...] = (("a", "b c/d", "ü=1", None), (1, 2, None))
-_PAIRS = 2
+_PAIRS = 1
 _KINDS = ("minor", "major", "major", "rebalance")
 
 

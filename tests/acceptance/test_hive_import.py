@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, timedelta
@@ -35,6 +36,7 @@ from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.objects import Column, SortColumn, StorageDescriptor, Table, TableType
 from tests import evidence
+from tests.acceptance.changed_table import ChangedTable, Row, Rows
 from tests.acceptance.hive_objects import HiveObjects
 from tests.acceptance.hive_spark_process import as_json
 from tests.acceptance.hive_writers import HiveWriter
@@ -473,6 +475,38 @@ def test_rows_that_hive_has_given_the_same_ids_in_several_partitions_stay_apart(
         with pytest.raises(InvalidObjectError, match="set by an import"):
             session.sql("CREATE TABLE dyn.u (id int) TBLPROPERTIES ('hivex.partition.row.ids' = '1')")
         assert "hivex.partition" not in session.sql("SHOW CREATE TABLE dyn.t").rows[0][0]
+
+
+@pytest.mark.evidence(cases=1, among="rows of imported tables")
+def test_changes_of_imported_tables_make_the_later_version_of_the_earlier_one(
+    hive: HiveObjects, writer: HiveWriter, run: Import, target: Metastore, counts: Counts
+) -> None:
+    hive.database("changed")
+    chances = {
+        f"t{number}": random.Random(f"{evidence.SEED} imported {number}")
+        for number in range(evidence.amount("HIVEX_CHANGED_IMPORTS", share=1, whole=400))
+    }
+    rows: dict[str, Rows] = {}
+    (first,) = hive.transactions(1)
+    for table, chance in chances.items():
+        is_parted = chance.random() < 0.7
+        folder = acid_table(hive, "changed", table, keys=[("ds", "string")] if is_parted else [])
+        places: dict[str, Row] = {"ds=a": ("a",), "ds=b": ("b",)} if is_parted else {"": ()}
+        if is_parted:
+            hive.partitions("changed", table, [("a",), ("b",)])
+        rows[table] = Counter()
+        for place, partition in places.items():
+            written = [(chance.randrange(12), "hive") for _ in range(chance.randint(2, 5))]
+            writer.insert(folder / place, first, written)
+            rows[table].update((*row, *partition) for row in written)
+    hive.commit([first])
+    run(databases="changed")
+    found = Counter[str]()
+    with target.session() as session:
+        for table, chance in chances.items():
+            parted = len(next(iter(rows[table]))) - 2
+            found += ChangedTable(target, session, f"changed.{table}", parted, rows[table], chance).play()
+    counts["Changes applied to versions of imported tables"] = found
 
 
 def test_rows_of_files_from_before_an_acid_table_that_hive_2_has_deleted_stay_deleted(
