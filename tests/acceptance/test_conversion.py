@@ -330,3 +330,26 @@ def test_changes_of_a_converted_table_have_the_deletes_of_each_partition(session
     assert sorted((row[4], *row[:4]) for row in session.changes("t", since=first).rows) == changed
     found = rows(session, f"SELECT _change_type, id, v, p, q FROM t CHANGES FROM VERSION {first} EXCLUSIVE")
     assert sorted(found, key=str) == sorted(changed, key=str)
+
+
+def test_versions_of_a_converted_table_stay_when_two_compactions_are_cleaned_together(
+    session: Session, metastore: Metastore, root: Path
+) -> None:
+    create(session)
+    write(root / "000000_0", range(3))
+    convert(session)
+    session.sql("ALTER TABLE t SET TBLPROPERTIES ('hivex.history.retention' = '1d')")
+    version = session.sql("DESCRIBE HISTORY t LIMIT 1").rows[0][0]
+    with metastore.session(user="slow") as slow:
+        slow.sql("START TRANSACTION")
+        slow.sql("INSERT INTO t VALUES (7, 'slow')")
+        for _ in range(2):
+            assert metastore.compactor.request("default", "t", None, "major").is_accepted
+            assert metastore.compactor.work("host-1") is not None
+            session.sql("INSERT INTO t VALUES (8, 'new')")
+            if slow.txn_id is not None:
+                slow.sql("COMMIT")
+    metastore.compactor.clean()
+    assert not (root / "000000_0").exists()
+    assert rows(session, f"SELECT id FROM t VERSION AS OF {version} ORDER BY ALL") == [(0,), (1,), (2,)]
+    assert session.to_arrow("t", version=int(str(version))).num_rows == 3

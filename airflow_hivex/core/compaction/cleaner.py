@@ -266,9 +266,10 @@ class Cleaner:
             connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
             connection.execute(delete(directories).where(directories.c.id.in_(batch)))
         if any(name in work.obsolete for name in gone_names):
-            left = [name for name in work.registered if name not in gone_names]
-            spans = [found.max_write_id for name in left if (found := parse_directory(name)) is not None]
-            floor = work.floor or max(spans, default=0)
+            floor = work.floor
+            if floor is None:
+                left = [name for name in work.registered if name not in gone_names]
+                floor = max((each.max_write_id for name in left if (each := parse_directory(name))), default=0)
             raise_floor(connection, work.table_id, None if work.place is None else work.place.id, floor)
         if work.aborted is not None:
             cleaning = self._cleaning.joining(connection)

@@ -72,7 +72,7 @@ class CleaningWork:
     valid_txns: ValidTxnList | None = None
     obsolete: frozenset[str] = frozenset()
     replacing: tuple[RegisteredDirectory, ...] = ()
-    floor: int = 0
+    floor: int | None = None
     waiting: tuple[str, ...] = ()
     blockers: tuple[Blocker, ...] = ()
     outcome: CleaningOutcome = CleaningOutcome.CLEANED
@@ -173,7 +173,8 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
     # A version within the retention reads what has replaced these for the first one.
     first = readers.first_version(work.table_id, highest)
     replacing_then = needed if first is None else replacing(names, first, free)
-    work.floor = max((each.max_write_id for name in replacing_then if (each := parse_directory(name))), default=0)
+    # Zero is the write id of what replaces original files.
+    work.floor = max((each.max_write_id for name in replacing_then if (each := parse_directory(name))), default=None)
     work.waiting = tuple(sorted(replaced - free))
     work.blockers = tuple(blockers)
     if work.waiting:
