@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow.providers.common.sql.dialects.dialect import Dialect
 from airflow.providers.common.sql.hooks.handlers import return_single_query_results
 from airflow.providers.common.sql.hooks.sql import DbApiHook
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowOptionalProviderFeatureException
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.hooks.configuration import EXTRAS
-from airflow_hivex.hooks.dialect import HivexDialect
 from airflow_hivex.hooks.warehouse import WarehouseHook, close_metastores, share_metastore, split_statements
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.dbapi import Connection, Cursor
 
     Parameters = Mapping[str, Any] | Sequence[Any] | None
+
 
 __all__ = ["HivexHook", "close_metastores", "share_metastore", "split_statements"]
 
@@ -316,14 +318,14 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         return connection, cursor
 
     def _get_pandas_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PandasFrame:
-        from airflow_hivex.hooks.frames import to_pandas
+        from airflow_hivex.hooks.hivex import to_pandas
 
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
             return to_pandas(cursor, cursor.fetchall(), **kwargs)
 
     def _get_polars_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PolarsFrame:
-        from airflow_hivex.hooks.frames import to_polars
+        from airflow_hivex.hooks.hivex import to_polars
 
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
@@ -332,7 +334,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def _get_pandas_df_by_chunks(
         self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
     ) -> Iterator[PandasFrame]:
-        from airflow_hivex.hooks.frames import to_pandas
+        from airflow_hivex.hooks.hivex import to_pandas
 
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
@@ -342,7 +344,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def _get_polars_df_by_chunks(
         self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
     ) -> Iterator[PolarsFrame]:
-        from airflow_hivex.hooks.frames import to_polars
+        from airflow_hivex.hooks.hivex import to_polars
 
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
@@ -391,3 +393,111 @@ def _named(fields: Sequence[str] | None, row: Sequence[Any], number: int) -> Any
             "insert_rows", f"row {number}", f"it has {len(values)} values for {len(fields)} target_fields"
         )
     return dict(zip(fields, values, strict=True))
+
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class HivexDialect(Dialect):
+    """Names in backquotes, ``?`` markers, columns of the catalog. Tables have no primary keys."""
+
+    hook: HivexHook
+
+    def escape_word(self, word: str) -> str:
+        """Return a name, in backquotes unless it is a plain one."""
+        name = self.unescape_word(word)
+        return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+    def unescape_word(self, word: str) -> str:  # type: ignore[override]
+        """Return a name without its backquotes."""
+        is_quoted = len(word) > 1 and word.startswith("`") and word.endswith("`")
+        return word[1:-1].replace("``", "`") if is_quoted else word
+
+    def get_column_names(
+        self, table: str, schema: str | None = None, predicate: Callable[[Any], bool] | None = None
+    ) -> list[str]:
+        """Return the columns of a table, its partition columns last."""
+        columns = self.hook.get_table_schema(table, schema)
+        return [column["name"] for column in columns if predicate is None or predicate(column)]
+
+    def get_target_fields(self, table: str, schema: str | None = None) -> list[str]:
+        """Return the columns of a table that an INSERT fills: all of them."""
+        return self.get_column_names(table, schema)
+
+    def get_primary_keys(self, table: str, schema: str | None = None) -> None:  # noqa: ARG002
+        """Return None: tables have no primary keys."""
+        return
+
+    def generate_replace_sql(
+        self,
+        table: str,
+        values: Sequence[Any],  # noqa: ARG002 - the signature of common.sql
+        target_fields: Sequence[str] | None,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
+    ) -> str:
+        """Refuse: a table has no key by which a row could replace another.
+
+        :raises InvalidOperationError: always
+        """
+        raise InvalidOperationError("REPLACE", table, "a table has no key; write MERGE with a condition of its own")
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+def to_pandas(cursor: Cursor, rows: Sequence[tuple[object, ...]], **options: Any) -> PandasFrame:
+    """Return rows of a cursor as a frame of pandas.
+
+    :param options: those of ``pandas.DataFrame.from_records``, such as ``index`` and ``coerce_float``; ``index_col``
+        is another name of ``index``
+    """
+    import pandas as pd
+
+    if "index_col" in options:
+        options["index"] = options.pop("index_col")
+    return pd.DataFrame.from_records([*rows], columns=_names(cursor), **options)
+
+
+def to_polars(cursor: Cursor, rows: Sequence[Sequence[object]], **options: Any) -> PolarsFrame:
+    """Return rows of a cursor as a frame of polars, with the types of the columns where polars has them.
+
+    :param options: those of ``polars.DataFrame``
+    :raises AirflowOptionalProviderFeatureException: polars is not installed
+    """
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise AirflowOptionalProviderFeatureException("polars is not installed. Run: pip install polars") from error
+    types = {column[0]: _polars_type(pl, column[1]) for column in cursor.description or ()}
+    overrides: Any = {name: known for name, known in types.items() if known is not None}
+    return pl.DataFrame(
+        list(rows),
+        schema=_names(cursor),
+        schema_overrides=overrides,
+        orient="row",
+        **{"infer_schema_length": None} | options,
+    )
+
+
+def _names(cursor: Cursor) -> list[str]:
+    return [column[0] for column in cursor.description or ()]
+
+
+def _polars_type(polars: Any, type: str) -> Any:
+    decimal = _DECIMAL.fullmatch(type)
+    if decimal:
+        return polars.Decimal(int(decimal[1]), int(decimal[2]))
+    return {
+        "boolean": polars.Boolean,
+        "tinyint": polars.Int8,
+        "smallint": polars.Int16,
+        "int": polars.Int32,
+        "bigint": polars.Int64,
+        "float": polars.Float32,
+        "double": polars.Float64,
+        "string": polars.String,
+        "binary": polars.Binary,
+        "date": polars.Date,
+        "timestamp": polars.Datetime("us", "UTC"),
+        "timestamp_ntz": polars.Datetime("us"),
+    }.get(type)

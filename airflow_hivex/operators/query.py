@@ -2,31 +2,112 @@
 
 from __future__ import annotations
 
+import contextvars
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 from airflow.sdk import BaseOperator, XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
+from airflow_hivex.core.errors import HivexError
 from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
 from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.page_links import HivexTransactionsLink
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery
 from airflow_hivex.operators.query_output import Format, Mode, QueryOutput
-from airflow_hivex.operators.statement_thread import StatementThread
 from airflow_hivex.operators.transaction import HivexTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
+    from tenacity import RetryCallState
 
     from airflow_hivex.core.dbapi import ResultRows
     from airflow_hivex.core.errors import HivexError
+    from airflow_hivex.core.parser.inspection import Inspection
     from airflow_hivex.core.session import Result, Session
+    from airflow_hivex.hooks.warehouse import WarehouseHook
+
+
+# How long a task that timed out waits for its statement to end.
+CANCEL_LIMIT_S = 60
+
+
+class StatementThread:
+    """Runs a session's statements in a thread of its own while the caller waits.
+
+    Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top
+    of whatever it does. It must find a wait that can be broken off, not a connection to the JVM or to
+    the metastore in the middle of an answer.
+    """
+
+    def __init__(self, session: Session, conflict_retries: int) -> None:
+        self._session = session
+        self._conflict_retries = conflict_retries
+        self._broken_off = threading.Event()
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hivex-statement")
+
+    def __enter__(self) -> StatementThread:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._executor.shutdown(wait=False)
+
+    def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
+        """Return the result of a statement, which is cancelled if the wait for it is broken off."""
+        variables = contextvars.copy_context()
+        future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
+        try:
+            return future.result()
+        except BaseException:
+            if not future.done():
+                self.cancel()
+                wait([future], timeout=CANCEL_LIMIT_S)
+            raise
+
+    def cancel(self) -> None:
+        """Stop the statement that runs now, or waits to be run again."""
+        self._broken_off.set()
+        self._session.cancel()
+
+    def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
+        """Return the statement's result; run again as long as it was aborted for the sake of others."""
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        from airflow_hivex.core.errors import DeadlockError, WriteConflictError
+
+        # A transaction of several statements cannot be completed by running one of them again.
+        is_alone = self._session.txn_id is None
+
+        def may_run_again(error: BaseException) -> bool:
+            return is_alone and isinstance(error, WriteConflictError | DeadlockError)
+
+        attempts = Retrying(
+            retry=retry_if_exception(may_run_again),
+            stop=stop_after_attempt(self._conflict_retries + 1),
+            wait=wait_random_exponential(multiplier=0.5, max=30),
+            sleep=self._pause,
+            before_sleep=_tell,
+            reraise=True,
+        )
+        return attempts(self._session.sql, statement, parameters, max_rows)
+
+    def _pause(self, seconds: float) -> None:
+        if self._broken_off.wait(seconds):
+            raise AirflowException("The task was killed before its statement was run again.")
+
+
+def _tell(attempt: RetryCallState) -> None:
+    error = attempt.outcome.exception() if attempt.outcome is not None else None
+    pause = attempt.next_action.sleep if attempt.next_action is not None else 0
+    log.warning("Running the statement again in %.1f s, for the %d. time: %s", pause, attempt.attempt_number, error)
 
 
 class _Default(int):
@@ -243,7 +324,7 @@ class HivexQueryOperator(BaseOperator):
     ) -> Any:
         """Declare the tables, send the events of transactions and links, and return the result."""
         from airflow_hivex.operators.asset_events import declare_inlets, send_events
-        from airflow_hivex.operators.link_statements import declare_links
+        from airflow_hivex.operators.query import declare_links
 
         self.txn_ids = list(txn_ids)
         declare_inlets(self, hook, split_statements(self.sql), self.database)
@@ -276,7 +357,7 @@ class HivexQueryOperator(BaseOperator):
 
     def _deferred_query(self, context: Context, course: Course) -> DeferredQuery:
         from airflow_hivex.core.parser.lexer.scripts import share_parameters
-        from airflow_hivex.operators.link_statements import link_change
+        from airflow_hivex.operators.query import link_change
 
         statements = self._statements()
         hook = WarehouseHook(self.hivex_conn_id)
@@ -350,7 +431,7 @@ class HivexQueryOperator(BaseOperator):
 
     def _run(self, context: Context, txn_id: int | None) -> Any:
         from airflow_hivex.core.parser.lexer.scripts import share_parameters
-        from airflow_hivex.operators.link_statements import link_change
+        from airflow_hivex.operators.query import link_change
 
         statements = self._statements()
         txn_ids: list[int] = []
@@ -394,3 +475,79 @@ class HivexQueryOperator(BaseOperator):
         elif result.columns:
             more = f"; there are more than max_rows={self.max_rows}" if result.truncated else ""
             self.log.info("Rows read: %d%s", len(result.rows), more)
+
+
+# Links that the statements of a task have created or altered: their inlets and asset events.
+#
+# CREATE, ALTER and DROP LINK declare the same as the operators of `operators/links.py`.
+
+
+log = logging.getLogger(__name__)
+
+_CREATED = "CREATE LINK"
+_ADDED = "ALTER LINK ADD PARTITION"
+_KINDS = (_CREATED, _ADDED, "ALTER LINK DROP PARTITION", "ALTER LINK SET LINKPROPERTIES")
+
+
+class LinkChange(NamedTuple):
+    """A statement that has created or altered the link ``table@namespace`` of a database.
+
+    ``shown`` are the partitions that the event of the link's asset names; None for no event.
+    """
+
+    database: str
+    link: str
+    source: str
+    shown: list[str] | None = None
+
+
+def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
+    """Return the changes of a statement that has run, in JSON's types: none or one.
+
+    A second try finds changes of the first one, whose events may have been lost, so that it sends them. A failure is
+    logged: the link has changed.
+    """
+    inspection = session.inspect(statement)[0]
+    if inspection.kind not in _KINDS:
+        return []
+    try:
+        return [list(_change(hook, session, inspection, result, is_retry=try_number > 1))]
+    except HivexError as error:
+        log.warning("The event of a link is not sent: %s", error)
+        return []
+
+
+def _change(
+    hook: WarehouseHook, session: Session, inspection: Inspection, result: Result, *, is_retry: bool
+) -> LinkChange:
+    used = next(use for use in inspection.outputs if use.namespace)
+    database, name = used.database or session.database, f"{used.name}@{used.namespace}"
+    links = hook.get_metastore().links
+    link = links.get(database, name)
+    source = links.source(link)
+    shown: list[str] | None = None
+    # A statement that has found the link has no transaction. A link to a table with partitions shows none at first.
+    if inspection.kind == _CREATED and (result.txn_id is not None or is_retry) and not source.is_partitioned:
+        shown = []
+    elif inspection.kind == _ADDED and (result.truncated or is_retry):
+        shown = links.partitions(database, name)
+    elif inspection.kind == _ADDED and result.rows:
+        shown = [str(row[0]) for row in result.rows]
+    return LinkChange(link.name.database, link.name.in_database, source.full_name, shown)
+
+
+def declare_links(
+    operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
+) -> None:
+    """Declare the sources of links as inlets, and links that show more rows than before as outlets with an event."""
+    from airflow_hivex.assets.hivex import table_uri
+    from airflow_hivex.operators.asset_events import declare_tables, send_event
+
+    shown: dict[tuple[str, str, str], set[str]] = {}
+    for each in changes:
+        change = LinkChange(*each)
+        declare_tables(operator, hivex_conn_id, [change.source])
+        if change.shown is not None:
+            shown.setdefault((change.database, change.link, change.source), set()).update(change.shown)
+    for (database, link, source), partitions in shown.items() if with_events else ():
+        send_event(operator, context, table_uri(hivex_conn_id, database, link), {"source": source}, partitions)

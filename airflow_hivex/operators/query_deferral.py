@@ -41,7 +41,7 @@ class Course:
     the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
     ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
     (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done,
-    ``links`` their changes of links (``operators/link_statements.py``). ``scripts`` are those that a function of the
+    ``links`` their changes of links (``operators/query.py``). ``scripts`` are those that a function of the
     task has returned, which is called once.
     """
 

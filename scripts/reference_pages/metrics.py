@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from airflow_hivex.core.thrift.metrics import METRICS
-from airflow_hivex.hooks.gauges import GAUGES, PREFIX
+from airflow_hivex.hooks.metrics import GAUGES, PREFIX
 from scripts.reference_pages.markdown import cell, table
 
 _INTRODUCTION = """\
 # Metrics
 
-<!-- Written by `make format` from airflow_hivex/hooks/gauges.py and airflow_hivex/core/thrift/metrics.py. -->
+<!-- Written by `make format` from airflow_hivex/hooks/metrics.py and airflow_hivex/core/thrift/metrics.py. -->
 
 ## Gauges of Airflow
 

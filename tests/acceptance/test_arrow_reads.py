@@ -16,7 +16,7 @@ import pytest
 from pyarrow import orc, parquet
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.arrow import shares
+from airflow_hivex.core.arrow import scanning
 from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
@@ -120,11 +120,11 @@ def test_rows_have_the_types_of_spark(session: Session, table: str) -> None:
     assert last["day"] is None
 
 
-@pytest.mark.parametrize("values", [1, shares.VALUES])
+@pytest.mark.parametrize("values", [1, scanning.VALUES])
 def test_a_filter_leaves_the_rows_that_sql_leaves(
     session: Session, table: str, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shares, "VALUES", values)
+    monkeypatch.setattr(scanning, "VALUES", values)
     for condition, ids in FILTERS:
         found = session.to_arrow(table, columns=["id"], filter=condition)
         assert (str(condition), sorted(found["id"].to_pylist())) == (str(condition), ids)
@@ -364,8 +364,8 @@ def test_deletes_layouts_and_original_files_are_read_as_spark_reads_them(
         session.sql("INSERT INTO t VALUES (1000, 'flat', 2)")
     expected = sorted(session.sql("SELECT * FROM t WHERE p > 0").rows)
     assert len(expected) > 20
-    for values in (shares.VALUES, 1):
-        monkeypatch.setattr(shares, "VALUES", values)
+    for values in (scanning.VALUES, 1):
+        monkeypatch.setattr(scanning, "VALUES", values)
         found = session.to_arrow("t", filter="p > 0")
         assert sorted(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
         assert session.to_arrow("t", columns=[], filter="p > 0").num_rows == len(expected)

@@ -21,7 +21,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore
-from airflow_hivex.core.arrow import shares
+from airflow_hivex.core.arrow import scanning
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -818,7 +818,7 @@ def test_every_statement_does_what_the_model_does(
 ) -> None:
     if seed % 4 > 1:
         # Reads without Spark are of a column at a time.
-        monkeypatch.setattr(shares, "VALUES", 1)
+        monkeypatch.setattr(scanning, "VALUES", 1)
     locks = list(LOCKS)[seed // 2 % len(LOCKS)]
     settings = {**LOCKS[locks], "hive.lock.numretries": 0}
     if seed % 3:

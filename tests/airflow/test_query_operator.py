@@ -26,7 +26,7 @@ from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.hooks import hivex as hooks
 from airflow_hivex.hooks.hivex import HivexHook
-from airflow_hivex.operators import statement_thread
+from airflow_hivex.operators import query
 from airflow_hivex.operators.query import HivexQueryOperator, agent_info
 from airflow_hivex.operators.transaction import HivexTransaction
 from airflow_hivex.triggers.commits import watched_table
@@ -302,7 +302,7 @@ def test_killed_task_does_not_wait_to_run_its_statement_again(rivals: list[int])
     rivals[0] = 1
     operator = HivexQueryOperator(task_id="t", sql=OVERWRITE.split(";")[1])
     conflict = threading.Event()
-    statement_thread.log.addFilter(lambda record: conflict.set() or True)
+    query.log.addFilter(lambda record: conflict.set() or True)
 
     def kill() -> None:
         assert conflict.wait(60)
@@ -314,7 +314,7 @@ def test_killed_task_does_not_wait_to_run_its_statement_again(rivals: list[int])
         with pytest.raises(AirflowException, match="killed before its statement was run again"):
             operator.execute(context())
     finally:
-        statement_thread.log.filters.clear()
+        query.log.filters.clear()
         killer.join()
 
 

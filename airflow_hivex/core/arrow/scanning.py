@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,14 +16,14 @@ import pyarrow.compute as pc
 from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
-from airflow_hivex.core.arrow.shares import PieceRows, Share, shares_of
 from airflow_hivex.core.arrow.typed_values import TypedValues
-from airflow_hivex.core.arrow.types import arrow_type, conform
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
+from airflow_hivex.core.job.arrow_types import arrow_type_of
 from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
 from airflow_hivex.core.job.storage import Place, place
+from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct, primitives
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import Scan, ScanPart
@@ -321,3 +322,140 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+
+
+# The columns of a piece of a file in shares, so that few large pieces keep all threads busy.
+#
+# A table of some million rows has few stripes. Read whole, the last of them would leave processors without work.
+
+
+VALUES = 1_000_000
+"""A share has about so many values: they take some hundredths of a second, and opening the file again much less."""
+
+
+class PieceRows:
+    """The visible rows of a piece while its shares are read; threads may use it at the same time."""
+
+    def __init__(self, piece: Piece, visible: VisibleRows | None, shares: int) -> None:
+        self.piece = piece
+        self.columns: dict[str, pa.Array] = {}
+        self._visible = visible
+        self._left = shares
+        self._stay: pa.Array | None = None
+        self._lock = Lock()
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """Return the metadata columns that tell the visible rows."""
+        return () if self._visible is None else self._visible.metadata
+
+    def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:
+        """Return for each row whether it is visible, given the metadata columns; None where all are."""
+        if self._visible is None:
+            return None
+        with self._lock:
+            if self._stay is None:
+                found = self._visible.among(metadata)
+                if found is None or found.all():
+                    self._visible = None
+                    return None
+                self._stay = pa.array(found)
+            return self._stay
+
+    def add(self, columns: Mapping[str, pa.Array]) -> bool:
+        """Add the columns of a share; return whether it is the last one."""
+        with self._lock:
+            self.columns.update(columns)
+            self._left -= 1
+            return self._left == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some columns of a piece, among them some of its metadata columns."""
+
+    rows: PieceRows
+    columns: Sequence[Column]
+    metadata: Sequence[str] = ()
+
+
+def shares_of(piece: Piece, visible: VisibleRows | None, columns: Sequence[Column]) -> list[Share]:
+    """Return the shares of a piece; the first has the metadata columns."""
+    number = max(1, min(len(columns), piece.rows * len(columns) // VALUES))
+    if any("." in each.in_files for each in columns):
+        # The reader of nested rows would read the whole row for each share.
+        number = 1
+    rows = PieceRows(piece, visible, number)
+    # Neighbours are often alike: texts with texts, numbers with numbers.
+    return [Share(rows, columns[at::number], () if at else rows.metadata) for at in range(number)]
+
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+"""The type that Spark's ``toArrow`` gives a TIMESTAMP. The values in files have no zone."""
+
+
+def arrow_type(column: Column, table: str) -> pa.DataType:
+    """Return the type of a column, as Spark's ``toArrow`` gives it.
+
+    Raises:
+        InvalidOperationError: pyarrow has no such type.
+    """
+    found = _arrow_type(column.parsed_type)
+    if found is None:
+        reason = f"column {column.name} has the type {column.type}, which only Spark reads; use session.sql"
+        raise InvalidOperationError("A read without Spark of", table, reason)
+    return found
+
+
+def _arrow_type(declared: ColumnType) -> pa.DataType | None:
+    match declared:
+        case Primitive(name="timestamp"):
+            return _TIMESTAMP
+        case Primitive():
+            return arrow_type_of(declared)
+        case Array(element):
+            found = _arrow_type(element)
+            return None if found is None else pa.list_(pa.field("element", found))
+        case Map(key, value):
+            of_key, of_value = _arrow_type(key), _arrow_type(value)
+            return None if of_key is None or of_value is None else pa.map_(of_key, of_value)
+        case Struct(fields):
+            types = [_arrow_type(each.type) for each in fields]
+            if any(each is None for each in types):
+                return None
+            return pa.struct([pa.field(each.name, found) for each, found in zip(fields, types, strict=True)])
+    return None
+
+
+def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.Array:
+    """Return values of a file in the type of the table, of which ``wanted`` is pyarrow's.
+
+    Fields of structs match by name, and those that the file lacks are NULL. Texts of CHAR are padded: files of other
+    writers have them without blanks at the end.
+
+    Raises:
+        pa.ArrowException: a value does not fit.
+    """
+    given = values.type
+    has_char = any(each.name == "char" for each in primitives(declared))
+    if given.equals(wanted) and not has_char:
+        return values
+    if isinstance(declared, Struct) and pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        places = {field.name.lower(): place for place, field in reversed(list(enumerate(given)))}
+        fields = [
+            conform(values.field(places[field.name.lower()]), field.type, part.type)
+            if field.name.lower() in places
+            else pa.nulls(len(values), field.type)
+            for field, part in zip(wanted, declared.fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=values.is_null())
+    if isinstance(declared, Array) and pa.types.is_list(wanted) and pa.types.is_list(given):
+        items = conform(values.values, wanted.value_type, declared.element)
+        return pa.ListArray.from_arrays(values.offsets, items, type=wanted, mask=values.is_null())
+    if isinstance(declared, Map) and pa.types.is_map(wanted) and pa.types.is_map(given):
+        keys = conform(values.keys, wanted.key_type, declared.key)
+        items = conform(values.items, wanted.item_type, declared.value)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=wanted, mask=values.is_null())
+    # Files of ORC have nanoseconds, and no writer of ours or Spark's fills the last three digits.
+    found = values if given.equals(wanted) else values.cast(wanted, safe=not pa.types.is_timestamp(given))
+    return pc.utf8_rpad(found, declared.parameters[0]) if has_char and isinstance(declared, Primitive) else found

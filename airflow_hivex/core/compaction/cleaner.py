@@ -25,8 +25,8 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
 from airflow_hivex.core.compaction.cleaning_tasks import CleaningWork, read_partitions, read_works
-from airflow_hivex.core.compaction.leftovers import read_aborted
 from airflow_hivex.core.compaction.obsolete_files import ABORTED, CleaningFiles, Doomed
+from airflow_hivex.core.compaction.queue import read_aborted
 from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion

@@ -5,13 +5,15 @@ Source: docs/reference/compaction.md (Hive TxnHandler.compact, CompactionTxnHand
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_, select, update
 
 from airflow_hivex import __version__
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.entries import (
     IS_ABORT_CLEANUP,
     IS_INITIATED,
@@ -27,6 +29,7 @@ from airflow_hivex.core.compaction.entries import (
     take_ids,
 )
 from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.model.cleaning import Aborted
 from airflow_hivex.core.model.compaction import (
     REFUSED_ID,
     Compaction,
@@ -42,7 +45,14 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.joining import JoinsTransactions
 from airflow_hivex.core.store.partition_names import partition_to_column
-from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters, txn_components, txns
+from airflow_hivex.core.store.schema import (
+    compaction_queue,
+    completed_compactions,
+    counters,
+    txn_components,
+    txn_to_write_id,
+    txns,
+)
 from airflow_hivex.core.transactions.allocation import is_id
 
 _NOBODYS: dict[str, None] = dict.fromkeys(
@@ -392,3 +402,44 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
     if entry.state is not CompactionState.INITIATED:
         return f"it is {entry.state.shown}; only an initiated one can be aborted"
     return None
+
+
+def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
+    """Return the places of aborted writes, the oldest first.
+
+    One statement.
+
+    A partition of None is the table, or, where it has partitions, any of them. ``only`` is one table or partition.
+    """
+    components, mapping = txn_components.c, txn_to_write_id.c
+    query = (
+        select(
+            components.txn_id,
+            components.table_id,
+            components.partition,
+            components.operation,
+            components.write_id,
+            mapping.write_id.label("mapped"),
+        )
+        .join(txns, txns.c.id == components.txn_id)
+        .outerjoin(txn_to_write_id, and_(mapping.table_id == components.table_id, mapping.txn_id == components.txn_id))
+        .where(txns.c.state == TxnState.ABORTED.value)
+        .order_by(components.id)
+    )
+    if only is not None:
+        query = query.where(components.table_id == only[0], components.partition.is_not_distinct_from(only[1]))
+    txn_ids: defaultdict[Resource, set[int]] = defaultdict(set)
+    write_ids: defaultdict[Resource, set[int]] = defaultdict(set)
+    compactions: defaultdict[Resource, set[int]] = defaultdict(set)
+    for row in connection.execute(query):
+        resource = (row.table_id, row.partition)
+        txn_ids[resource].add(row.txn_id)
+        if row.operation == Operation.COMPACT.value:
+            # Its write id is the highest that it covers, which is another's.
+            compactions[resource].add(row.txn_id)
+        else:
+            write_ids[resource].update(each for each in (row.write_id, row.mapped) if each is not None)
+    return {
+        resource: Aborted(frozenset(ids), frozenset(write_ids[resource]), frozenset(compactions[resource]))
+        for resource, ids in txn_ids.items()
+    }

@@ -11,7 +11,7 @@ from airflow_hivex.core.catalog.partitions import select_partition
 from airflow_hivex.core.catalog.tables import select_tables_by_id
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.jobs import CompactionTarget
-from airflow_hivex.core.compaction.leftovers import read_aborted
+from airflow_hivex.core.compaction.queue import read_aborted
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.compaction import Compaction, CompactionType, table_properties

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.directories import Directory, directories_of
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.catalog.tables import lock_for_change
 from airflow_hivex.core.clock import Clock
@@ -27,7 +28,6 @@ from airflow_hivex.core.clusters.written_files import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
-from airflow_hivex.core.compaction.statistics import GATHER_STATISTICS, refresh_statistics
 from airflow_hivex.core.compaction.targets import CompactionWork, RefusedError, find_place, find_target, has_leftovers
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
@@ -50,6 +50,7 @@ from airflow_hivex.core.model.compaction import (
 from airflow_hivex.core.model.compaction_thresholds import next_state
 from airflow_hivex.core.model.directories import DirectoryState, directory_state
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.row_ids import WRITTEN_BITS
 from airflow_hivex.core.model.statement_locks import StatementLocks
@@ -400,3 +401,30 @@ def _nothing_to_do(type: CompactionType, state: DirectoryState) -> str:
         return f"there is nothing to merge: it has {deltas}, and a minor compaction takes two of a kind"
     base = "a base" if state.base else "no base"
     return f"there is nothing to merge: it has {base} and {deltas}"
+
+
+# The statistics after a compaction: files and bytes change, rows and columns do not.
+#
+# Nothing is scanned, because no visible row changes. Source: docs/reference/compaction.md, "Worker", rule 12 (Hive
+# StatsUpdater).
+
+
+GATHER_STATISTICS = "hive.compactor.gather.stats"
+
+
+def refresh_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
+    """Bring the files and bytes of a table or partition up to date; return whether ANALYZE has found them before."""
+    own = [] if partition_id is None else [partition_id]
+    if partition_id not in select_statistics(connection, table, own):
+        return False
+    valid_txns = read_valid_txns(connection)
+    table_id = table.id
+    write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+    found = directories_of(connection, table, own or None).get(partition_id, [])
+    by_name = {each.name: each for each in found}
+    state = directory_state(by_name, write_ids, valid_txns)
+    read = [by_name[name] for name in (*((state.base,) if state.base else ()), *state.originals, *state.deltas)]
+    store_sizes(
+        connection, table, partition_id, sum(each.files for each in read), sum(each.size_bytes for each in read)
+    )
+    return True

@@ -5,7 +5,7 @@ What cannot be an object here raises an error with the reason; what becomes some
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,6 @@ from airflow_hivex.core.commands.table_definitions import (
 )
 from airflow_hivex.core.errors import InvalidObjectError, LocationOutsideClusterError, SqlError
 from airflow_hivex.core.imports import spark_tables
-from airflow_hivex.core.imports.hive_views import view_text
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, is_partition_type
 from airflow_hivex.core.model.objects import (
@@ -42,7 +41,10 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.model.partitions import partition_name
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.parser.grammar.serdes import SERDES, format_of_input, serde_of
+from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.types import type_of
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import Select
 
 _EXTERNAL = "EXTERNAL"
 _PURGE = "external.table.purge"
@@ -447,3 +449,38 @@ def _without_location(sd: Any) -> dict[str, object]:
 def hive_partition_name(hive_table: Any, hive: Any) -> str:
     """Return the name of a partition as Hive spells it."""
     return partition_name([key.name for key in hive_table.partitionKeys], hive.values)
+
+
+_NAMESPACE = "view.catalogAndNamespace.part."
+"""Parameters in which Spark keeps the current catalog (0) and database (1) of a view's creator."""
+
+
+def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
+    """Return the query of a view with all its tables named with their databases, and its columns as the view's.
+
+    The query is read, not analysed: whether its tables and columns exist shows when it is used.
+
+    Raises:
+        InvalidObjectError: the text cannot be read as a query.
+    """
+    text = hive.viewExpandedText or hive.viewOriginalText
+    if not text:
+        raise InvalidObjectError("view", name, "Hive has no text of its query")
+    database = ((hive.parameters or {}).get(f"{_NAMESPACE}1") or hive.dbName).lower()
+    try:
+        statement = read(text, database=database)
+    except SqlError as error:
+        reason = f"its query cannot be read: {str(error).splitlines()[0].rstrip('.')}"
+        raise InvalidObjectError("view", name, reason) from error
+    if not isinstance(statement, Select):
+        raise InvalidObjectError("view", name, "its text is not a query")
+    query = statement.query
+    if query.parameters:
+        raise InvalidObjectError("view", name, f"its query has the marker :{min(query.parameters)}")
+    tables = [
+        f"{quoted(reference.table.database or database)}.{quoted(reference.table.name)}"
+        for reference in query.references
+    ]
+    listed = ", ".join(map(quoted, columns))
+    # The query may end with a comment.
+    return f"SELECT * FROM ({query.render(tables)}\n) AS {quoted(hive.tableName.lower())} ({listed})"  # noqa: S608 - a view is SQL of its user

@@ -23,7 +23,38 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.job.functions import is_connect
-from airflow_hivex.core.job.text_conf import TEXT_CONF, TEXT_DEFAULTS
+
+TEXT_CONF: Mapping[str, str] = {
+    # ${name} is text, also in strings and comments: Spark would put variables of the environment there.
+    "spark.sql.variable.substitute": "false",
+    # | is an operator of numbers, not another way to write |>.
+    "spark.sql.parser.singleCharacterPipeOperator.enabled": "false",
+    # orc.`/some/path` reads no file.
+    "spark.sql.runSQLOnFiles": "false",
+}
+"""The settings that differ from Spark's defaults."""
+
+TEXT_DEFAULTS = frozenset(
+    {
+        # Where strings end, and what their escapes mean.
+        "spark.sql.parser.escapedStringLiterals",
+        "spark.sql.legacy.consecutiveStringLiterals.enabled",
+        "spark.sql.ansi.doubleQuotedIdentifiers",
+        # What a name means: `a.*` is not a pattern of names, and an inner WITH hides an outer one.
+        "spark.sql.caseSensitive",
+        "spark.sql.parser.quotedRegexColumnNames",
+        "spark.sql.legacy.ctePrecedencePolicy",
+        # What belongs together in a UNION b INTERSECT c, in FROM a, b JOIN c, and behind !.
+        "spark.sql.legacy.setopsPrecedence.enabled",
+        "spark.sql.ansi.relationPrecedence",
+        "spark.sql.legacy.bangEqualsNot",
+        "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
+        # 1e3 is a double.
+        "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+    }
+)
+"""The settings that have Spark's default on every cluster."""
+
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 TIME_ZONE = "spark.sql.session.timeZone"

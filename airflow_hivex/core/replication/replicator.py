@@ -10,13 +10,14 @@ Source: docs/reference/clusters.md, "Storage".
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
+from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.catalog.tables import lock_for_change
@@ -26,6 +27,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
 )
+from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
 from airflow_hivex.core.model.snapshots import Moment, QualifiedName
@@ -37,11 +39,12 @@ from airflow_hivex.core.replication.places import CopyPlaces
 from airflow_hivex.core.replication.planner import ReplicationPlanner, check_target
 from airflow_hivex.core.replication.planning import (
     PlannedTable,
+    place_of,
     plan_directory,
+    registered_places,
 )
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
 from airflow_hivex.core.replication.services import ReplicationServices
-from airflow_hivex.core.replication.status import copy_statuses
 from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
 
 log = logging.getLogger(__name__)
@@ -416,3 +419,80 @@ def _check_options(
         raise InvalidParametersError(f"threads = {threads} is not valid; at least one thread copies.")
     if bytes_per_second is not None and bytes_per_second < 1:
         raise InvalidParametersError(f"bytes_per_second = {bytes_per_second} is not valid; None sets no limit.")
+
+
+def copy_statuses(
+    bound: BoundTable, contents: TableContents, registered_ms: Mapping[int, int], now_ms: int
+) -> Iterator[CopyStatus]:
+    """Yield the state of each partition on each cluster that has a copy of it, the primary first. Pure.
+
+    ``registered_ms`` is when each directory was registered on the primary.
+    """
+    primary = bound.table.storage.primary.cluster
+    places = {cluster: registered_places(contents, cluster) for cluster in bound.copies}
+    ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
+    for partition in bound.partitions:
+        directories = [each for each in partition.directories if isinstance(each, RegisteredDirectory)]
+        registered = contents.directories.get(ids.get(partition.name), ())
+        yield _status(partition, primary, partition.location, directories, (), None, registered, is_primary=True)
+        for cluster, there in bound.copies.items():
+            is_current = partition.name in there
+            if not is_current and partition.name not in bound.stale.get(cluster, ()):
+                continue
+            held = contents.held.get(cluster, frozenset())
+            has = [each for each in directories if each.id in held]
+            lacks = [each for each in directories if each.id not in held]
+            since = [registered_ms[each.id] for each in lacks if each.id in registered_ms]
+            lag_ms = max(0, now_ms - min(since)) if since else None if lacks else 0
+            location = there[partition.name] if is_current else place_of(bound, cluster, partition, places[cluster])
+            own = [each for each in registered if each.id in held]
+            yield _status(partition, cluster, location, has, lacks, lag_ms, own)
+
+
+def _status(
+    partition: BoundPartition,
+    cluster: str,
+    location: str,
+    has: Sequence[RegisteredDirectory],
+    lacks: Sequence[RegisteredDirectory],
+    lag_ms: int | None,
+    own: Sequence[RegisteredDirectory],
+    *,
+    is_primary: bool = False,
+) -> CopyStatus:
+    return CopyStatus(
+        partition.name,
+        cluster,
+        location,
+        len(has),
+        sum(each.size_bytes for each in has),
+        len(lacks),
+        sum(each.size_bytes for each in lacks),
+        lag_ms,
+        is_primary,
+        max((last for each in own if (last := _last_write_id(each)) is not None), default=None),
+        len(_commits(lacks, own)),
+    )
+
+
+def _commits(lacks: Sequence[RegisteredDirectory], own: Sequence[RegisteredDirectory]) -> set[int]:
+    """Return the write ids of the commits that a copy lacks.
+
+    Of the results of compactions those count that are above what the copy has.
+    """
+    highest = max((last for each in own if (last := _last_write_id(each)) is not None), default=0)
+    found: set[int] = set()
+    for each in lacks:
+        directory = parse_directory(each.name)
+        if directory is None:
+            found.add(0)
+        elif directory.visibility_txn_id or directory.is_batch:
+            found.update(range(max(highest + 1, directory.min_write_id), directory.max_write_id + 1))
+        else:
+            found.add(directory.max_write_id)
+    return found
+
+
+def _last_write_id(directory: RegisteredDirectory) -> int | None:
+    found = parse_directory(directory.name)
+    return None if found is None else found.max_write_id

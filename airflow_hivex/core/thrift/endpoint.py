@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 from airflow_hivex.core.cache.cached_store import CachedStore
@@ -12,17 +15,19 @@ from airflow_hivex.core.catalog.given_lists import GivenList
 from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.commands.following_folders import move_back_folders
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.execution.context import SessionState, StatementContext
+from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
+from airflow_hivex.core.model.locks import LockComponent, LockResponse, LockState, covers
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
-from airflow_hivex.core.thrift.client_locks import ClientLocks, LockOwners
+from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.thrift.clients import Client, DatabaseName
 from airflow_hivex.core.thrift.hive_objects import hive_partition, hive_table, linked_table
 from airflow_hivex.core.thrift.messages import encoded
-from airflow_hivex.core.thrift.wire_bytes import WireBytes
+from airflow_hivex.core.transactions.beginning import Begun
+from airflow_hivex.core.transactions.locks.manager import LockManager
 
 log = logging.getLogger(__name__)
 
@@ -164,3 +169,146 @@ class Endpoint:
     def linked_table(self, link: Link, source: StoredTable, given: str, cluster: str | None) -> Any:
         """Return the structure of a link: its source under the link's name."""
         return linked_table(link, source, given, self.seen_on(source, cluster))
+
+
+_MOST_CLIENTS = 10_000
+_MOST_OWNERS = 100
+
+
+class LockOwners:
+    """The users that the locks of clients have, which may be others than the users that the clients are.
+
+    The library of Iceberg locks as the user of its process, and Trino as the owner of a query. Both may have named
+    another user at the beginning of the connection, or none. A client may use several connections of one user.
+    """
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, set[str]] = OrderedDict()
+        self._guard = Lock()
+
+    def owner_of(self, client: Client, given: str | None) -> str:
+        """Return the user of a request for locks or transactions: ``given``, unless the client has logged in."""
+        owner = client.user if client.is_authenticated else given or client.user
+        with self._guard:
+            known = self._owners.setdefault(_key(client), set())
+            self._owners.move_to_end(_key(client))
+            if len(known) < _MOST_OWNERS:
+                known.add(owner)
+            if len(self._owners) > _MOST_CLIENTS:
+                self._owners.popitem(last=False)
+        return owner
+
+    def known_of(self, client: Client) -> frozenset[str]:
+        """Return the users whose locks are the client's own."""
+        with self._guard:
+            return frozenset({client.user, *self._owners.get(_key(client), ())} - {""})
+
+
+def _key(client: Client) -> str:
+    return client.user or f"\0{client.peer}"
+
+
+class ClientLocks(LockManager):
+    """A lock manager for the statements of one client's call.
+
+    A client of Hive acquires its locks itself, and then calls the metastore. The objects that it has locked already
+    (``owners`` are the users of its locks) are not locked again, as the call would wait for its own client. For other
+    locks the call waits a short time only, because it keeps a thread of the server busy.
+    """
+
+    def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:
+        super().__init__(services.store, services.settings, services.clock, services.transactions)
+        self._owners = owners
+        self._patience_s = patience_s
+
+    def acquire(self, components: Sequence[LockComponent], txn_id: int | None = None, **given: Any) -> LockResponse:
+        """Acquire the locks that the user of the client does not hold; see ``LockManager``.
+
+        Raises:
+            LockTimeoutError: somebody else holds a lock that is in the way.
+        """
+        needed = [each for each in components if not self._is_held(each)]
+        if not needed:
+            return LockResponse(0, LockState.ACQUIRED)
+        return super().acquire(needed, txn_id, **{"timeout": self._patience_s, **given})
+
+    def begin(
+        self,
+        components: Sequence[LockComponent],  # noqa: ARG002 - they are asked for by the call's own rules
+        begun: Callable[[Begun], object],
+        *,
+        write_ids_of: Sequence[int] = (),  # noqa: ARG002 - they come after the locks
+        user: str = "",
+        agent_info: str | None = None,
+        type: TxnType = TxnType.DEFAULT,
+    ) -> bool:
+        """Open a transaction without its locks, which :meth:`acquire` takes; see ``LockManager``."""
+        (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, type=type)
+        begun(Begun(txn_id))
+        return False
+
+    def _is_held(self, wanted: LockComponent) -> bool:
+        return bool(self._owners) and any(
+            each.user in self._owners and each.state is LockState.ACQUIRED and covers(each.component, wanted)
+            for each in self.show(wanted.database)
+        )
+
+
+# The bytes of tables and partitions as they go over the wire, kept next to the cache of metadata.
+#
+# The cache returns the same object as long as nothing has changed, so bytes are those of an object, not of a name: no
+# rule of its own says when they are old.
+
+
+class WireBytes:
+    """Bytes that were made of objects of the cache, up to a number of bytes; the least recently used go first.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[Hashable, tuple[tuple[Any, ...], Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.used_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, key: Hashable, *objects: Any) -> Any | None:
+        """Return the value that was kept under a key, if it was made of these very objects."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        for one, other in zip(found[0], objects, strict=True):
+            if one is not other:
+                return None
+        return found[1]
+
+    def keep(self, key: Hashable, value: Any, size: int, *objects: Any) -> None:
+        """Keep a value of ``size`` bytes that was made of objects."""
+        if size > self._most_bytes // 4:
+            return
+        with self._lock:
+            self._drop(key)
+            self._kept[key] = (objects, value, size)
+            self.used_bytes += size
+            while self.used_bytes > self._most_bytes:
+                self._drop(next(iter(self._kept)))
+
+    def made(self, key: Hashable, make: Callable[[], bytes], *objects: Any) -> bytes:
+        """Return the bytes of objects, made now if they are not kept."""
+        found: bytes | None = self.of(key, *objects)
+        if found is None:
+            found = make()
+            self.keep(key, found, len(found) + _OF_ENTRY, *objects)
+        return found
+
+    def _drop(self, key: Hashable) -> None:
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self.used_bytes -= found[2]
+
+
+_OF_ENTRY = 400
+"""Bytes that an entry takes besides its value."""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from airflow_hivex.core.thrift.calls.registry import Call, calls
 from airflow_hivex.core.thrift.connection import LONGEST_REMEMBERED, Connection
 from airflow_hivex.core.thrift.endpoint import Endpoint
-from airflow_hivex.core.thrift.handshakes import EncryptedListener
 from airflow_hivex.core.thrift.joining import JoinedCalls
 from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.unfinished import UnfinishedCalls
-from airflow_hivex.core.thrift.unread import UnreadAnswers
+
 
 log = logging.getLogger(__name__)
 
@@ -165,3 +166,142 @@ class Server:
             while len(self.remembered) > _MOST_REMEMBERED or self._remembered_bytes > _MOST_REMEMBERED_BYTES:
                 (_, oldest), _ = self.remembered.popitem(last=False)
                 self._remembered_bytes -= len(oldest)
+
+
+_NO_FILES_S = 0.1
+"""The time until a process without a free file accepts a connection again."""
+
+
+class EncryptedListener:
+    """Accepts the clients of a server, and gives each handshake the time that a client has to log in.
+
+    The loop's own server would tell of a client after its handshake only, so that none counted which does not end it.
+    """
+
+    def __init__(self, server: Server, context: ssl.SSLContext) -> None:
+        self._server = server
+        self._context = context
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Return the number of handshakes that have not ended."""
+        return len(self._handshakes)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+                listening = socket.create_server(address[:2], family=family, backlog=1024)
+                listening.setblocking(False)
+                self._sockets.append(listening)
+        except OSError:
+            self.close()
+            raise
+        self._accepting = [loop.create_task(self._accept(each)) for each in self._sockets]
+        return int(self._sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Accept no more clients, and end the handshakes."""
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+        for each in self._sockets:
+            each.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(_NO_FILES_S)
+                continue
+            peer = f"{address[0]}:{address[1]}"
+            if not self._server.admits(peer):
+                accepted.close()
+                continue
+            task = loop.create_task(self._shake(accepted, peer))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _shake(self, accepted: socket.socket, peer: str) -> None:
+        given: dict[str, Any] = {"ssl": self._context, "ssl_handshake_timeout": self._server.limits.login_s}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: Connection(self._server), accepted, **given
+            )
+        except OSError as error:
+            # Errors of TLS are among them, and that it has taken too long.
+            reason = error.reason if isinstance(error, ssl.SSLError) and error.reason else str(error)
+            self._server.warn(peer, f"its TLS handshake has failed: {reason or type(error).__name__}")
+        except asyncio.CancelledError:
+            with suppress(OSError):
+                accepted.close()
+            raise
+
+
+class Reader(Protocol):
+    """A connection whose client has answers to read."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Return the bytes of answers that wait for the client."""
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once; what the client has not read is lost."""
+
+
+class _Waiting(NamedTuple):
+    size: int
+    since: float
+
+
+class UnreadAnswers:
+    """The clients that do not read their answers.
+
+    Neither one client that never reads nor one answer for each of many clients may take all memory: a client that reads
+    nothing for ``longest_s`` loses its connection, and so do those with the longest wait while there are more than
+    ``most_bytes`` of answers.
+    """
+
+    def __init__(self, most_bytes: int, longest_s: float, monotonic: Callable[[], float]) -> None:
+        self._most_bytes = most_bytes
+        self._longest_s = longest_s
+        self._monotonic = monotonic
+        self._waiting: dict[Reader, _Waiting] = {}
+
+    def add(self, reader: Reader) -> None:
+        """Note that a client does not read as fast as it is answered."""
+        self._waiting[reader] = _Waiting(reader.unread_bytes, self._monotonic())
+        self.check()
+        left = sum(each.unread_bytes for each in self._waiting)
+        for each in sorted(self._waiting, key=lambda known: self._waiting[known].since):
+            if left <= self._most_bytes:
+                return
+            left -= each.unread_bytes
+            self._drop(each, "the clients of this server have too many answers that they do not read")
+
+    def remove(self, reader: Reader) -> None:
+        """Note that a client has read its answers, or has gone."""
+        self._waiting.pop(reader, None)
+
+    def check(self) -> None:
+        """Drop the clients that have read nothing for too long."""
+        now = self._monotonic()
+        for reader, known in list(self._waiting.items()):
+            size = reader.unread_bytes
+            if size < known.size:
+                self._waiting[reader] = _Waiting(size, now)
+            elif now - known.since > self._longest_s:
+                self._drop(reader, f"the client has read nothing of its answer for {self._longest_s:g} s")
+
+    def _drop(self, reader: Reader, reason: str) -> None:
+        self.remove(reader)
+        reader.abort(reason)

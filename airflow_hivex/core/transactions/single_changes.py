@@ -6,14 +6,20 @@ So each change of a managed table has a write id, also a change that no transact
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.errors import HivexError, TransactionCommittedError
+from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.model.transactions import TxnType
-from airflow_hivex.core.store.exchange import joined
-from airflow_hivex.core.transactions import allocation
+from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
+from airflow_hivex.core.store.exchange import Call, joined
+from airflow_hivex.core.transactions import allocation, opening
 from airflow_hivex.core.transactions.committing import Committer
+from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.opening import NewTransaction, open_transactions
 
 _AGENT = "a change by the catalog"
@@ -53,3 +59,68 @@ def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: 
 def commit_in(connection: Connection, clock: Clock, txn_id: int) -> None:
     """Commit the transaction of :func:`open_in`, with its event. Two round trips."""
     Committer(clock, None).commit_alone(joined(connection), txn_id, exclusive_write_locks=True)
+
+
+# Changes of metadata that are one database transaction, together with their transaction and the check of their locks.
+#
+# Most changes wait for nobody. Without an open transaction before them they take one commit of the database, not
+# three.
+
+
+class _LocksInTheWayError(Exception):
+    """Undoes changes: their locks could not be granted at once."""
+
+
+def commit_at_once(
+    store: Store,
+    transactions: TransactionManager,
+    clock: Clock,
+    changes: Callable[[Connection], None],
+    checks: Sequence[Call],
+    *,
+    user: str,
+    agent_info: str | None,
+) -> int | None:
+    """Return the id of a transaction of ``changes`` that has committed; None with nothing done if a check fails.
+
+    ``checks`` are those of ``lock_grants.checks_at_once``. They come last: what they find stays so until the commit, as
+    requests for locks wait for it. Two round trips besides those of the changes.
+
+    Raises:
+        OutcomeUnknownError: the connection was lost while committing, and the outcome could not be looked up.
+    """
+    # If the connection is lost while committing, the transaction is found by its key.
+    new = transactions.described(user=user, agent_info=agent_info, key=f"change {uuid4().hex}")
+
+    def work(connection: Connection) -> int:
+        with notification_log.deferred(connection) as events:
+            changes(connection)
+        now_ms = clock()
+        # The counter of transactions first: a change that opens one has it before the counter of locks, too.
+        calls = [*opening.committed(new, now_ms), *checks, *events]
+        if events:
+            calls.append(notification_log.announcing(now_ms))
+        answers = joined(connection).send(*calls)
+        if not all(answers[3 : 2 + len(checks)]):
+            raise _LocksInTheWayError
+        return int(answers[0][0][0])
+
+    try:
+        return store.write(work, name="commit")
+    except _LocksInTheWayError:
+        return None
+    except OutcomeUnknownError as error:
+        return _outcome(transactions, new, error)
+
+
+def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
+    """Return the id of a transaction whose commit had no answer, None if nothing was applied."""
+    try:
+        # It waits for the end of the database transaction, which has the counter.
+        (txn_id,) = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)
+    except TransactionCommittedError as committed:
+        return committed.txn_id
+    except HivexError:
+        raise error from None
+    transactions.abort(txn_id, "the change that it was opened for was not applied")
+    return None

@@ -103,7 +103,7 @@ tables = Table(
     sqlite_autoincrement=True,
 )
 """``version`` counts the changes of a table, its partitions, directories and copies that no write id of the table tells
-of (see ``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of
+of (see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of
 which the table can be read (see ``catalog/history.py``)."""
 
 partitions = Table(

@@ -40,7 +40,6 @@ from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.beginning import Begun, begin
-from airflow_hivex.core.transactions.changes_at_once import commit_at_once
 from airflow_hivex.core.transactions.locks.grants import LockRequest, are_simple, checks_at_once, grant_at_once
 from airflow_hivex.core.transactions.locks.queue import blocker_of
 from airflow_hivex.core.transactions.locks.requests import check_components, check_request, note_components
@@ -53,6 +52,7 @@ from airflow_hivex.core.transactions.locks.rows import (
 )
 from airflow_hivex.core.transactions.locks.waiting import LockWaiter, WaitingRequest
 from airflow_hivex.core.transactions.manager import TransactionManager
+from airflow_hivex.core.transactions.single_changes import commit_at_once
 
 log = logging.getLogger(__name__)
 

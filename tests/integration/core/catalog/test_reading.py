@@ -11,9 +11,9 @@ from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.object_lists import ObjectLists
 from airflow_hivex.core.cache.table_cache import TableCache
 from airflow_hivex.core.catalog.binding import bind
-from airflow_hivex.core.catalog.metadata_reader import MetadataReader
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.catalog.snapshot_reader import MetadataReader
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError

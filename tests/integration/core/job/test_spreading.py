@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from airflow_hivex.core.job.spreading import keys_of_tasks
+from airflow_hivex.core.job.row_changes import keys_of_tasks
 
 pytestmark = pytest.mark.spark
 

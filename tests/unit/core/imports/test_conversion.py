@@ -8,8 +8,8 @@ import pytest
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.imports import spark_tables
+from airflow_hivex.core.imports.conversion import view_text
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
-from airflow_hivex.core.imports.hive_views import view_text
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.statistics import ColumnStatistics
 
