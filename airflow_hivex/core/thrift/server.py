@@ -22,7 +22,6 @@ from airflow_hivex.core.thrift.metrics import Metrics
 from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.unfinished import UnfinishedCalls
 
-
 log = logging.getLogger(__name__)
 
 _MOST_REMEMBERED = 10_000
