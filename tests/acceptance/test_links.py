@@ -564,6 +564,7 @@ def test_link_is_on_the_clusters_of_its_source(a: Session, b: Session, copy_tabl
         "SELECT * FROM t1@b",
         "SELECT x.id FROM T1 @ B AS x WHERE x.ds = '1'",
         "SELECT t1@b.id FROM `t1`@`b`, own",
+        "SELECT a.`T1` @ b.*, t1@b.v FROM a.t1@b JOIN own ON a.t1@b.id = own.id WHERE a.t1@b.ds = '1' ORDER BY t1@b.v",
         "SELECT 'c@d' FROM /* no@link */ t1@b -- nor@here",
         "WITH c AS (SELECT * FROM t1@b) SELECT * FROM c JOIN own USING (id)",
         "WITH t1 AS (SELECT 1 AS id) SELECT * FROM t1, t1@b",

@@ -104,6 +104,38 @@ def test_a_source_may_be_the_target_itself_and_conditions_may_read_it(session: S
 
 
 @on_sqlite
+def test_tables_of_one_name_are_told_apart_by_their_databases(session: Session) -> None:
+    session.sql("CREATE DATABASE a")
+    session.sql("CREATE DATABASE b")
+    for database in "ab":
+        session.sql(f"CREATE TABLE {database}.t (id int, v string)")
+    session.sql("INSERT INTO a.t VALUES (1, 'one'), (2, 'two'), (3, 'three')")
+    session.sql("INSERT INTO b.t VALUES (1, 'eins'), (4, 'vier')")
+    session.sql("USE a")
+    session.sql("CREATE LINK TO t@b")
+    same = "EXISTS (SELECT 1 FROM b.t WHERE a.t.id = b.t.id)"
+    assert rows(session, f"SELECT id FROM a.t WHERE {same}") == [(1,)]
+    assert rows(session, "SELECT t.v, t@b.v, a.t@b.id FROM t JOIN a.t@b ON t.id = t@b.id") == [("one", "eins", 1)]
+    assert rows(session, "SELECT id FROM t WHERE id IN (SELECT t@b.id FROM t@b WHERE a.t@b.v <> a.t.v)") == [(1,)]
+    session.sql("CREATE VIEW joined AS SELECT a.t@b.id, t.v FROM t, t@b WHERE a.t.id = a.t@b.id")
+    assert rows(session, "SELECT * FROM joined") == [(1, "one")]
+    update = "UPDATE a.t SET a.t.v = (SELECT max(v) FROM b.t WHERE a.t.id = b.t.id) WHERE id < 3"
+    assert session.sql(update).rows_written == 2
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "eins"), (2, None), (3, "three")]
+    session.sql(
+        "MERGE INTO t USING t@b ON t.id = t@b.id WHEN MATCHED THEN UPDATE SET v = concat(t.v, t@b.v) "
+        "WHEN NOT MATCHED THEN INSERT VALUES (a.t@b.id, t@b.v)"
+    )
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "einseins"), (2, None), (3, "three"), (4, "vier")]
+    session.sql(
+        "MERGE INTO a.t USING b.t ON a.t.id = b.t.id WHEN MATCHED AND b.t.id = 4 THEN UPDATE SET v = b.t.v || '!'"
+    )
+    session.sql(f"DELETE FROM a.t WHERE NOT {same}")
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "einseins"), (4, "vier!")]
+    session.sql("DELETE FROM t WHERE EXISTS (SELECT 1 FROM t@b WHERE a.t.id = t@b.id AND a.t@b.v = 'vier')")
+    assert rows(session, "SELECT * FROM t ORDER BY id") == [(1, "einseins")]
+
+
 def test_fields_of_structs_are_assigned_by_their_names_where_these_are_the_same(session: Session) -> None:
     session.sql("CREATE TABLE t (id int, s struct<a:int,b:int,c:array<struct<d:int,e:int>>>)")
     session.sql("INSERT INTO t SELECT 1, NULL")

@@ -139,27 +139,27 @@ class _Named:
     name: str
     start: int
     end: int
+    quoted: str
 
     @classmethod
     def read(cls, cursor: Cursor) -> _Named:
         start = cursor.offset()
         table = cursor.table_name()
         alias = _alias(cursor)
-        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end)
-
-    @property
-    def quoted(self) -> str:
-        return _quoted(self.name)
+        quoted = _quoted(alias) if alias else _whole(table)
+        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end, quoted)
 
 
 @dataclass(frozen=True, slots=True)
 class _MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
-    ``is_query``: later queries find its rows by its alias alone.
+    ``is_query``: later queries find its rows by its alias alone. ``quoted`` and ``names`` are what its columns may be
+    called by.
     """
 
-    name: str
+    quoted: str
+    names: frozenset[str]
     start: int
     end: int
     is_query: bool
@@ -173,7 +173,7 @@ class _MergeSource:
             if alias is None:
                 raise cursor.expected("an alias for the source")
             _column_names(cursor)
-            return cls(alias, start, cursor.tokens[cursor.index - 1].end, is_query=True)
+            return cls(_quoted(alias), frozenset({alias}), start, cursor.tokens[cursor.index - 1].end, is_query=True)
         table = cursor.table_name()
         is_function = cursor.at_symbol("(")
         if is_function:
@@ -187,11 +187,9 @@ class _MergeSource:
         # What is kept has the new names of its columns already.
         is_renamed = alias is not None and _column_names(cursor)
         is_query = is_function or has_changes or is_renamed
-        return cls(alias or table.name, start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
-
-    @property
-    def quoted(self) -> str:
-        return _quoted(self.name)
+        quoted = _quoted(alias or table.name) if alias or is_query else _whole(table)
+        names = {alias} if alias else {table.name} if is_query else _names(table, cursor.database)
+        return cls(quoted, frozenset(names), start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +264,8 @@ def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, .
         parts = [cursor.name("a column")]
         while cursor.accept_symbol("."):
             parts.append(cursor.name("a column"))
-        own = [[target.name], [target.table.name]]
-        if target.table.database is not None:
-            own.append([target.table.database, target.table.name])
-        if len(parts) > 1 and parts[:-1] not in own:
+        own = {target.name} | _names(target.table, cursor.database)
+        if len(parts) > 1 and ".".join(parts[:-1]) not in own:
             raise cursor.unsupported("only a whole column can be assigned, not a field of one", token)
         if parts[-1] in columns:
             raise cursor.error(f"{parts[-1]} is assigned twice", token)
@@ -306,9 +302,10 @@ def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: _
     for column, tokens in zip(columns, values, strict=True):
         while len(tokens) > 1 and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
             tokens = tokens[1:-1]
-        names = [name_of(token).lower() for token in tokens[::2] if token.kind in (Kind.WORD, Kind.QUOTED)]
-        is_name = len(names) == len(tokens[::2]) and all(token.is_symbol(".") for token in tokens[1::2])
-        if is_name and names in ([column.lower()], [source.name.lower(), column.lower()]):
+        name = "".join(
+            name_of(token).lower() if token.kind in (Kind.WORD, Kind.QUOTED) else token.text for token in tokens
+        )
+        if name == column.lower() or name in {f"{each.lower()}.{column.lower()}" for each in source.names}:
             found.append(column)
     return tuple(found)
 
@@ -370,6 +367,19 @@ def _column_names(cursor: Cursor) -> bool:
         return False
     cursor.names("a column")
     return True
+
+
+def _whole(table: TableName) -> str:
+    """Return the whole name of a table or link in backquotes, as far as the statement has it."""
+    database = "" if table.database is None else f"{_quoted(table.database)}."
+    link = "" if table.namespace is None else f"@{_quoted(table.namespace)}"
+    return f"{database}{_quoted(table.name)}{link}"
+
+
+def _names(table: TableName, database: str | None) -> set[str]:
+    """Return the names of a table or link without alias before its columns; ``database`` is the current one."""
+    own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
+    return {table.name, own, f"{table.database or database}.{own}"}
 
 
 def _quoted(name: str) -> str:

@@ -257,7 +257,9 @@ class _Translation:
             return SqlglotToken(kind, text, token.line, token.col, own.start, end - 1, comments=[])
 
         if own.start in self._links and own.end > own.start:
-            yield at_own(TokenType.VAR, "link")
+            # Each link has a name of its own.
+            _, table, namespace = self._links[own.start]
+            yield at_own(TokenType.VAR, f"{table}@{namespace}")
         elif index in self._lateral_aliases and token.token_type is TokenType.ALIAS:
             yield at_own(TokenType.ALIAS, "AS")
         elif self._is_hexadecimal(index):

@@ -14,7 +14,15 @@ from airflow_hivex.core.parser.queries.filters import FilterReader, rejects_null
 from airflow_hivex.core.parser.queries.limits import limit_edits
 from airflow_hivex.core.parser.queries.pipes import has_pipes
 from airflow_hivex.core.parser.queries.row_ids import read_row_ids
-from airflow_hivex.core.parser.queries.scopes import Condition, Derived, Links, Scope, ScopeReader, Source
+from airflow_hivex.core.parser.queries.scopes import (
+    Condition,
+    Derived,
+    Links,
+    Scope,
+    ScopeReader,
+    Source,
+    qualifiers_of,
+)
 from airflow_hivex.core.parser.queries.virtual_columns import virtual_columns
 from airflow_hivex.core.parser.statements import Query, TableReference, TextEdit
 
@@ -46,9 +54,12 @@ class QueryReader:
                 where none can be.
             UnsupportedStatementError: it reads something that is not a table of the warehouse.
         """
-        reader = ScopeReader(self._text, self._tokens, self._links, table_statements)
+        reader = ScopeReader(self._text, self._tokens, self._links, table_statements, self._database)
+        self._resolve = reader.resolve
         reader.read(tree)
-        edits = [*self._qualifiers(reader), *virtual_columns(reader.columns, self._tokens)]
+        virtual = list(virtual_columns(reader, self._tokens))
+        replaced = {edit.end for edit in virtual}
+        edits = [*self._qualifiers(reader, replaced), *virtual]
         edits += limit_edits(self._text, self._tokens)
         filters: dict[Source, list[Predicate]] = {}
         if not has_pipes(self._tokens):
@@ -83,7 +94,7 @@ class QueryReader:
             references=references,
             qualifiers=tuple(sorted(edits, key=lambda edit: edit.start)),
             parameters=frozenset(reader.markers),
-            row_ids=read_row_ids(self._text, reader, self._tokens, places, self._resolve),
+            row_ids=read_row_ids(self._text, reader, self._tokens, places, reader.resolve),
         )
 
     def _alias(self, source: Source) -> str:
@@ -91,13 +102,17 @@ class QueryReader:
 
     # -- qualified columns -------------------------------------------------------
 
-    def _qualifiers(self, reader: ScopeReader) -> list[TextEdit]:
-        """Return the edits that shorten ``database.table`` before a column to what the table is called."""
-        replaced: list[tuple[exp.Identifier, exp.Identifier, Source]] = []
+    def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
+        """Return the edits that write what the table is called in place of ``database.table`` before a column.
+
+        Columns that end at ``replaced_ends`` are replaced with their qualifiers.
+        """
+        taken = {source.alias for scope in reader.scopes for source in scope.sources}
+        named: list[tuple[list[exp.Identifier], Source, bool]] = []
         links_read = set(reader.links_read)
         for column, column_scope in reader.columns:
-            qualifiers = _qualifiers_of(column)
-            found = self._resolve(qualifiers, column_scope)
+            qualifiers = qualifiers_of(column)
+            found = reader.resolve(qualifiers, column_scope)
             if found is None:
                 continue
             scope, matches, length = found
@@ -109,59 +124,44 @@ class QueryReader:
                     qualifiers[0].meta["start"],
                     f"{'.'.join(part.name for part in qualifiers[:length])} may be {names}; give each an alias",
                 )
-            is_link = qualifiers[0].meta["start"] in self._links
-            if is_link:
-                links_read.add(qualifiers[0].meta["start"])
-            if length == 2 or is_link:
-                self._make_unique(matches[0], scope)
-                replaced.append((qualifiers[0], qualifiers[length - 1], matches[0]))
+            links = {part.meta["start"] for part in qualifiers[:length]} & self._links.keys()
+            links_read |= links
+            if not matches[0].has_alias and self._is_hidden(matches[0], scope, column_scope):
+                self._rename(matches[0], taken)
+            if column.this.meta.get("end", -2) + 1 not in replaced_ends:
+                named.append((qualifiers[:length], matches[0], length == 2 or bool(links)))
         for start in self._links:
             if start not in links_read:
-                raise syntax_error(self._text, start, "a link T@Y stands where a table is read only")
+                _, table, namespace = self._links[start]
+                reason = (
+                    f"{table}@{namespace} is not a table that is read here; a link T@Y stands where a table is read, "
+                    "and before its columns if it has no alias"
+                )
+                raise syntax_error(self._text, start, reason)
         return [
-            TextEdit(first.meta["start"], last.meta["end"] + 1, f"`{self._alias(source)}`")
-            for first, last, source in replaced
+            TextEdit(parts[0].meta["start"], parts[-1].meta["end"] + 1, f"`{self._alias(source)}`")
+            for parts, source, is_changed in named
+            if is_changed or source in self._aliases
         ]
 
-    def _resolve(
-        self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
-    ) -> tuple[Scope, list[Source], int] | None:
-        """Return the scope and sources that a column's qualifiers name, and how many of them do so.
+    def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
+        """Return whether the bare name of a table is, for a column, also that of a neighbour or of one nearer to it."""
+        nearer: list[Source] = []
+        around: Scope | None = column_scope
+        while around is not None and around is not scope:
+            nearer += around.sources
+            around = around.parent
+        return any(other.alias == source.alias for other in (*nearer, *scope.sources) if other is not source)
 
-        Spark tries ``database.table`` before ``table``, and a sub-query's own tables before those
-        around it; what is left over names the field of a struct.
-        """
-        if not qualifiers:
-            return None
-        names = [normalise(part.name) for part in qualifiers]
-        link = self._links.get(qualifiers[0].meta["start"])
-        while scope is not None:
-            plain = [source for source in scope.sources if source.table is not None and not source.has_alias]
-            if link is not None:
-                matches = [source for source in plain if _is_link(source, link)]
-            else:
-                matches = [source for source in plain if self._is_called(source, names[:2])]
-            length = 1 if link is not None else 2
-            if not matches and link is None:
-                matches, length = [source for source in scope.sources if source.alias == names[0]], 1
-            if matches:
-                return scope, matches, length
-            scope = scope.parent
-        return None
-
-    def _is_called(self, source: Source, names: list[str]) -> bool:
+    def _rename(self, source: Source, taken: set[str]) -> None:
+        """Give a table an alias that no other table of the query has."""
         table = source.table
-        return table is not None and table.namespace is None and [table.database or self._database, table.name] == names
-
-    def _make_unique(self, source: Source, scope: Scope) -> None:
-        """Give a table another alias if its bare name is also that of a neighbour."""
-        taken = {self._alias(other) for other in scope.sources if other is not source}
-        table = source.table
-        if table is None or source in self._aliases or source.alias not in taken:
+        if table is None or source in self._aliases:
             return
-        alias = f"{table.database or table.namespace or self._database}__{table.name}"
+        alias = f"{table.database or table.namespace or self._database or ''}__{table.name}"
         while alias in taken:
             alias += "_"
+        taken.add(alias)
         self._aliases[source] = alias
 
     # -- filters -----------------------------------------------------------------
@@ -203,7 +203,7 @@ class QueryReader:
         def within(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column):
                 return node
-            qualifiers = _qualifiers_of(node)
+            qualifiers = qualifiers_of(node)
             resolved = self._resolve(qualifiers, scope)
             is_own = not qualifiers or (resolved is not None and resolved[1:] == ([source], len(qualifiers)))
             has_name = isinstance(node.this, exp.Identifier)
@@ -227,10 +227,10 @@ class QueryReader:
         """
         found: set[Source] = set()
         for column in expression.find_all(exp.Column):
-            resolved = self._resolve(_qualifiers_of(column), scope)
+            resolved = self._resolve(qualifiers_of(column), scope)
             if resolved is not None:
                 found.update(resolved[1])
-            elif not _qualifiers_of(column):
+            elif not qualifiers_of(column):
                 return None
         return found
 
@@ -239,7 +239,7 @@ class QueryReader:
             if not isinstance(column.this, exp.Identifier):
                 return None
             name = normalise(column.name)
-            qualifiers = _qualifiers_of(column)
+            qualifiers = qualifiers_of(column)
             if not qualifiers:
                 return ColumnReference(name)
             found = self._resolve(qualifiers, scope)
@@ -248,16 +248,6 @@ class QueryReader:
             return ColumnReference(name, self._alias(source))
 
         return FilterReader(find_column, self._markers).read(expression)
-
-
-def _qualifiers_of(column: exp.Column) -> list[exp.Identifier]:
-    parts = [column.args.get(part) for part in ("catalog", "db", "table")]
-    return [part for part in parts if isinstance(part, exp.Identifier) and "start" in part.meta]
-
-
-def _is_link(source: Source, link: tuple[int, str, str]) -> bool:
-    table = source.table
-    return table is not None and (table.name, table.namespace) == link[1:]
 
 
 def _holds_after_outer_join(predicate: Predicate, scope: Scope) -> bool:

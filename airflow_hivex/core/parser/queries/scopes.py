@@ -127,13 +127,13 @@ class Scope:
 class Derived:
     """A query with one SELECT that FROM reads under a name, where conditions on it are also conditions within it.
 
-    ``columns`` are the columns within that its own columns are, by name. Those of ``stars`` have their names there:
-    of the table of that name, or of all (None). ``readers`` are where it is read, with their scopes.
+    ``columns`` are the columns within that its own columns are, by name. Those of ``stars`` have their names there,
+    behind the qualifiers of the star. ``readers`` are where it is read, with their scopes.
     """
 
     scope: Scope
     columns: Mapping[str, exp.Column]
-    stars: tuple[exp.Identifier | None, ...]
+    stars: tuple[Sequence[exp.Identifier], ...]
     hidden: frozenset[str]
     is_allowed: Callable[[exp.Column], bool]
     readers: list[tuple[Source, Scope]] = field(default_factory=list)
@@ -143,17 +143,17 @@ class Derived:
         """Return the query of a SELECT, whose alias may name its columns; None where nothing is known of them."""
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
-        stars: list[exp.Identifier | None] = []
+        stars: list[Sequence[exp.Identifier]] = []
         names = _column_aliases(named)
         for number, each in enumerate(select.expressions):
             star = each.this if isinstance(each, exp.Column) else each
             if isinstance(star, exp.Star):
                 if names or star.args.get("replace") or star.args.get("rename"):
                     return None
-                table = each.args.get("table") if isinstance(each, exp.Column) else None
-                if isinstance(each, exp.Column) and (table is None or each.args.get("db")):
+                qualifiers = qualifiers_of(each) if isinstance(each, exp.Column) else []
+                if isinstance(each, exp.Column) and not qualifiers:
                     return None
-                stars.append(table)
+                stars.append(qualifiers)
                 others |= {normalise(column.name) for column in star.args.get("except_") or ()}
                 continue
             value = each.unalias().unnest()
@@ -169,7 +169,7 @@ class Derived:
         """Return the column within that a column of the query is; None where that is not certain."""
         found = self.columns.get(name)
         if found is None and name not in self.hidden and len(self.stars) == 1:
-            found = exp.column(exp.to_identifier(name, quoted=True), table=self.stars[0])
+            found = exp.column(exp.to_identifier(name, quoted=True), *reversed(self.stars[0]))
         return found if found is not None and self.is_allowed(found) else None
 
 
@@ -244,7 +244,14 @@ def _is_same(column: exp.Column, key: exp.Expr) -> bool:
 class ScopeReader:
     """Walks a query once and keeps its scopes, columns and stars (with their scopes) and markers."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        links: Links,
+        table_statements: Collection[int],
+        database: str | None = None,
+    ) -> None:
         self.scopes: list[Scope] = []
         self.columns: list[tuple[exp.Column, Scope]] = []
         self.stars: list[tuple[exp.Star, Scope]] = []
@@ -256,6 +263,7 @@ class ScopeReader:
         self._text = text
         self._tokens = tokens
         self._links = links
+        self._database = database
         self._table_statements = {tokens[index + 1].start for index in table_statements}
         self._tables_read: set[int] = set()
 
@@ -270,6 +278,49 @@ class ScopeReader:
         for table in tree.find_all(exp.Table):
             if id(table) not in self._tables_read:
                 raise self._error(table, "a table cannot stand here")
+
+    # -- qualifiers --------------------------------------------------------------
+
+    def resolve(
+        self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
+    ) -> tuple[Scope, list[Source], int] | None:
+        """Return the scope and sources that the qualifiers of a column or star name, and how many of them do so.
+
+        A table is called ``database.table`` or ``table``, a link ``database.table@namespace`` or ``table@namespace``,
+        and ``table`` where no other table of its FROM is called so. Spark tries both names before one, and a
+        sub-query's own tables before those around it; what is left over names the field of a struct. A name that may
+        be that of a link, or of a table around its sub-query, has both.
+        """
+        names = [self._name(part) for part in qualifiers[:2]]
+        while scope is not None:
+            for length in range(len(names), 0, -1):
+                matches = [source for source in scope.sources if self._is_called(source, names[:length])]
+                if not matches and length == 1:
+                    links = [source for source in scope.sources if names[:1] == [(source.alias, None)]]
+                    matches = links and links + self._around(scope, names[:1])
+                if matches:
+                    return scope, matches, length
+            scope = scope.parent
+        return None
+
+    def _around(self, scope: Scope, names: Sequence[tuple[str, str | None]]) -> list[Source]:
+        found: list[Source] = []
+        while scope.parent is not None and not found:
+            scope = scope.parent
+            found = [source for source in scope.sources if self._is_called(source, names)]
+        return found
+
+    def _name(self, part: exp.Identifier) -> tuple[str, str | None]:
+        """Return a name, and the namespace if it is that of a link."""
+        link = self._links.get(part.meta["start"])
+        return (normalise(part.name), None) if link is None else link[1:]
+
+    def _is_called(self, source: Source, names: Sequence[tuple[str | None, str | None]]) -> bool:
+        table = source.table
+        if table is None or source.has_alias:
+            return names == [(source.alias, None)]
+        whole = [(table.database or self._database, None), (table.name, table.namespace)]
+        return names == whole[-len(names) :]
 
     # -- queries -----------------------------------------------------------------
 
@@ -329,7 +380,7 @@ class ScopeReader:
             restricted = [(source, source.nullable) for source in sources if source.visible]
             scope.conditions += [Condition(part, restricted) for part in conjuncts(where.this)]
         self._walk_parts(node, names, scope, but=("from_", "joins", "laterals", "with_"))
-        scope.output = _together(_output(each, scope) for each in node.expressions)
+        scope.output = _together(self._output(each, scope) for each in node.expressions)
         return scope.output
 
     # -- FROM --------------------------------------------------------------------
@@ -486,6 +537,32 @@ class ScopeReader:
                 end = token.end
         return end
 
+    # -- what a SELECT brings ----------------------------------------------------
+
+    def _output(self, expression: exp.Expr, scope: Scope) -> Output:
+        """Return the output of one expression behind SELECT."""
+        star = expression.this if isinstance(expression, exp.Column) else expression
+        if isinstance(star, exp.Star):
+            output = (
+                UNKNOWN if scope.pivoted else _together(source.brings for source in self._starred(expression, scope))
+            )
+            left_out = any(_is_row_id(column.name) for column in star.args.get("except_") or ())
+            return Output(is_known=output.is_known) if left_out else output
+        if isinstance(expression, exp.Aliases):
+            return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
+        if isinstance(expression, exp.Anonymous):
+            # Some generators bring columns with names of their own.
+            return Output(is_known=not _is_called(expression, *_NAMING_GENERATORS))
+        return Output(int(_is_row_id(expression.alias_or_name)))
+
+    def _starred(self, star: exp.Expr, scope: Scope) -> Sequence[Source]:
+        if not isinstance(star, exp.Column):
+            return [source for source in scope.sources if source.visible]
+        qualifiers = qualifiers_of(star)
+        found = self.resolve(qualifiers, scope)
+        # All fields of a struct, where names are left over.
+        return found[1] if found is not None and found[2] == len(qualifiers) else [Source("")]
+
     # -- everything else ---------------------------------------------------------
 
     def _walk_parts(self, node: exp.Expr, names: Names, scope: Scope | None, but: Collection[str]) -> None:
@@ -524,6 +601,12 @@ class ScopeReader:
         return min(starts, default=self._tokens[0].start)
 
 
+def qualifiers_of(column: exp.Column) -> list[exp.Identifier]:
+    """Return the names before the name of a column, or before a star."""
+    parts = [column.args.get(part) for part in ("catalog", "db", "table")]
+    return [part for part in parts if isinstance(part, exp.Identifier) and "start" in part.meta]
+
+
 def _read_in(scope: Scope, source: Source) -> Source:
     if source.derived is not None:
         source.derived.readers.append((source, scope))
@@ -560,34 +643,6 @@ def _renamed(output: Output, node: exp.Expr) -> Output:
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output
 
 
-def _output(expression: exp.Expr, scope: Scope) -> Output:
-    """Return the output of one expression behind SELECT."""
-    star = expression.this if isinstance(expression, exp.Column) else expression
-    if isinstance(star, exp.Star):
-        output = UNKNOWN if scope.pivoted else _together(source.brings for source in _starred(expression, scope))
-        left_out = any(_is_row_id(column.name) for column in star.args.get("except_") or ())
-        return Output(is_known=output.is_known) if left_out else output
-    if isinstance(expression, exp.Aliases):
-        return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
-    if isinstance(expression, exp.Anonymous):
-        # Some generators bring columns with names of their own.
-        return Output(is_known=not _is_called(expression, *_NAMING_GENERATORS))
-    return Output(int(_is_row_id(expression.alias_or_name)))
-
-
 def _is_called(node: exp.Expr | None, *names: str) -> bool:
     """Return whether a node is the call of a function that has one of these names."""
     return isinstance(node, exp.Anonymous) and isinstance(node.this, str) and node.this.lower() in names
-
-
-def _starred(star: exp.Expr, scope: Scope) -> Sequence[Source]:
-    if isinstance(star, exp.Star):
-        return [source for source in scope.sources if source.visible]
-    around: Scope | None = scope
-    while around is not None:
-        found = [source for source in around.sources if source.alias == normalise(star.args["table"].name)]
-        if found:
-            return found
-        around = around.parent
-    # All fields of a struct.
-    return [Source("")]

@@ -5,12 +5,12 @@ In backquotes they are names of columns as any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
 from airflow_hivex.core.parser.lexer.tokens import Kind, Token
-from airflow_hivex.core.parser.queries.scopes import Scope
+from airflow_hivex.core.parser.queries.scopes import ScopeReader, qualifiers_of
 from airflow_hivex.core.parser.statements import TextEdit
 
 _FUNCTIONS = {
@@ -19,17 +19,21 @@ _FUNCTIONS = {
 }
 
 
-def virtual_columns(columns: Iterable[tuple[exp.Column, Scope]], tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that put a function in the place of each virtual column; its result keeps the name."""
+def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
+    """Yield the edits that put a function in the place of each virtual column; its result keeps the name.
+
+    An edit replaces the qualifiers of the column, too. A field of a struct is not a virtual column.
+    """
     words = {token.start: token for token in tokens if token.kind is Kind.WORD and token.word in _FUNCTIONS}
     if not words:
         return
-    for column, _ in columns:
-        name, table = column.this, column.args.get("table")
+    for column, scope in reader.columns:
+        name, qualifiers = column.this, qualifiers_of(column)
         token = words.get(name.meta.get("start", -1)) if isinstance(name, exp.Identifier) else None
-        if token is None or column.args.get("db") is not None:
+        found = reader.resolve(qualifiers, scope)
+        if token is None or len(qualifiers) != (0 if found is None else found[2]):
             continue
-        start = token.start if table is None else table.meta["start"]
+        start = qualifiers[0].meta["start"] if qualifiers else token.start
         is_result = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
         alias = f" AS `{token.text}`" if is_result else ""
         yield TextEdit(start, token.end, f"{_FUNCTIONS[token.word]}{alias}")

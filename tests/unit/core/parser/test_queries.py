@@ -117,7 +117,7 @@ def test_query_rendered_with_its_own_names_reads_the_same_tables(text: str) -> N
         ("SELECT t.s.f FROM db.t", "SELECT t.s.f FROM v0 AS `t`"),
         (
             "SELECT a.t.x, b.t.x FROM a.t JOIN b.t ON a.t.id = b.t.id",
-            "SELECT `t`.x, `b__t`.x FROM v0 AS `t` JOIN v1 AS `b__t` ON `t`.id = `b__t`.id",
+            "SELECT `a__t`.x, `b__t`.x FROM v0 AS `a__t` JOIN v1 AS `b__t` ON `a__t`.id = `b__t`.id",
         ),
         ("SELECT * FROM a.t JOIN b.t USING (id)", "SELECT * FROM v0 AS `t` JOIN v1 AS `t` USING (id)"),
         (
@@ -133,7 +133,32 @@ def test_query_rendered_with_its_own_names_reads_the_same_tables(text: str) -> N
         ("SELECT * FROM t PIVOT (sum(a) FOR b IN (1))", "SELECT * FROM v0 AS `t` PIVOT (sum(a) FOR b IN (1))"),
         ("TABLE db.t", "TABLE v0"),
         ("SELECT t@y.a FROM T@Y", "SELECT `t`.a FROM v0 AS `t`"),
-        ("SELECT t@y.a, db.t.b FROM t@y, db.t", "SELECT `y__t`.a, `t`.b FROM v0 AS `y__t`, v1 AS `t`"),
+        ("SELECT t@y.a, db.t.b FROM t@y, db.t", "SELECT `y__t`.a, `db__t`.b FROM v0 AS `y__t`, v1 AS `db__t`"),
+        ("SELECT A.`t`@y.a.f, a.t@y.* FROM a.T@Y", "SELECT `t`.a.f, `t`.* FROM v0 AS `t`"),
+        ("SELECT t@y.a FROM a.t@y ORDER BY a.t@y.a", "SELECT `t`.a FROM v0 AS `t` ORDER BY `t`.a"),
+        (
+            "SELECT t.x, t@y.x FROM t JOIN t@y ON t.id = t@y.id",
+            "SELECT `__t`.x, `y__t`.x FROM v0 AS `__t` JOIN v1 AS `y__t` ON `__t`.id = `y__t`.id",
+        ),
+        (
+            "SELECT a.t@y.x, c.t@y.x FROM a.t@y, c.t@y",
+            "SELECT `a__t`.x, `c__t`.x FROM v0 AS `a__t`, v1 AS `c__t`",
+        ),
+        (
+            "SELECT a.t@y.INPUT__FILE__NAME, a.t.INPUT__FILE__NAME FROM a.t@y, a.t",
+            "SELECT input_file_name() AS `INPUT__FILE__NAME`, input_file_name() AS `INPUT__FILE__NAME` "
+            "FROM v0 AS `a__t`, v1 AS `a__t_`",
+        ),
+        # A table is called by another name where a nearer one has its own.
+        (
+            "SELECT t.x FROM a.t WHERE EXISTS (SELECT 1 FROM b.t WHERE a.t.id = b.t.id AND t.y = 1)",
+            "SELECT `a__t`.x FROM v0 AS `a__t` "
+            "WHERE EXISTS (SELECT 1 FROM v1 AS `t` WHERE `a__t`.id = `t`.id AND t.y = 1)",
+        ),
+        (
+            "SELECT * FROM a.t@y WHERE id IN (SELECT t.id FROM (SELECT 1 AS id) t WHERE a.t@y.k = t.id)",
+            "SELECT * FROM v0 AS `a__t` WHERE id IN (SELECT t.id FROM (SELECT 1 AS id) t WHERE `a__t`.k = t.id)",
+        ),
     ],
 )
 def test_only_table_names_are_replaced(text: str, expected: str) -> None:
@@ -143,6 +168,39 @@ def test_only_table_names_are_replaced(text: str, expected: str) -> None:
 def test_current_database_explains_qualified_columns() -> None:
     assert render("SELECT db.t.x FROM t", database="DB") == "SELECT `t`.x FROM v0 AS `t`"
     assert render("SELECT db.t.x FROM t", database="other") == "SELECT db.t.x FROM v0 AS `t`"
+    assert render("SELECT db.t@y.x FROM t@y", database="DB") == "SELECT `t`.x FROM v0 AS `t`"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT t@y.x FROM t",
+        "SELECT t@y.x FROM t@y AS a",
+        "SELECT a.t@y.x FROM b.t@y",
+        "SELECT a.t@y.x FROM t@y",
+        "SELECT a.t@y.x FROM t@y AS a",
+        "SELECT t@y FROM t@y",
+    ],
+)
+def test_link_that_is_not_read_qualifies_no_column(text: str) -> None:
+    with pytest.raises(StatementSyntaxError, match="t@y is not a table that is read here"):
+        read(text, database="other")
+
+
+@pytest.mark.parametrize("name", ["db.t", "db.t@y", "t@y", "t"])
+def test_conditions_are_found_by_every_name_of_a_table(name: str) -> None:
+    for text in (
+        f"SELECT * FROM {name} WHERE {name}.ds = 1",
+        f"SELECT id FROM (SELECT {name}.* FROM {name}) WHERE ds = 1",
+        f"SELECT n FROM (SELECT {name}.ds, count(*) AS n FROM {name} GROUP BY {name}.ds) WHERE ds = 1",
+        f"SELECT * FROM o JOIN {name} ON {name}.id = o.id AND {name}.ds = 1",
+    ):
+        assert len(query(text).references[-1].filters) == 1, text
+
+
+def test_columns_of_two_links_are_two() -> None:
+    text = "SELECT n FROM (SELECT t@y.ds, count(*) OVER (PARTITION BY u@y.ds) AS n FROM t@y, u@y) WHERE ds = 3"
+    assert not any(reference.filters for reference in query(text).references)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +210,9 @@ def test_current_database_explains_qualified_columns() -> None:
         "SELECT a.t.x FROM a.t JOIN a.t ON true",
         "WITH t AS (SELECT 1) SELECT t.x FROM t JOIN db.t",
         "SELECT * FROM a.t, b.t WHERE EXISTS (SELECT 1 WHERE t.x = 1)",
+        "SELECT t@y.x FROM a.t@y, b.t@y",
+        "SELECT * FROM t WHERE id IN (SELECT t@y.id FROM t@y WHERE t.v = t@y.v)",
+        "SELECT * FROM u AS t WHERE id IN (SELECT t.id FROM t@y)",
     ],
 )
 def test_name_that_may_be_two_tables_is_refused(text: str) -> None:
