@@ -336,7 +336,7 @@ def test_original_files_and_those_of_insert_only_tables_are_copied(
 
 
 def test_a_process_is_known_to_be_dead_only_on_its_own_machine() -> None:
-    from airflow_hivex.core.replication.processes import is_dead, shown, this_process
+    from airflow_hivex.core.replication.running import is_dead, shown, this_process
 
     facts = this_process().split(" ")
     assert not is_dead(" ".join(facts))

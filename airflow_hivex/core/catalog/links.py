@@ -24,9 +24,11 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.clock import to_datetime, to_ms
 from airflow_hivex.core.errors import AlreadyExistsError
-from airflow_hivex.core.model.identifiers import check_owner
+from airflow_hivex.core.events import notification_log
+from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH, check_owner
 from airflow_hivex.core.model.links import Link, LinkName, LinkType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.store.batches import batches
@@ -268,3 +270,31 @@ def raise_beginning(connection: Connection, link: Link) -> None:
         connection.execute(update(links).where(_L.id == link.id).values(after_partition_id=beginning))
         before = (_EXCEPTIONS.link_id == link.id, ~_EXCEPTIONS.is_shown, _EXCEPTIONS.partition_id <= beginning)
         connection.execute(delete(link_partitions).where(*before))
+
+
+def record_link_event(
+    connection: Connection,
+    now_ms: int,
+    type: EventType,
+    link: Link,
+    *,
+    added: Sequence[str] = (),
+    removed: Sequence[str] = (),
+) -> None:
+    """Record an event of a link in the caller's transaction. One round trip."""
+    message: dict[str, Any] = {
+        "object": {
+            "database": link.name.database,
+            "link": link.name.in_database,
+            "type": link.type.value,
+            "source": ".".join(link.source),
+            "source_id": link.source_id,
+            "parameters": dict(link.properties),
+            "owner": link.owner,
+            "created_ms": None if link.created_at is None else to_ms(link.created_at),
+        },
+        "added_partitions": list(added),
+        "removed_partitions": list(removed),
+    }
+    table = link.name.in_database[:MAX_NAME_LENGTH]
+    notification_log.record(connection, now_ms, type, database=link.name.database, table=table, message=message)

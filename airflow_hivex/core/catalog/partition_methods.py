@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row
 from airflow_hivex.core.catalog import directories, dropped_partitions, history, links, partitions, tables
 from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
-from airflow_hivex.core.catalog.link_events import record_link_event
+from airflow_hivex.core.catalog.links import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.store_part import StorePart

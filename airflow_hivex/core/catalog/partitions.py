@@ -16,6 +16,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.folders import beginning
+from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike
 from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.column_types import ColumnType, Primitive, parse_type
@@ -382,3 +383,18 @@ def move_below(connection: Connection, table: Table, location: str, target: str)
 def update_location(connection: Connection, partition_id: int, location: str) -> None:
     """Give a partition another folder on the primary cluster of its table."""
     connection.execute(update(partitions).where(partitions.c.id == partition_id).values(location=location))
+
+
+def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, str]:
+    """Return the locations of those of the partitions that exist, relative to the primary cluster.
+
+    Raises:
+        InvalidOperationError: one of them is stored in another format than the table.
+    """
+    p = partitions.c
+    query = select(p.id, p.name, p.location, p.storage_descriptor_id).where(p.table_id == table.id, ~p.dropped)
+    found = [
+        FoundPartition(*row) for batch in batches(names) for row in connection.execute(query.where(p.name.in_(batch)))
+    ]
+    check_stored_alike(connection, table, found, "INSERT")
+    return {each.name: each.location for each in found}

@@ -28,9 +28,10 @@ from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots import incarnations
-from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.snapshots.valid_lists import (
     HIGHEST,
+    IS_ABORTED,
+    IS_OPEN,
     LAST,
     MAPPED,
     as_text,

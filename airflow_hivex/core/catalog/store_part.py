@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import links
 from airflow_hivex.core.catalog.given_lists import StateOf, list_or_none
-from airflow_hivex.core.catalog.link_events import record_link_event
+from airflow_hivex.core.catalog.links import record_link_event
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -37,6 +37,7 @@ from airflow_hivex.core.catalog.rows import (
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Prepared, joined
 from airflow_hivex.core.store.schema import (
@@ -49,6 +50,8 @@ from airflow_hivex.core.store.schema import (
     statistics,
     storage_descriptors,
     tables,
+    txn_to_write_id,
+    txns,
 )
 from airflow_hivex.core.transactions import commit_record, former_write_ids
 from airflow_hivex.core.transactions.locks.requests import note_locks_of
@@ -436,3 +439,37 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
     copies = cluster_storage_descriptors
     connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))
     connection.execute(delete(statistics).where(statistics.c.table_id.in_(table_ids)))
+
+
+# Managed tables that are out of sight, and whose files may not be deleted yet.
+#
+# A table that is dropped or replaced leaves such a row, as does a CREATE TABLE AS SELECT that never finished. While
+# the row is there, no other table gets its folder.
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table that is out of sight, with its folder on its primary cluster. ``dropped_ms`` is when it was dropped."""
+
+    id: int
+    name: str
+    cluster: str
+    location: str
+    dropped_ms: int
+
+
+def read_dropped(connection: Connection, after: int, limit: int) -> list[DroppedTable]:
+    """Return so many dropped tables with ids above ``after``, except those that an open transaction makes."""
+    t = tables.c
+    at_work = (
+        select(txn_to_write_id.c.txn_id)
+        .join(txns, txns.c.id == txn_to_write_id.c.txn_id)
+        .where(txn_to_write_id.c.table_id == t.id, txns.c.state == TxnState.OPEN.value)
+    )
+    query = (
+        select(t.id, t.name, t.primary_cluster, t.location, t.created_ms)
+        .where(t.dropped, t.type == TableType.MANAGED_TABLE.value, t.location != "", t.id > after, ~at_work.exists())
+        .order_by(t.id)
+        .limit(limit)
+    )
+    return [DroppedTable(*row) for row in connection.execute(query)]

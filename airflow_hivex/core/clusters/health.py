@@ -23,8 +23,7 @@ from airflow_hivex.core.errors import (
     StorageError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.health import USABLE, Health
+from airflow_hivex.core.model.clusters import USABLE, Cluster, Health
 from airflow_hivex.core.runners.registry import runner_for
 
 T = TypeVar("T")

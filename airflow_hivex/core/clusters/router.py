@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from airflow_hivex.core.model.health import USABLE, Health
+from airflow_hivex.core.model.clusters import USABLE, Health
 from airflow_hivex.core.model.routes import Candidate, Lack, Route, RouteInput, RouteOutput
 
 NAMES_SHOWN = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from airflow_hivex.core.catalog.directories import forget_tables
-from airflow_hivex.core.catalog.dropped_tables import read_dropped
+from airflow_hivex.core.catalog.tables import read_dropped
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.execution.context import Services
 

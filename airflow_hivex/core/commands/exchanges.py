@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import external_partitions
+from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
@@ -131,7 +131,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
     """Note the files of partitions of an external table, which go as Hive moves them."""
     with context.services.store.read() as connection:
-        places = external_partitions.locations_of(connection, source, names)
+        places = partitions.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)
     files = context.services.files(cluster)
     folders = {}

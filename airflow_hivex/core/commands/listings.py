@@ -23,8 +23,8 @@ from airflow_hivex.core.commands.temporary_views import describe_temporary_view
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.routing import route
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
-from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import (

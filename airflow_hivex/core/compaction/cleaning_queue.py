@@ -15,15 +15,17 @@ from airflow_hivex.core.compaction.entries import (
     IS_ABORT_CLEANUP,
     IS_READY,
     MESSAGE_LENGTH,
+    QUEUE_COLUMNS,
     Q,
     change,
+    compaction_from_row,
     end,
     end_locked,
     lock_ids,
     new_row,
     take_ids,
+    to_milliseconds,
 )
-from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row, to_milliseconds
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
 from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.model.transactions import TxnState

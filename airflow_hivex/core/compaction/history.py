@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.compaction.rows import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.compaction.entries import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchCompactionError
 from airflow_hivex.core.model.compaction import (
     DEFAULT_POOL,

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, String, cast, func, select
 
 from airflow_hivex.core.clock import Clock, to_datetime
+from airflow_hivex.core.compaction.entries import compaction_from_row
 from airflow_hivex.core.compaction.history import ALL_COMPACTIONS, SHOWN_TYPE
-from airflow_hivex.core.compaction.rows import compaction_from_row
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.model.table_properties import history_retention_ms

@@ -20,15 +20,16 @@ from airflow_hivex.core.compaction.entries import (
     IS_READY,
     IS_WORKING,
     MESSAGE_LENGTH,
+    QUEUE_COLUMNS,
     Q,
     change,
+    compaction_from_row,
     end,
     end_locked,
     lock_ids,
     new_row,
     take_ids,
 )
-from airflow_hivex.core.compaction.rows import QUEUE_COLUMNS, compaction_from_row
 from airflow_hivex.core.model.cleaning import Aborted
 from airflow_hivex.core.model.compaction import (
     REFUSED_ID,

@@ -56,8 +56,8 @@ from airflow_hivex.core.model.row_ids import WRITTEN_BITS
 from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
-from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
+from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store

@@ -24,8 +24,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.pushdown import with_charsets
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.batches import BatchKey
-from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.core.model.links import LinkName
@@ -47,8 +46,8 @@ from airflow_hivex.core.parser.statements import Statement, TableName
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
-from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
+from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import written_batches
+from airflow_hivex.core.catalog import change_streams
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.transactions import in_transaction
@@ -51,7 +51,7 @@ def check_is_new(context: StatementContext, table: StoredTable) -> None:
     if key is None:
         return
     with context.services.store.read() as connection:
-        is_written = written_batches.is_written(connection, table.id, key)
+        is_written = change_streams.is_written(connection, table.id, key)
     if is_written:
         raise BatchWrittenError(f"{table.full_name} has {key} already")
 
@@ -63,5 +63,5 @@ def record_batch(context: StatementContext, connection: Connection, table: Store
         BatchWrittenError: another statement has committed it meanwhile.
     """
     key = context.batch_key
-    if key is not None and not written_batches.record(connection, table.id, key, txn_id):
+    if key is not None and not change_streams.record(connection, table.id, key, txn_id):
         raise BatchWrittenError(f"another writer has written {key} to {table.full_name} meanwhile")

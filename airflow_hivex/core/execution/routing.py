@@ -36,8 +36,7 @@ from airflow_hivex.core.execution.snapshot import (
 )
 from airflow_hivex.core.execution.table_changes import changes_in
 from airflow_hivex.core.execution.transactions import OutrunError
-from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import WrittenDirectory

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from airflow_hivex.core.job import data_files, nested_rows
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.job import loading, nested_rows
 from airflow_hivex.core.job.assignment import field
 from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.job.delete_events import event_files, events_in
@@ -97,7 +97,7 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
         return rows.select(*(column.name for column in METADATA_COLUMNS))
     schema = StructType([field(column) for column in METADATA_COLUMNS])
     reader = spark.read.format("orc").schema(schema).options(__globPaths__="false", **OWN_FILES_OPTIONS)
-    return loading.load(reader, part.paths)
+    return data_files.load(reader, part.paths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, JobError
 from airflow_hivex.core.job import (
     compactions,
+    data_files,
     documents,
     file_copies,
-    loaded_files,
-    multi_inserts,
     originals,
     preludes,
     root_checks,
@@ -162,7 +161,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:
-            registered.append(loaded_files.register(spark, plan.loaded))
+            registered.append(data_files.register(spark, plan.loaded))
         arguments = _arguments(spark, plan.parameters)
         if plan.changes is not None and plan.explain is not None:
             assert plan.write is not None
@@ -176,13 +175,11 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
                 )
             ), None
         if plan.inserts and plan.explain is not None:
-            several = multi_inserts.queried(spark, plan.sources, plan.inserts, arguments, registered, views=views)
+            several = writes.queried(spark, plan.sources, plan.inserts, arguments, registered, views=views)
             return _explained(several, plan, plan.explain)
         if plan.inserts:
             return JobResult(
-                inserted=multi_inserts.write_inserts(
-                    spark, plan.sources, plan.inserts, arguments, registered, views=views
-                )
+                inserted=writes.write_inserts(spark, plan.sources, plan.inserts, arguments, registered, views=views)
             ), None
         rows = view_queries.query(spark, plan.sql, arguments, (*registered, *views))
         if plan.explain is not None:

@@ -15,8 +15,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
+from airflow_hivex.core.job import data_files, local_times
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.job import loading, local_times
 from airflow_hivex.core.job.assignment import field
 from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS
 from airflow_hivex.core.job.layout import HIVE_NAMES, METADATA_COLUMNS
@@ -48,7 +48,7 @@ def load(
         .option("recursiveFileLookup", "true")
         .options(**OWN_FILES_OPTIONS)
     )
-    rows = loading.load(reader, paths)
+    rows = data_files.load(reader, paths)
     # Filters on an expression are not pushed down, and the values are never NULL.
     ids = [
         F.expr(f"coalesce({HIVE_NAMES[column.name]}, CAST(0 AS {column.type}))").alias(column.name)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import InvalidOperationError, JobError
-from airflow_hivex.core.job import data_files, loading, local_times, nested_rows, originals, root_checks
+from airflow_hivex.core.job import data_files, local_times, nested_rows, originals, root_checks
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import field, quoted
 from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS
@@ -178,7 +178,7 @@ def _load(
     if part.layout == FLAT:
         reader = reader.options(**OWN_FILES_OPTIONS)
     try:
-        rows = loading.load(reader, paths)
+        rows = data_files.load(reader, paths)
     except AnalysisException as error:
         if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise

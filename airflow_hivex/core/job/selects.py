@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.job.type_texts import type_text
+from airflow_hivex.core.model.column_types import field_name
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult
 
@@ -102,3 +102,15 @@ def _for_arrow(type: DataType) -> DataType:
                 fields.append(StructField(f"{field.name}{number}", _for_arrow(field.dataType), field.nullable))
             return StructType(fields)
     return type
+
+
+def type_text(type: DataType) -> str:
+    """Return the text of a type as tables have it: the names of fields are in quotes where they need them."""
+    match type:
+        case StructType():
+            return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in type.fields)}>"
+        case ArrayType():
+            return f"array<{type_text(type.elementType)}>"
+        case MapType():
+            return f"map<{type_text(type.keyType)},{type_text(type.valueType)}>"
+    return type.simpleString()

@@ -6,20 +6,25 @@ write. Nothing of it is visible before the transaction commits. Source: docs/ref
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from pyspark import cloudpickle
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from airflow_hivex.core.job import bucketing, constraints, layout
+from airflow_hivex.core.job import bucketing, constraints, layout, view_queries
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import assign, nothing, quoted
-from airflow_hivex.core.job.new_directories import NewDirectories
+from airflow_hivex.core.job.new_directories import NewDirectories, discard
+from airflow_hivex.core.job.shared_rows import Kept, with_kept
 from airflow_hivex.core.job.staging import Save, Staging
 from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, ESCAPED, MAX_FOLDER_BYTES
-from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.plans import PlannedInsert, Source, Write, WrittenDirectory
 
 ROW_ID_MASK = (1 << 33) - 1
 """The bits of Spark's increasing ids that count the rows of one task."""
@@ -173,3 +178,63 @@ def _publish(staging: Staging, write: Write, made: NewDirectories) -> None:
         made.count(partition, file.rows, staging.publish(file, target))
     if write.overwrite and not keys:
         made.directory(*layout.partition_of(write, {}))
+
+
+log = logging.getLogger(__name__)
+
+
+def queried(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    inserts: Sequence[PlannedInsert],
+    arguments: Mapping[str, Any],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
+) -> list[DataFrame]:
+    """Return the rows of each INSERT, for EXPLAIN. Runs no job; temporary views are as in :func:`write_inserts`."""
+    for source in sources:
+        view_queries.query(spark, source.sql, arguments, (*made, *views)).createOrReplaceTempView(source.view)
+        made.append(source.view)
+    return [view_queries.query(spark, insert.sql, arguments, (*made, *views)) for insert in inserts]
+
+
+def write_inserts(
+    spark: SparkSession,
+    sources: Sequence[Source],
+    inserts: Sequence[PlannedInsert],
+    arguments: Mapping[str, Any],
+    made: list[str],
+    *,
+    views: Sequence[str] = (),
+) -> tuple[tuple[WrittenDirectory, ...], ...]:
+    """Return the directories of each INSERT, as :func:`write_rows` makes them.
+
+    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
+
+    Raises:
+        ColumnCountMismatchError: a query brings more or fewer columns than are taken.
+        TypeMismatchError: a column needs an explicit CAST.
+    """
+
+    def work(kept: Kept) -> tuple[tuple[WrittenDirectory, ...], ...]:
+        for source in sources:
+            kept.keep(view_queries.query(spark, source.sql, arguments, (*made, *views))).createOrReplaceTempView(
+                source.view
+            )
+            made.append(source.view)
+        written: list[tuple[WrittenDirectory, ...]] = []
+        try:
+            for number, insert in enumerate(inserts, start=1):
+                log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
+                rows = view_queries.query(spark, insert.sql, arguments, (*made, *views))
+                written.append(write_rows(rows, insert.write))
+                # The first one has computed what all read.
+                kept.check()
+        except BaseException:
+            for insert, directories in zip(inserts, written, strict=False):
+                discard(insert.write, directories)
+            raise
+        return tuple(written)
+
+    return with_kept(spark, work)

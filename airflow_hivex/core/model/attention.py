@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.compaction import Compaction
-from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.transactions import Transaction
 
 _OLD_TRANSACTION = timedelta(hours=1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hivex.core.errors import InvalidClusterPropertiesError, LocationOutsideClusterError
+from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError, LocationOutsideClusterError
 from airflow_hivex.core.model.locations import Root, parse_root
 from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
 from airflow_hivex.core.model.texts import check_length, check_text
@@ -128,3 +128,18 @@ class Cluster:
         if found is None:
             raise LocationOutsideClusterError(location, self.name, self.filesystem)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The answer of a cluster, or of a part of it, to the question whether it can be used now.
+
+    ``problem`` is the error that a statement there would end with, None if nothing is known to be in its way.
+    ``version`` is that of the Spark which runs its jobs, where it is known.
+    """
+
+    problem: HivexError | None = None
+    version: str | None = None
+
+
+USABLE = Health()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import links, partitions, tables
 from airflow_hivex.core.catalog.databases import matching, select_database
-from airflow_hivex.core.catalog.link_events import record_link_event
+from airflow_hivex.core.catalog.links import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import covered
 from airflow_hivex.core.clock import Clock

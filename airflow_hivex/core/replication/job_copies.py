@@ -26,8 +26,8 @@ from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.model.replication import CopyProgress
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.replication.copying import CopiedFiles, FileCopy, StoppedError, There
-from airflow_hivex.core.runners.progress_log import ProgressLog
 from airflow_hivex.core.runners.registry import Runner, runner_for
+from airflow_hivex.core.runners.running_jobs import ProgressLog
 
 log = logging.getLogger(__name__)
 

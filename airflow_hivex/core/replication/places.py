@@ -19,7 +19,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.copying import There
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
-from airflow_hivex.core.replication.processes import this_process
+from airflow_hivex.core.replication.running import this_process
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (

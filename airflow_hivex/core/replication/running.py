@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import getpass
 import logging
+import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -22,7 +25,6 @@ from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.copying import StoppedError
-from airflow_hivex.core.replication.processes import is_dead, shown
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 
@@ -162,3 +164,48 @@ def _of_copy(database: str, table_id: int, cluster: str) -> LockComponent:
     # The name of a table that does not exist: a lock on the table itself would stop its writers.
     name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table_id}_{cluster}")[:MAX_NAME_LENGTH]
     return LockComponent(database, name, type=LockType.EXCL_WRITE, operation=DataOperation.NO_TXN, is_new_table=True)
+
+
+_PROC = Path("/proc")
+_FACTS = 5
+
+
+def this_process() -> str:
+    """Return the host, the start and the process id space of this system, and the id and the start of this process."""
+    return " ".join((socket.gethostname().replace(" ", "_"), *_machine(), str(os.getpid()), _began(os.getpid())))
+
+
+def is_dead(process: str) -> bool:
+    """Return whether a process, as :func:`this_process` has returned it there, was one of this machine and has ended.
+
+    False where that is not known: on other machines and in other containers.
+    """
+    facts = process.split(" ")
+    if len(facts) != _FACTS or "" in facts or tuple(facts[1:3]) != _machine() or not facts[3].isdecimal():
+        return False
+    return _began(int(facts[3])) != facts[4]
+
+
+def shown(process: str) -> str:
+    """Return a process for people."""
+    facts = process.split(" ")
+    return f"process {facts[3]} on {facts[0]}" if len(facts) == _FACTS else "its process"
+
+
+def _machine() -> tuple[str, str]:
+    """Return the start and the process id space of this system; empty where they are not known."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return boot, str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return "", ""
+
+
+def _began(pid: int) -> str:
+    """Return the start of a process in ticks since that of the system; the empty text of one that does not run."""
+    try:
+        # The name of the program may have blanks and brackets.
+        state, *others = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in ("Z", "X") else others[18]

@@ -17,8 +17,7 @@ from airflow_hivex.core.catalog.tables import lock_for_change, raise_versions, s
 from airflow_hivex.core.errors import NoSuchObjectError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.replication.processes import this_process
-from airflow_hivex.core.replication.running import ReplicationTransactions
+from airflow_hivex.core.replication.running import ReplicationTransactions, this_process
 from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import copy_places, counters

@@ -18,16 +18,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.runners import connect_server, pyspark_packages
-from airflow_hivex.core.runners.answer_limits import ANSWER_LIMIT_S, ANSWER_LIMITS_S
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
 from airflow_hivex.core.runners.connect_watch import ConnectWatch, answered_release, ask
 from airflow_hivex.core.runners.kept_sessions import kept_session
+from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, ANSWER_LIMITS_S
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:

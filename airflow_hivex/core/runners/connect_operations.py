@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
-from airflow_hivex.core.runners.answer_limits import ANSWER_LIMIT_S
+from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriter, SparkSession

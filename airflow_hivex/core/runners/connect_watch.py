@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.core.runners.answer_limits import ANSWER_LIMIT_S, ANSWER_LIMITS_S
+from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, ANSWER_LIMITS_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ from pyspark.util import inheritable_thread_target
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTypeError, JobError
 from airflow_hivex.core.job import documents, job
 from airflow_hivex.core.job.functions import is_connect
+from airflow_hivex.core.job.selects import type_text
 from airflow_hivex.core.job.shared_rows import Kept, KeptRowsLostError
-from airflow_hivex.core.job.type_texts import type_text
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.column_types import parse_type
-from airflow_hivex.core.model.health import Health
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport

@@ -7,8 +7,7 @@ from functools import cache
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
-from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Cluster, Health, JobTrackerKind
 from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import masters, submission
 from airflow_hivex.core.runners.driver_process import DriverProcess
-from airflow_hivex.core.runners.java import check_java
+from airflow_hivex.core.runners.jvm import check_java
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 log = logging.getLogger(__name__)

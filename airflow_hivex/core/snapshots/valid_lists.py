@@ -22,6 +22,7 @@ from sqlalchemy import (
     ScalarSelect,
     Select,
     Text,
+    and_,
     bindparam,
     cast,
     func,
@@ -31,10 +32,16 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
+from airflow_hivex.core.store.batches import PreparedForIds
 from airflow_hivex.core.store.exchange import Rows
-from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
+
+# Written out, so that both databases see that the index of unsettled transactions answers it. PostgreSQL concludes
+# the second half from the first one; SQLite uses a partial index only for a query that has its condition.
+_IS_UNSETTLED = txns.c.state != literal_column("'c'")
+IS_OPEN = and_(txns.c.state == literal_column("'o'"), _IS_UNSETTLED)
+IS_ABORTED = and_(txns.c.state == literal_column("'a'"), _IS_UNSETTLED)
+
 
 # More exceptions than this are looked up as a range of transaction ids instead of one by one.
 _MOST_EXCEPTIONS = 1000

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
+
+from sqlalchemy import BigInteger, BindParameter, Executable, bindparam
+
+from airflow_hivex.core.store.exchange import Call, Prepared, Value
 
 T = TypeVar("T")
 
@@ -15,3 +19,30 @@ def batches(items: Sequence[T], size: int = BATCH_SIZE) -> Iterator[Sequence[T]]
     """``items`` in order, in slices of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+MOST_IDS = 16
+"""The most ids of one statement."""
+
+_SIZES = (1, 2, 4, 8, MOST_IDS)
+
+
+class PreparedForIds:
+    """A statement for ``column.in_(ids)``, prepared for each of a few numbers of ids: others repeat the last one."""
+
+    def __init__(
+        self, statement: Callable[[Sequence[BindParameter[int]]], Executable], *, skipped_on_sqlite: bool = False
+    ) -> None:
+        self._names = [f"id_{number}" for number in range(MOST_IDS)]
+        ids = [bindparam(name, type_=BigInteger) for name in self._names]
+        self._prepared = {size: Prepared(statement(ids[:size]), skipped_on_sqlite=skipped_on_sqlite) for size in _SIZES}
+
+    def __call__(self, ids: Sequence[int], **values: Value) -> Call:
+        """Return the statement for 1 to :data:`MOST_IDS` ids."""
+        size = next(each for each in _SIZES if each >= len(ids))
+        padded = [*ids, *[ids[-1]] * (size - len(ids))]
+        return self._prepared[size](**dict(zip(self._names, padded, strict=False)), **values)
+
+    def batched(self, ids: Sequence[int], **values: Value) -> Iterator[Call]:
+        """Yield the statements for any number of ids."""
+        return (self(batch, **values) for batch in batches(ids, MOST_IDS))

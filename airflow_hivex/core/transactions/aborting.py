@@ -12,7 +12,7 @@ from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.texts import told
 from airflow_hivex.core.model.transactions import AbortReason, TxnState
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import databases, locks, tables, txn_to_write_id, txns
 from airflow_hivex.core.transactions.locks.rows import release

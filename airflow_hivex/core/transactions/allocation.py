@@ -29,7 +29,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.transactions import Operation, TxnState, TxnType
 from airflow_hivex.core.model.write_ids import MAX_ID
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value
 from airflow_hivex.core.store.schema import (

@@ -13,10 +13,9 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.transactions import TxnState, TxnType
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.snapshots.valid_lists import LISTS, lists_of_commit
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN, LISTS, lists_of_commit
+from airflow_hivex.core.store.batches import PreparedForIds
 from airflow_hivex.core.store.exchange import Call, Exchange, Rows, joined
-from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
 from airflow_hivex.core.transactions import commit_record, conflicts, txn_rows
 from airflow_hivex.core.transactions.commit_record import CommitFacts

@@ -34,9 +34,8 @@ from sqlalchemy import (
 
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
-from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.batches import PreparedForIds, batches
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
-from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
     counters,

@@ -17,7 +17,7 @@ from airflow_hivex.core.events.partition_events import PartitionEvents
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.moments import purge_moments
-from airflow_hivex.core.snapshots.txn_states import IS_ABORTED, IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_ABORTED, IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     completed_txn_components,

@@ -40,11 +40,10 @@ from airflow_hivex.core.model.transactions import (
     TxnType,
 )
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
-from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
+from airflow_hivex.core.store.batches import MOST_IDS, batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Exchange, joined
-from airflow_hivex.core.store.prepared_ids import MOST_IDS
 from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.transactions import aborting, conflicts, txn_rows
 from airflow_hivex.core.transactions.allocation import check_id, is_id

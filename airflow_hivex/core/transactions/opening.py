@@ -22,7 +22,7 @@ from sqlalchemy import (
 from airflow_hivex.core.errors import InvalidTransactionRequestError
 from airflow_hivex.core.model.texts import is_storable
 from airflow_hivex.core.model.transactions import TxnType
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value
 from airflow_hivex.core.store.schema import counters, txns
 from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import counters, locks, txns
 

@@ -14,8 +14,8 @@ from airflow_hivex.core.errors import (
     TransactionCommittedError,
 )
 from airflow_hivex.core.model.transactions import AbortReason, Transaction, TxnState, TxnType
+from airflow_hivex.core.store.batches import PreparedForIds
 from airflow_hivex.core.store.exchange import Prepared, Rows
-from airflow_hivex.core.store.prepared_ids import PreparedForIds
 from airflow_hivex.core.store.schema import txns
 
 

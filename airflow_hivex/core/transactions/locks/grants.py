@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix, LockResponse, LockState
-from airflow_hivex.core.snapshots.txn_states import IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows
 from airflow_hivex.core.store.json_text import JsonText
 from airflow_hivex.core.store.partition_names import partition_to_column

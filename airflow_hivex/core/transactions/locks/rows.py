@@ -23,10 +23,9 @@ from sqlalchemy import (
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
-from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.batches import MOST_IDS, PreparedForIds, batches
 from airflow_hivex.core.store.exchange import Call, Prepared, Rows
 from airflow_hivex.core.store.partition_names import partition_from_column
-from airflow_hivex.core.store.prepared_ids import MOST_IDS, PreparedForIds
 from airflow_hivex.core.store.schema import locks, txns
 
 CHANNEL = "hivex_locks"

@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.attention import BlockedRequest, Situation, judge
+from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.compaction import CompactionState
-from airflow_hivex.core.model.health import Health
 from airflow_hivex.plugins.page.documents import answer, document, holder_of, tasks_of
 from airflow_hivex.plugins.page.warehouses import Warehouse
 

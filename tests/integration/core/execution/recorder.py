@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.clusters import JobTrackerKind
-from airflow_hivex.core.model.health import Health
+from airflow_hivex.core.model.clusters import Health, JobTrackerKind
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners.registry import register_runner

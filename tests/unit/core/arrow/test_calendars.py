@@ -6,7 +6,7 @@ import datetime as dt
 
 import pyarrow as pa
 
-from airflow_hivex.core.arrow.calendars import gregorian, with_gregorian_days
+from airflow_hivex.core.arrow.files import gregorian, with_gregorian_days
 
 
 def test_days_of_the_julian_calendar_keep_their_names() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import InvalidOperationError, RootMissingError, RoutingError
-from airflow_hivex.core.model.health import USABLE, Health
+from airflow_hivex.core.model.clusters import USABLE, Health
 from airflow_hivex.core.model.routes import Lack, Route, RouteInput, RouteOutput
 
 CLUSTERS = ("C1", "C2", "C3")

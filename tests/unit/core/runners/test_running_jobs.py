@@ -10,8 +10,7 @@ import pytest
 from airflow_hivex.core.errors import JobCancelledError, JobError
 from airflow_hivex.core.model.plans import JobResult
 from airflow_hivex.core.model.progress import Progress
-from airflow_hivex.core.runners.progress_log import ProgressLog
-from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
+from airflow_hivex.core.runners.running_jobs import ProgressLog, RunningJob, RunningJobs
 
 PATIENCE_S = 30
 
