@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -21,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from airflow_hivex.core.errors import JobError, SparkProcessError
+from airflow_hivex.core.errors import SparkProcessError
 from airflow_hivex.core.model.secrets import is_secret_name
 from airflow_hivex.core.runners.process_output import ProcessOutput
 
@@ -152,20 +150,3 @@ def _quiet_py4j() -> None:
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Return whether a message on the root logger is another's: py4j writes there what it raises as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
-
-
-def check_java(cluster: str) -> None:
-    """Ensure that there is a Java to start Spark with.
-
-    Raises:
-        JobError: JAVA_HOME is wrong, or no java is on the PATH.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
-        raise JobError(
-            cluster,
-            f"Spark needs Java 17 or newer, and {where}. Install one (Debian: openjdk-17-jre-headless or "
-            "openjdk-21-jre-headless), or set JAVA_HOME",
-        )

@@ -25,7 +25,7 @@ from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import class_archive, pyspark_packages
-from airflow_hivex.core.runners.jvm import check_java
+from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 

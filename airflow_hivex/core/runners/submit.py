@@ -23,7 +23,7 @@ from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.runners import masters, submission
 from airflow_hivex.core.runners.driver_process import DriverProcess
-from airflow_hivex.core.runners.jvm import check_java
+from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 log = logging.getLogger(__name__)
