@@ -208,8 +208,8 @@ def _check_all(options: argparse.Namespace) -> int:
 
 def _cell(links: int, others: int) -> str:
     """Return the text of a cell: the numbers of links and of other dependencies, empty without any."""
-    told = ((links, "link", "links"), (others, "dependency", "dependencies"))
-    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in told if count)
+    counted = ((links, "link", "links"), (others, "dependency", "dependencies"))
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counted if count)
 
 
 def _text_of(file: Path) -> str:

@@ -127,7 +127,7 @@ class Metastore:
         try:
             self.housekeeper.run(only_due=True)
         except HivexError as error:
-            # Whoever waits is not to fail for that.
+            # A failed housekeeping must not fail the statement that waits.
             log.warning("The housekeeping was not done while a lock is waited for: %s", error)
 
     @classmethod
@@ -200,7 +200,7 @@ class Metastore:
 
     @staticmethod
     def upgrade(url: str) -> dict[str, str | None]:
-        """Bring the schema of the database at ``url`` to this release's; tell where it was and is."""
+        """Bring the schema of the database at ``url`` to this release's; return the revisions before and after."""
         store = Store(url)
         try:
             before = migrating.upgrade(store)
@@ -222,7 +222,7 @@ class Metastore:
 
         Raises:
             SettingsError: a parameter, the URL or a cluster's description is not usable.
-            StoreUnavailableError: the database file is in a place where there can be none.
+            StoreUnavailableError: the place of the database file cannot hold one.
         """
         checked = with_environment(Settings(settings or {}))
         store = Store(url, create=False)
@@ -281,7 +281,7 @@ class Metastore:
             user: who owns its transactions and what it creates.
             database: the current database.
             cluster: the cluster to pin, as USE CLUSTER does.
-            agent_info: tells people who holds a transaction: a DAG run and task, for example.
+            agent_info: a text for people that names the owner of a transaction: a DAG run and task, for example.
             txn_id: an open transaction, of whatever process, that all statements of the session are
                 part of: they share its snapshot and see what it has written. The session does not end it.
             writer: the name of the part of that transaction's work that the session does. What an
@@ -353,7 +353,7 @@ class Metastore:
     def accept_root(self, cluster: str) -> int:
         """Take the root of a cluster's file system as it is now, after the one that was there is lost or replaced.
 
-        Returns how many directories are registered there; :attr:`doctor` tells which of them are missing.
+        Returns how many directories are registered there; :attr:`doctor` reports the missing ones.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -384,7 +384,7 @@ class Metastore:
             cluster: the cluster whose file system has the files; by default the default cluster (M7).
             databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
             tables: such a pattern for tables and views.
-            dry_run: tell what would be imported, and write nothing.
+            dry_run: return what an import would write, and write nothing.
             user: the name for Hive and for our transactions, by default that of the operating system.
             timeout_s: how long Hive may take for an answer.
             transport: TLS and framed transport, where the metastore has them.
@@ -431,7 +431,7 @@ class Metastore:
             tables: a pattern of tables and views, in which ``*`` stands for any characters and ``|`` for or.
             into: the name of the namespace here, by default the same.
             cluster: the cluster that gets the files, by default the default cluster.
-            dry_run: tell what would be imported, and write nothing.
+            dry_run: return what an import would write, and write nothing.
             user: the name for the transactions, by default that of the operating system.
             threads: how many files are copied at once.
             progress: called every few seconds, in this thread.

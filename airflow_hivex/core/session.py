@@ -449,7 +449,7 @@ class Session:
         Raises:
             NoSuchTableError, NoSuchColumnError, NoSuchPartitionError: the table, a partition key, or a partition does
                 not exist.
-            InvalidObjectError: a partition's name is none.
+            InvalidObjectError: a name is not a valid partition name.
             InvalidOperationError: it is a view, the directory is not empty, or Hive has no such column type.
         """
         name = read_table_name(table)
@@ -505,7 +505,7 @@ class Session:
         if running is None:
             return
         running.cancelled = True
-        # Whoever opens the transaction looks for that afterwards.
+        # The thread that opens the transaction reads this flag afterwards.
         txn_id = running.opened_id
         if txn_id is None:
             return

@@ -60,7 +60,7 @@ _QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za
 
 
 _warned: set[str] = set()
-"""Parameters without effect that this process has been told of."""
+"""The parameters without effect that this process has already logged."""
 
 
 def describe(name: str) -> Setting:

@@ -107,11 +107,11 @@ SETTINGS: tuple[Setting, ...] = (
     # -- replication
     _row("hivex.replication.timeout", "int", 60, "s", (1, None), "after so long without a heartbeat the transaction of a replication is aborted; at most `hive.txn.timeout`"),
     _row("hivex.replication.retention", "int", 86_400, "s", (0, None), "how long the housekeeping keeps the files of a replication that has not finished, for the next one"),
-    _row("hivex.replication.job.min.size", "int", 1_073_741_824, "B", (-1, None), "a replication of at least so many bytes copies them by a Spark job where the jobs of the target, or of `hivex.replication.job.cluster`, run outside of its process; -1: the process itself always copies"),
+    _row("hivex.replication.job.min.size", "int", 1_073_741_824, "B", (-1, None), "a replication of at least this many bytes copies them by a Spark job where the jobs of the target, or of `hivex.replication.job.cluster`, run outside of its process; -1: the process itself always copies"),
     _row("hivex.replication.job.cluster", "str", "", "", _ANY, "the cluster whose Spark runs the jobs that copy; without a value it is the target of each replication"),
     # -- what SQL may do
     _row("hivex.allow.code.execution", "bool", False, "", _ANY, "SQL may call any Java method (reflect, java_method, try_reflect) and permanent functions of classes, and table properties may set any option of Spark"),
-    _row("hivex.load.paths", "list", ("*",), "", _ANY, "folders, as absolute paths or URIs, that LOAD DATA may read besides the root of the table's cluster; `*` is any folder. Under Airflow the default is none"),
+    _row("hivex.load.paths", "list", ("*",), "", _ANY, "folders, as absolute paths or URIs, that LOAD DATA may read besides the root of the table's cluster; `*` is any folder. Under Airflow the default is the empty list"),
     # -- namespaces
     _row("hivex.namespace.mode", "bool", False, "", _ANY, "statements name tables of other databases by links only; a database may have another value as its property of this name"),
     _row("hivex.move.grace.time", "int", 86_400, "s", (0, None), "how long the housekeeping leaves the copies on the previous clusters after a namespace was moved"),

@@ -76,7 +76,7 @@ class Warehouse:
         try:
             yield self
         except BaseException:
-            # The error of the block is the one to tell; a transaction that has ended meanwhile needs no end.
+            # The caller gets the error of the block; a transaction that has ended meanwhile needs no rollback.
             with suppress(HivexError):
                 self._execute(Rollback(), None)
             raise

@@ -66,10 +66,10 @@ class HivexAttentionNotifier(BaseNotifier):
             return
         text = "\n".join(sentences)
         self.log.warning("The warehouse needs attention:\n%s", text)
-        told: Any = {**context, "hivex_attention": text}
+        with_text: Any = {**context, "hivex_attention": text}
         for notifier in self.notifiers:
             # It renders its templates in place.
-            copy(notifier)(told)
+            copy(notifier)(with_text)
 
 
 def attention(metastore: Metastore, *, open_for: timedelta, failed_within: timedelta) -> list[str]:

@@ -89,7 +89,7 @@ _TURNING_POINTS = {
 _HOW = ("whole",) * 4 + ("between",) * 2 + ("files", "database", "death")
 _LOCKED = "could not be locked"
 """Why a compaction may fail while others are at work on its table."""
-_CHANGING = ("nobody changes its rows", "is settled", "write conflict")
+_CHANGING = ("no other statement changes its rows", "is settled", "write conflict")
 """Why a rebalance may fail then."""
 _OF_WORKERS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
 _PLANNED = "a job is planned"

@@ -110,7 +110,7 @@ def test_nobody_deletes_rows_by_ids_that_they_do_not_have_any_more(metastore: Me
         other.sql("DELETE FROM t WHERE id = 2")
         entry = rebalanced(metastore, session)
         assert entry.state is CompactionState.FAILED
-        assert "nobody changes its rows" in str(entry.error_message)
+        assert "no other statement changes its rows" in str(entry.error_message)
         other.sql("COMMIT")
     # A deletion that stands behind a write which is still open cannot be merged.
     with metastore.session() as other:

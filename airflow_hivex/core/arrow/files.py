@@ -42,7 +42,7 @@ class Piece:
 
 
 class Reading(Protocol):
-    """How the files of one format are read; ``columns`` are those that are wanted, by their names in files."""
+    """A reader of the files of one format; ``columns`` are the columns to read, by their names in files."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
         """Return the parts of a file that may have rows that fulfil a condition, with their ``keys``."""
@@ -166,7 +166,7 @@ class ParquetReading:
         columns: Sequence[Column],
         condition: Condition | None,
         *,
-        keys: bool,  # noqa: ARG002 - files of Parquet have none
+        keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
         """Return the row groups of a file, without those whose statistics exclude a condition."""
         from pyarrow import parquet
@@ -189,7 +189,7 @@ class ParquetReading:
         file: Place,
         piece: Piece,
         columns: Sequence[Column],
-        metadata: Sequence[str],  # noqa: ARG002 - files of Parquet have none
+        metadata: Sequence[str],  # noqa: ARG002 - files of Parquet have no metadata columns
     ) -> Mapping[str, pa.Array]:
         """Return the columns of a row group."""
         from pyarrow import parquet
@@ -242,7 +242,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 def orc_range(statistics: Message, declared: ColumnType, *, is_julian: bool) -> Range | None:
-    """Return the range of a column that the statistics of a stripe tell; None where they tell nothing certain.
+    """Return the range of a column from the statistics of a stripe; None where these do not prove a range.
 
     ``is_julian`` as in ``Piece``.
     """

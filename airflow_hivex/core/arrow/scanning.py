@@ -84,7 +84,7 @@ class ArrowScan:
         if condition is not None:
             wanted |= {each.name for each in everything if each.name.lower() in condition.columns}
         if filter is not None:
-            # An expression of pyarrow tells the columns that it reads in its text alone.
+            # Only the text of an expression of pyarrow names the columns that it reads.
             wanted |= {each.name for each in everything if each.name in str(filter)}
         read = tuple(each for each in everything if each.name in wanted)
         self._read = tuple(each for each in read if each in scan.columns)
@@ -314,7 +314,7 @@ def _filtered(rows: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
-    """Yield the results of ``work`` in order, of which at most so many are computed ahead."""
+    """Yield the results of ``work`` in order, of which at most ``most`` are computed ahead."""
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
@@ -330,7 +330,7 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
 
 
 VALUES = 1_000_000
-"""A share has about so many values: they take some hundredths of a second, and opening the file again much less."""
+"""The approximate number of values in a share. It takes some hundredths of a second, opening the file much less."""
 
 
 class PieceRows:
@@ -346,7 +346,7 @@ class PieceRows:
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """Return the metadata columns that tell the visible rows."""
+        """Return the metadata columns that decide which rows are visible."""
         return () if self._visible is None else self._visible.metadata
 
     def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:

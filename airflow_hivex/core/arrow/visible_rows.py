@@ -1,7 +1,7 @@
 """The rows of a stripe that a snapshot sees.
 
-Mostly the statistics of the stripe tell enough, so that its metadata columns are not decoded: they have the ranges of
-the write ids, buckets and row ids. Rows of one writer whose ids are as many as their range has are numbered without
+Mostly the statistics of the stripe are sufficient, so that its metadata columns are not decoded: they have the ranges
+of the write ids, buckets and row ids. Rows of one writer whose ids are as many as their range has are numbered without
 gaps, as the rows of a file are in the order of their ids.
 """
 
@@ -22,7 +22,7 @@ _KEY = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 class VisibleRows:
-    """Which rows of a stripe a snapshot sees; ``keys`` are None where the file has no statistics of them."""
+    """The rows of a stripe that a snapshot sees; ``keys`` is None where the file has no statistics of the keys."""
 
     def __init__(self, rows: int, keys: Keys | None, deleted: Deleted, written_by: WriteIdFilter | None) -> None:
         self._rows = rows

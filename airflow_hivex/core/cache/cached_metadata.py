@@ -88,9 +88,9 @@ class CachedMetadata(ObjectStore):
         kept = {(table.database, table.name): table for table in self.cache.known(names)}
         kept.update({(table.database, table.name): table for table in given})
         taken = self._of_one_history(names, txn_id, valid_txns, kept.values())
-        told = {id(table) for table in given}
+        known_here = {id(table) for table in given}
         for name, table in taken.tables.items():
-            if id(table) not in told:
+            if id(table) not in known_here:
                 before = kept.get(name)
                 reason = None if before is table else Miss.COLD if before is None else Miss.STALE
                 self.cache.count(name, Kind.TABLE, reason)

@@ -26,7 +26,7 @@ class CachedStore(CachedMetadata):
     A read with a write id list that sees the same commits as the entry makes no database call. Any other one asks the
     database, and tags the entry with the list that the database has at that moment: the list of the caller may count
     the caller's own open transaction as committed. A table without write ids is answered from memory as long as the
-    notification log is followed. A read without a list returns the state of now, from the database.
+    notification log is followed. A read without a list returns the current state, from the database.
     """
 
     def get_table(
@@ -287,7 +287,7 @@ class CachedStore(CachedMetadata):
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Read all partitions of a table and keep them; None where it has none, or too many."""
+        """Read all partitions of a table and keep them; None where it has no partitions, or too many."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         if not table.is_partitioned or self._has_many_partitions(table):

@@ -1,4 +1,4 @@
-"""What the cache has answered, and why it has asked the database."""
+"""Counts of the answers of the cache, and of the reasons for which it asked the database."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """What a cache has at one moment.
+    """The contents of a cache at one moment.
 
     ``event_id`` is the last event of the notification log that its follower has applied, None without a follower.
     ``lag`` is the number of events behind it.

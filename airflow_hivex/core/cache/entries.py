@@ -1,4 +1,4 @@
-"""What is kept of one table, and the state of the table that each part of it has."""
+"""The cached parts of one table, each with the state of the table that it belongs to."""
 
 from __future__ import annotations
 

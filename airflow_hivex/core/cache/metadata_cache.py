@@ -16,7 +16,7 @@ from airflow_hivex.core.store.engine import Store
 
 
 class MetadataCache:
-    """What the cache of this process has, and the follower that keeps it up to date. Safe to share between threads."""
+    """The cache of this process, and the follower that keeps it up to date. Safe to share between threads."""
 
     def __init__(self, store: Store, settings: Settings, clock: Clock, catalog: CachedStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Which tables may be kept: the white list and the black list of Hive's cache."""
+"""The tables that may be cached: the white list and the black list of Hive's cache."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class BoundPartition:
     """The directories and copies of one partition that a query reads, or (None) of a table without partitions.
 
     ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
-    deltas that its snapshot sees, in reading order; plain tables have none. One that is not
+    deltas that its snapshot sees, in reading order; a plain table has no directories. A directory that is not
     registered yet was made by the reader's own transaction.
     """
 
@@ -54,7 +54,7 @@ class BoundTable:
 
     @property
     def partition_names(self) -> list[str]:
-        """Return the names of the partitions; a table without partitions has none."""
+        """Return the names of the partitions; empty for a table without partitions."""
         return [each.name for each in self.partitions if each.name is not None]
 
     @property

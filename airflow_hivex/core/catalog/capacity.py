@@ -1,4 +1,4 @@
-"""How much namespaces hold, from the registered directories: no file system is asked.
+"""The sizes of namespaces, from the registered directories: no file system is read.
 
 Functions here take part in the caller's transaction.
 """

@@ -1,4 +1,4 @@
-"""How far streams of the changes of tables have come. Functions here take part in the caller's transaction.
+"""The progress of streams of the changes of tables. Functions here take part in the caller's transaction.
 
 A batch is noted before it is processed, and forgotten when it is done: one that is repeated has the same rows. Its
 number is that of its last commit in the record of all tables. So the numbers of a stream rise also where another table

@@ -82,7 +82,7 @@ def foreign_owner(
     *,
     closed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the owner of a folder as :func:`check_folder` refuses it, None if there is none.
+    """Return the owner of a folder as :func:`check_folder` refuses it, None if every owner accepts it.
 
     ``closed`` are the closed namespaces where the caller knows them.
     """

@@ -75,7 +75,7 @@ class CommitMark:
 
     Write ids are handed out when a transaction begins to write, so that a lower one may be committed
     after a higher one: ``open_ids`` are those up to ``write_id`` that were still open. ``table_id``
-    tells a table from a later one of the same name, whose write ids come after those of this one.
+    distinguishes a table from a later one of the same name, whose write ids come after those of this one.
     """
 
     table_id: int
@@ -133,8 +133,8 @@ class Commits:
         """Return the last commit to a table or partition after a mark or a write id, or None. Three round trips.
 
         Without ``since`` any commit counts; after a write id, those with a higher one. The partition
-        is ``key=value/...`` and need not exist yet; a commit that does not tell to which
-        partitions it wrote counts for all of them.
+        is ``key=value/...`` and need not exist yet; a commit that does not record to which partitions it wrote counts
+        for all of them.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -278,7 +278,7 @@ class Commits:
 def _transactional(connection: Connection, database: str, name: str) -> StoredTable:
     table = select_table(connection, database, name)
     if not table.is_transactional:
-        reason = "it is not transactional, so that nothing tells when it was written to"
+        reason = "it is not transactional, so that the metastore does not know when it was written to"
         raise InvalidOperationError("Waiting for commits to", table.full_name, reason)
     return table
 

@@ -1,4 +1,4 @@
-"""What a table has: partitions with their directories, and where copies of them lie. Read in one round trip."""
+"""The contents of a table: partitions with their directories, and the places of copies. Read in one round trip."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TableContents:
 
 
 _TAKEN_ALONG = 200
-"""Of so many partitions the contents come with the names, before it is decided here which of them are wanted."""
+"""Up to this number of partitions, the contents are read with the names, before the wanted ones are chosen."""
 
 
 def read_contents(

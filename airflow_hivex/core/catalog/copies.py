@@ -224,7 +224,7 @@ def differences(primary: Files, secondary: Files) -> list[str]:
     """Return the differences of a copy, one text a file; empty when it is complete.
 
     Files that only the copy has do not matter: readers go by the registered directories, and a
-    plain table's additional file is told below.
+    plain table's additional file is reported below.
     """
     found = []
     for name, size in sorted(primary.items()):

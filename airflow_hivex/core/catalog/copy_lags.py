@@ -29,8 +29,8 @@ _IS_SECONDARY = and_(~_T.dropped, _COPIES.cluster != _T.primary_cluster)
 class CopyLag:
     """The copies on a cluster of tables whose primary is another one.
 
-    ``tables`` counts the tables, and ``lagging_tables`` those of which a copy lacks a directory that snapshots of now
-    read. ``oldest_ms`` is when the oldest of these directories was registered on its primary; None if there is none.
+    ``tables`` counts the tables, and ``lagging_tables`` those of which a copy lacks a directory that current snapshots
+    read. ``oldest_ms`` is when the oldest of these directories was registered on its primary; None if no copy lags.
     """
 
     cluster: str

@@ -188,7 +188,7 @@ class CopyMethods(SnapshotReading):
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int], ValidTxnList]:
-        """Return the chosen partitions in the snapshot of now, their ids by name, and the snapshot."""
+        """Return the chosen partitions in the current snapshot, their ids by name, and the snapshot."""
         named = (normalise(database), normalise(name))
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]

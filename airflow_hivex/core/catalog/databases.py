@@ -24,7 +24,7 @@ _FIND = Prepared(_OF_NAME)
 
 
 def database_at(connection: Connection, location: str) -> str | None:
-    """Return the name of a database whose folder is, holds or lies in a location; None if there is none."""
+    """Return the name of a database whose folder is, holds or lies in a location; or None."""
     query = select(databases.c.name).where(overlaps(databases.c.location)).limit(1)
     return connection.execute(query, beside(location)).scalar_one_or_none()
 
@@ -139,7 +139,7 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Wait for those who add objects to a database; nobody adds any until the caller's transaction ends."""
+    """Wait for transactions that add objects to a database, and keep others from it until the caller's ends."""
     connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 

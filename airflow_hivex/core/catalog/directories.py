@@ -49,7 +49,7 @@ from airflow_hivex.core.store.schema import (
 )
 
 _FEW = 16
-"""So many rows are written, or asked for, by prepared statements."""
+"""Prepared statements write, or look up, up to this number of rows."""
 
 _INSERT = Prepared(
     insert(directories)
@@ -264,7 +264,7 @@ def directories_of(
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
     """Return the transactions that have written to these partitions (None: to a table without partitions).
 
-    Compactions are none of them: what they have put together was there before.
+    Transactions of compactions are not among them: the rows that they merged were there before.
     """
     query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
     query = query.distinct()

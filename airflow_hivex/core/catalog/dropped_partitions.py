@@ -1,8 +1,8 @@
 """Partitions of managed tables that are out of sight, and whose files may not all be deleted yet.
 
-A partition that is dropped leaves such a row, and one that is renamed leaves one of its former name. Whoever deletes
-the files removes the row afterwards. Until then no partition is renamed to that name: a rename copies directories
-under their own names, which may be those that are being deleted.
+A partition that is dropped leaves such a row, and one that is renamed leaves one of its former name. The cleaner, which
+deletes the files, removes the row afterwards. Until then no partition is renamed to that name: a rename copies
+directories under their own names, which may be those that are being deleted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Map
 def dropped_before(
     connection: Connection, before_ms: int, after: int, limit: int
 ) -> list[tuple[StoredTable, DroppedPartition]]:
-    """Return partitions that were dropped before a time, of tables that exist: so many with ids above ``after``."""
+    """Return up to ``limit`` dropped partitions of existing tables, dropped before a time, with ids above ``after``."""
     p, t, d = partitions.c, all_tables.c, directories.c
     query = (
         select(p.id, p.table_id, p.name, p.location)

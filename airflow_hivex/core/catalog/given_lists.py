@@ -18,7 +18,7 @@ class StateOf(enum.Enum):
     """The state that a caller wants who gives no write id list."""
 
     NOW = "now"
-    """That of now, which the database has."""
+    """The current state, as the database has it."""
 
 
 GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None

@@ -1,4 +1,4 @@
-"""How far back a table can be read, and the moments that were copied to other clusters.
+"""The earliest readable version of a table, and the moments that were copied to other clusters.
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
 moment sees. That is complete unless rows of directories were removed since. So the removal of rows leaves a bound:

@@ -155,7 +155,7 @@ def insert_partitions(
                 "last_accessed_ms": None if partition is None else stored_time(name, partition.last_accessed_at),
             }
         )
-    # A concurrent writer may add the same partition: whoever is first makes it.
+    # A concurrent writer may add the same partition: the first one makes it.
     insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_skip(partitions).on_conflict_do_nothing().returning(partitions.c.id, partitions.c.name)
     added: dict[str, int] = {}
@@ -294,7 +294,7 @@ def select_partition(connection: Connection, table: Table, name: str) -> Row[Any
     """Return the row of one partition.
 
     Raises:
-        NoSuchPartitionError: the table has none of that name.
+        NoSuchPartitionError: the table has no partition of that name.
     """
     row = connection.execute(
         _PARTITION_QUERY.where(partitions.c.table_id == table.id, ~partitions.c.dropped, partitions.c.name == name)

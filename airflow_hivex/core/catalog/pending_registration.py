@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions.shared_state import stored_snapshot
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> None:
     """Register the writes of a transaction's statements, as part of its commit.
 
-    Writes of killed statements stay noted, so that whoever cleans up finds their files.
+    Writes of killed statements stay noted, so that the cleaner finds their files.
 
     Raises:
         NoSuchObjectError: a table that was written to has been dropped.

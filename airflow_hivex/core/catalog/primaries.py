@@ -54,7 +54,7 @@ def switch_primary(
     root, places = _places(connection, current, cluster)
     partition_rows = _partitions(connection, current)
     if root is None and current.is_partitioned and not partition_rows:
-        # A replication registers the folder with the first partition; there is none.
+        # A replication registers the folder with the first partition, and this table has no partition.
         root = current.storage.primary.location
     if root is None:
         raise CopyOutdatedError(current.full_name, cluster, current.storage.primary.location, "is not registered")

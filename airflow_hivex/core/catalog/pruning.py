@@ -208,11 +208,11 @@ def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dat
 
 
 def _after(beginning: str) -> str | None:
-    """Return a text behind all that begin so, and the fewest others; None if there is none."""
+    """Return the smallest text that sorts after every text with this prefix, or None if no text does."""
     code = ord(beginning[-1]) + 1
     if code > sys.maxunicode:
         return None
-    # Half of a character is none.
+    # Half of a surrogate pair is not a character.
     return beginning[:-1] + chr(0xE000 if 0xD800 <= code < 0xE000 else code)
 
 
@@ -332,7 +332,7 @@ def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
 
 
 class _KeyTest:
-    """Whether rows with a key's value may satisfy what is asked of that key alone, by the stored text of the value."""
+    """Tests the values of one partition key against the conditions on that key alone, by the stored text of a value."""
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()

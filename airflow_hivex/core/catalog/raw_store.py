@@ -16,8 +16,8 @@ class RawStore(Protocol):
     """Reads and writes of databases, functions, tables and partitions (Source: Hive RawStore).
 
     ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
-    with that of its entry. Without the argument a read returns the state of now. None says that the caller has no list:
-    of a transactional table it is refused, and of another one a cache may answer with what it has.
+    with that of its entry. Without the argument a read returns the current state. None says that the caller has no
+    list: of a transactional table it is refused, and of another one a cache may answer with what it has.
 
     ``valid_write_ids`` of a write is the list of the writer. A write on a managed table takes the write id of the
     transaction ``txn_id``, or of one that is opened and committed together with the write. The event of the change has

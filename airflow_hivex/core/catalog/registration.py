@@ -31,7 +31,7 @@ class OriginalFile:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a transaction has made of a table on ``cluster``.
+    """The directories of a table that a transaction has written on ``cluster``.
 
     ``partitions`` exist afterwards even where no directory lies in them; those that are missing are added if
     ``adds_partitions``. ``replaces`` says that the rows were there before, in other directories. With ``is_batch``
@@ -126,7 +126,7 @@ class Registration:
     ) -> Self:
         """Return the files of a table that becomes transactional, as an entry each.
 
-        So whoever deletes or copies what a row names does so with this file alone.
+        So a reader of one row deletes or copies this file alone.
         """
         found = tuple(
             NewDirectory(

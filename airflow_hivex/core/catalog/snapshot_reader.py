@@ -19,11 +19,11 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 class MetadataReader(Protocol):
     """Reads tables, partitions, directories and copies as of a snapshot.
 
-    Whoever keeps what it has read compares by a snapshot whether that is still true (``Snapshot.agrees_with``): a
+    A cache decides by a snapshot whether its entries are still true (``Snapshot.agrees_with``): a
     commit changes the write id list of what it has written, and everything else that changes what a reader gets raises
-    the version of the table. So a compaction does, which has no write id, when it commits, and the cleaner when it has
-    removed directories; and whoever registers copies, adds partitions, or changes a table that has no write ids. A
-    snapshot has both, so that it is the one question that a cache has to ask.
+    the version of the table. These are: the commit of a compaction, which has no write id; the cleaner when it has
+    removed directories; a registration of copies; an addition of partitions; a change of a table that has no write ids.
+    A snapshot has both, so that it is the one question that a cache has to ask.
     """
 
     def snapshot(
@@ -36,7 +36,7 @@ class MetadataReader(Protocol):
     ) -> Snapshot:
         """Return the tables of these names, and all of their write id lists, at one moment. One round trip.
 
-        It is the snapshot of now, with ``txn_id`` the one that this transaction takes now, or, with ``valid_txns``,
+        It is the current snapshot, with ``txn_id`` the one that this transaction takes now, or, with ``valid_txns``,
         the one that a transaction has taken. ``known`` are tables that the caller has from an earlier snapshot:
         those that have not changed are not read again.
 
@@ -94,7 +94,7 @@ class SnapshotReading(StorePart, MetadataReader):
         behind = [name for name in wanted if _is_behind(found.get(name), read.marks.get(name))]
         if behind:
             with self._read() as connection:
-                # Tells a missing database from a missing table.
+                # Distinguishes a missing database from a missing table.
                 found.update(_by_name([tables.select_table(connection, *name) for name in behind]))
             if any(found[name].id not in read.write_ids for name in behind):
                 # It was made while this was read.

@@ -58,7 +58,7 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """What :func:`snapshot_call` answers, read for one transaction.
+    """The answer of :func:`snapshot_call`, read for one transaction.
 
     ``committed`` are the write id lists without a transaction of the reader, ``history`` that of the database.
     """
@@ -88,7 +88,7 @@ def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
 
 
 def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
-    """Return the snapshot of now from the answer to :func:`snapshot_call`; see ``read_valid_txns`` for ``txn_id``."""
+    """Return the current snapshot from the answer to :func:`snapshot_call`; see ``read_valid_txns`` for ``txn_id``."""
     marks: dict[QualifiedName, TableMark] = {}
     write_ids: list[tuple[int, int, str, str]] = []
     (last,) = (row for row in rows if row.kind == _TXNS)

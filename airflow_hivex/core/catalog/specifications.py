@@ -36,7 +36,7 @@ _HOLDS = {
 
 
 def check_partitioned(operation: str, table: Table) -> None:
-    """Refuse an operation on partitions of a table that has none.
+    """Refuse an operation on partitions of a table without partitions.
 
     Raises:
         InvalidOperationError: the table has no partition keys.

@@ -1,4 +1,4 @@
-"""What the parts of the ObjectStore share: locations as a cluster sees them, and events."""
+"""The shared base of the parts of the ObjectStore: locations as a cluster sees them, and events."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StorePart(JoinsTransactions):
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
-        """Return the table with the location that a session on ``cluster`` sees, or an old client; a view has none.
+        """Return the table with its location for a session on ``cluster``, or an old client; a view has no location.
 
         Source: docs/reference/clusters.md, M3.
         """

@@ -26,9 +26,9 @@ def record_table_event(
 ) -> None:
     """Record an event of a table in the caller's transaction.
 
-    A transactional table's event always has a write id list: the given one, else that of the transaction, else that
-    of now. In a commit the list is read at its end, so that write ids that the commit itself allocates are in it. One
-    round trip; two more where the list is not given.
+    A transactional table's event always has a write id list: the given one, else the list of the transaction, else the
+    current one. In a commit the list is read at its end, so that write ids that the commit itself allocates are in it.
+    One round trip; two more where the list is not given.
     """
 
     def complete() -> dict[str, Any]:

@@ -74,7 +74,7 @@ class TableMethods(StorePart):
         found = tables.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
         if not found:
             with self._read() as connection:
-                # Tells a missing database from a missing table.
+                # Distinguishes a missing database from a missing table.
                 found = [tables.select_table(connection, database, name)]
         check_has_list(found[0], write_ids)
         return self._seen_from(found[0], cluster)

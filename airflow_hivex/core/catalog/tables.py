@@ -102,7 +102,7 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 
 
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
-    """:func:`select_table`, and nobody else changes or drops it until the caller's transaction ends. Three round trips.
+    """Lock and return a table: no other transaction changes or drops it until the caller's ends. Three round trips.
 
     Call it before anything else in that transaction touches the table. A row that was locked in order to be read is
     not locked for a change later: two that do so wait for each other.
@@ -339,14 +339,14 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
 
 
 def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
-    """Return whose folder is, holds or lies in a location of a cluster, as people read it; None if it is nobody's."""
+    """Return a description of the owner whose folder is, holds or lies in a location of a cluster, or None."""
     return _owner(connection, cluster, location, 0, only_managed=only_managed)
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
     """Let those who keep what they have read of tables see that it has changed. One round trip a batch.
 
-    For changes of a table, its partitions, directories or copies that no write id of the table tells of. The rows of
+    For changes of a table, its partitions, directories or copies that have no write id of the table. The rows of
     the tables come first in the caller's transaction, as in :func:`select_table_for_change`.
     """
     for batch in batches(sorted(table_ids)):

@@ -126,7 +126,7 @@ def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
 
 
 def free_bytes(cluster: Cluster) -> int | None:
-    """Return the space for new files in a cluster's file system, None where it does not tell.
+    """Return the space for new files in a cluster's file system, or None where the file system does not report it.
 
     Raises:
         StorageError: the file system cannot be read.

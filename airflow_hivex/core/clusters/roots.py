@@ -1,8 +1,8 @@
-"""Whether the root of a cluster's file system is the one that the metastore has written to.
+"""Checks that the root of a cluster's file system is the one that the metastore has written to.
 
 A folder on which nothing is mounted looks like an empty root: what is written there is out of sight once the mount
 is back, and the cleaner takes what it does not find for deleted. So the first write to a cluster puts a marker file
-into its root, and the metastore notes the marker's id. Whoever writes or deletes compares them first.
+into its root, and the metastore notes the marker's id. Every write and every deletion compares the two ids first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""Of the directories that a root without a marker should have, so many of the newest."""
+"""The number of directories, the newest first, that a root without a marker is searched for."""
 
 
 class Roots:
@@ -125,8 +125,8 @@ class Roots:
     def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
         """Return the id of a cluster's root, whether it was marked, and the id in the marker that is there.
 
-        Whoever marks a root notes the id, writes the marker, then notes that it is marked. Where the two differ, that
-        may have happened between one look and the other, and so both are looked at again.
+        A process that marks a root notes the id, writes the marker, then notes that it is marked. Where the two differ,
+        that may have happened between one look and the other, and so both are looked at again.
         """
         for _ in range(2):
             root_id, is_marked = self._noted(name) or (None, False)
@@ -180,7 +180,7 @@ class Roots:
         self._compare(cluster, root_id, _read(files))
 
     def _check_not_empty(self, cluster: Cluster, files: ClusterFiles) -> None:
-        """Refuse a root that should have files and has none.
+        """Refuse a root that has no files although it should.
 
         Raises:
             RootMissingError: of the newest registered directories none is there.

@@ -114,7 +114,7 @@ def _lacks(
     for one in read:
         if one.primary != cluster:
             yield from _missing_copies(cluster, one)
-    # Last: whoever needs to know only whether anything is lacking asks no cluster that lacks a table.
+    # Last: a caller that takes only the first lack asks no cluster that lacks a table.
     problem = health(cluster).problem
     if problem is not None:
         yield Lack("", "not usable", cluster, problem=str(problem), may_pass=problem.retryable)

@@ -23,7 +23,7 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
 
     Raises:
         InvalidOperationError: the session is in a transaction, the table cannot be written, or is insert-only, whose
-            rows do not tell their write ids.
+            rows do not have their write ids.
         InvalidTransactionRequestError: the count is not positive, or more than ``hive.txn.max.open.batch``.
     """
     services, session = context.services, context.session

@@ -85,7 +85,7 @@ def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Res
 
 
 def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
-    """Return ALTER TABLE DROP COLUMNS: what they hold stays in the files, and nobody reads it any more."""
+    """Return ALTER TABLE DROP COLUMNS: their values stay in the files, and no query reads them any more."""
 
     def edit(table: Table) -> Table:
         names = [

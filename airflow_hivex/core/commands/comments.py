@@ -21,7 +21,7 @@ def comment_on(context: StatementContext, statement: CommentOn) -> Result:
         NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: it does not exist.
     """
     catalog = context.services.catalog
-    # As in Hive and Spark, a comment of nothing is none.
+    # As in Hive and Spark, an empty comment removes the comment.
     comment = statement.comment or None
     if statement.table is None:
         assert statement.database is not None

@@ -116,7 +116,7 @@ def show_compactions(context: StatementContext, statement: ShowCompactions) -> R
 
 
 def abort_compactions(context: StatementContext, statement: AbortCompactions) -> Result:
-    """ABORT COMPACTIONS: what became of each; only those that nobody works on yet can be aborted."""
+    """ABORT COMPACTIONS: return the outcome for each one; only compactions that no worker has taken can be aborted."""
     answers = context.services.compactor.abort(statement.ids)
     rows: list[tuple[object, ...]] = [
         (str(each), CompactionState.ABORTED.shown if why is None else "error", why) for each, why in answers.items()

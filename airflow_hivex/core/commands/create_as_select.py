@@ -226,5 +226,5 @@ def _delete_table_files(context: StatementContext, hidden: Table, cluster: Clust
     try:
         context.services.files_to_change(cluster).delete_directory(hidden.storage.primary.location)
     except HivexError as error:
-        # The hidden row still names the place for whoever cleans up.
+        # The hidden row still names the place for the cleaner.
         log.warning("Files of %s could not be deleted: %s", hidden.full_name, error)

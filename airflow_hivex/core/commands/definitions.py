@@ -240,7 +240,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
     given = normalised(statement.set)
-    # As in Hive, a table may be told what it is already.
+    # As in Hive, a statement may set the value that EXTERNAL has already.
     if given.get("EXTERNAL", "").lower() == str(table.is_external).lower() and not is_conversion(table, given):
         given = {key: value for key, value in given.items() if key != "EXTERNAL"}
     comment = given.pop(_COMMENT, None)

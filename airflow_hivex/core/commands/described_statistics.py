@@ -26,7 +26,7 @@ def statistics_facts(
 
     Empty without statistics.
 
-    ``COLUMN_STATS_ACCURATE`` names what still holds for the rows of now, in Hive's form.
+    ``COLUMN_STATS_ACCURATE`` names the statistics that are still true for the current rows, in Hive's form.
     """
     found, current = _statistics(context, table, partition)
     if found is None:
@@ -136,7 +136,7 @@ def _column(columns: Sequence[Column], table: Table, name: str) -> Column:
 def _statistics(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
-    """Return the statistics of the partition or table, and the snapshot of now."""
+    """Return the statistics of the partition or table, and the current snapshot."""
     key = None if partition is None else partition.id
     with context.services.store.read() as connection:
         found = select_statistics(connection, table, [] if key is None else [key]).get(key)

@@ -85,7 +85,7 @@ def _described(
     """Return the folder as the external table that it could be, which is never stored.
 
     Raises:
-        InvalidOperationError: the folder is none, links lead out of the root, or the format is not written.
+        InvalidOperationError: the path is not a valid folder, links lead out of the root, or the format is not written.
         InvalidObjectError: the query has two columns of one name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """

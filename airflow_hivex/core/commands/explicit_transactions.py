@@ -1,4 +1,4 @@
-"""START TRANSACTION, COMMIT and ROLLBACK, and sessions that join a transaction that somebody else has begun."""
+"""START TRANSACTION, COMMIT and ROLLBACK, and sessions that join a transaction that another session has begun."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def start_transaction(context: StatementContext, statement: StartTransaction) ->
 
 
 def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedError) -> None:
-    """Stop the statement of a transaction that somebody else has ended, if one runs."""
+    """Stop the running statement, if any, of a transaction that another client has ended."""
     running = session.running
     if running is not None and running.opened_id == txn_id:
         running.end(error)
@@ -116,7 +116,7 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 
 
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
-    """Have the session's statements take part in an open transaction that somebody else commits.
+    """Have the session's statements take part in an open transaction that another client commits.
 
     What an earlier session of the same ``writer`` has written in it is taken back, except for a single write whose job
     may still run at a server: the same statement of this session waits for that job.
@@ -204,16 +204,16 @@ def _delete_pending(services: Services, txn_id: int) -> None:
 
 
 def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
-    """Abort a transaction that may have ended already, where another error is the one to tell, or none."""
-    told = reason.partition("\n")[0][:1000]
+    """Abort a transaction that may have ended already; a failure is only logged, as the caller raises its own error."""
+    first_line = reason.partition("\n")[0][:1000]
     try:
         try:
-            abort_transaction(services, txn_id, told, code)
+            abort_transaction(services, txn_id, first_line, code)
         except Exception:
             raise
         except BaseException:
             # An interrupt on top: the transaction is settled before it goes on.
-            abort_transaction(services, txn_id, told, code)
+            abort_transaction(services, txn_id, first_line, code)
             raise
     except Exception as error:
         log.warning("Transaction %s was not aborted: %s", txn_id, error)

@@ -51,7 +51,7 @@ def query_of(table: Table, partitions: Sequence[str]) -> str:
     """Return the query of all columns of a table, in these partitions if any are named.
 
     Raises:
-        InvalidObjectError: a partition's name is none.
+        InvalidObjectError: a name is not a valid partition name.
         NoSuchColumnError: it names something else than a partition key.
     """
     columns = ", ".join(_name(column.name) for column in (*table.columns, *table.partition_keys))
@@ -110,7 +110,7 @@ def export_for_hive(
     write = Write(
         path=f"file://{target}",
         table=table.full_name,
-        # Files have the names of now.
+        # Files have the current names of the columns.
         columns=tuple(replace(column, stored_name=None) for column in table.columns),
         partition_columns=table.partition_keys,
         write_id=_WRITE_ID,

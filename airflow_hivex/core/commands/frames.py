@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
-    """Return the rows of a query in the snapshot of now, or of the session's transaction.
+    """Return the rows of a query in the current snapshot, or of the session's transaction.
 
     Computed when the DataFrame is.
     """

@@ -45,7 +45,7 @@ _MOST = 2**63 - 1
 
 
 def run_update_statistics(context: StatementContext, statement: UpdateStatistics) -> Result:
-    """Store the numbers. They are shown by DESCRIBE, and never told to be those of the rows of now.
+    """Store the numbers. DESCRIBE shows them, and never as the exact statistics of the current rows.
 
     Sizes that are not known yet are found as by ANALYZE ... NOSCAN.
 

@@ -1,4 +1,4 @@
-"""Which function runs each statement."""
+"""The table of the functions that run the statements."""
 
 from __future__ import annotations
 

@@ -179,10 +179,10 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         return json_of_table(as_named(context.session, table), statistics, link)
     if statement.column is not None:
         hides = link is not None and partition is None and _hides(context, link, table)
-        told = column_rows(
+        answer = column_rows(
             context, table, statement.column, partition, extended=statement.extended, named=named, is_known=not hides
         )
-        return Result(["info_name", "info_value"], told)
+        return Result(["info_name", "info_value"], answer)
     rows: list[tuple[object, ...]] = [
         (column.name, column.type, column.comment) for column in (*table.columns, *table.partition_keys)
     ]
@@ -300,7 +300,7 @@ def create_statement(
     parts = [created, *comment, *placed, *files] if as_serde else [created, *files, *placed, *comment]
     if table.is_external or with_location:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
-    # Says of which rows Hive has given the ids, and another table has none of them.
+    # Names the rows that have ids of Hive, which another table does not have.
     shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
     parameters = {key: table.parameters[key] for key in shown}
     if parameters:

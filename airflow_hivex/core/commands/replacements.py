@@ -24,7 +24,7 @@ _MOST_TRIES = 20
 
 
 def replaced_table(context: StatementContext, statement: CreateTable) -> StoredTable | None:
-    """Return the table in whose place a new one comes, None if there is none of its name.
+    """Return the table in whose place a new one comes, or None if no table has its name.
 
     Raises:
         NoSuchTableError: REPLACE TABLE names a table that does not exist.

@@ -1,4 +1,4 @@
-"""RESTORE TABLE: the rows of an earlier version replace those of now, as a new commit."""
+"""RESTORE TABLE: the rows of an earlier version replace the current rows, as a new commit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
 
 
 def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
-    """Return the INSERT OVERWRITE of the version's rows. Columns and fields of now that the version lacks are NULL."""
+    """Return the INSERT OVERWRITE of the version's rows. Current columns and fields that the version lacks are NULL."""
     then = {column.in_files.lower(): column for column in version.columns or table.columns}
     values = [
         reshaped(table.full_name, quoted(then[column.in_files.lower()].name), then[column.in_files.lower()], column)

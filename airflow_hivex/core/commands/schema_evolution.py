@@ -80,7 +80,7 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of a statement that is run with the columns of now and its own.
+    """Return the result of a statement that is run with the current columns and its own.
 
     Raises:
         InvalidOperationError: it adds columns in a transaction of several statements, or others change them each time.

@@ -132,7 +132,7 @@ def reset_configuration(context: StatementContext, statement: ResetConfiguration
 
 
 def _check_without_effect(settings: Settings, name: str, value: str) -> None:
-    """Take a parameter of Hive that changes nothing, and tell so in the log.
+    """Take a parameter of Hive that changes nothing, and log that.
 
     Raises:
         InvalidOperationError: it is a setting of the metastore that has another value.

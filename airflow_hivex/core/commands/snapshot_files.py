@@ -18,7 +18,7 @@ from airflow_hivex.core.parser.statements import Select
 class SnapshotFile:
     """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
 
-    ``deletes`` tells a file whose rows name rows of others that are gone (see the row layout in the docs).
+    ``deletes`` says that the rows of the file name deleted rows of other files (see the row layout in the docs).
     ``row_layout`` is that of this file, None in a table without transactions.
     """
 

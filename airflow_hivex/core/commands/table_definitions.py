@@ -202,7 +202,7 @@ def check_text(table: Table) -> None:
     if table.is_external:
         return
     if form.skips_lines:
-        reason = "lines that are skipped are for external tables; the files of a managed one have none"
+        reason = "lines that are skipped are for external tables; the files of a managed one have no such lines"
         raise InvalidObjectError("table", table.full_name, reason)
     if form.encoding != CHARSETS[0]:
         raise InvalidObjectError("table", table.full_name, f"managed text files are written in {CHARSETS[0]} only")
@@ -318,7 +318,7 @@ def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tupl
     if fixed is None or not columns:
         return columns or fixed or ()
     if format == "text" and [column.parsed_type for column in columns] == [Primitive("string")]:
-        # A line may have any name; in files it has none.
+        # The column of a line may have any name; files do not name it.
         return columns
     if [(each.name, each.parsed_type) for each in columns] != [(each.name, each.parsed_type) for each in fixed]:
         listed = ", ".join(f"{column.name} {column.type}" for column in fixed)

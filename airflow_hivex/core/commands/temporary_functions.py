@@ -55,7 +55,7 @@ def drop_temporary_function(context: StatementContext, statement: DropTemporaryF
     """DROP TEMPORARY FUNCTION.
 
     Raises:
-        NoSuchTemporaryFunctionError: the session has none of that name.
+        NoSuchTemporaryFunctionError: the session has no temporary function of that name.
     """
     functions = context.session.objects.functions
     if statement.name not in functions and not statement.if_exists:

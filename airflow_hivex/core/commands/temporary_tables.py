@@ -44,7 +44,7 @@ S = TypeVar("S", CreateTable, CreateTableLike)
 _REFUSE_THEM = (CreateView, RenameTable, ExchangePartition, ReplicateTable, SetPrimaryCluster, DropCopy)
 _HOUSEKEEPER = "housekeeper"
 _ID_LENGTH = 12
-# A statement tells the metastore that the tables are used once in a while only.
+# Statements report to the metastore only this many times in a time-out that the tables are used.
 _TOLD_IN_TIME_OUT = 10
 
 
@@ -121,7 +121,7 @@ def as_named(state: SessionState, table: Table) -> Table:
 
 
 def note_use(context: StatementContext) -> None:
-    """Tell the metastore, from time to time, that the session uses its temporary tables. At most one round trip."""
+    """Report to the metastore, from time to time, the use of the temporary tables. At most one round trip."""
     objects, services = context.session.objects, context.services
     if not objects.tables:
         return
@@ -158,7 +158,7 @@ _IS_LOCKED = (
 def drop_unused(services: Services) -> int:
     """Drop the temporary tables that no session has used for the time-out, and return their number.
 
-    The housekeeper calls it. One round trip where there is none. A table that a statement has locked stays.
+    The housekeeper calls it. One round trip where no table is unused. A table that a statement has locked stays.
     """
     before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
     used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)

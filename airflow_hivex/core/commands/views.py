@@ -197,6 +197,6 @@ def view_columns(
 
 
 def _twice(columns: Sequence[Column]) -> str | None:
-    """Return a name that two of the columns have, None if there is none."""
+    """Return a name that two of the columns have, or None."""
     names = [column.name.lower() for column in columns]
     return next((column.name for column in columns if names.count(column.name.lower()) > 1), None)

@@ -51,7 +51,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written to: the partition's id by resource (None where it is gone or there is none), and the tables.
+    """The written tables and partitions: the id of each partition by resource, or None without an existing one.
 
     ``aborts`` has what aborted transactions have written to, if that was asked for.
     """
@@ -65,7 +65,7 @@ def read_written(connection: Connection, *, with_aborts: bool, only: Resource | 
     """Every table and partition that committed transactions have written to, those written first come first.
 
     ``with_aborts`` adds what aborted transactions have written to. ``only`` is one table or partition, which is
-    there even if nobody has written to it. Two statements, and one for each 10,000 tables.
+    there even if no transaction has written to it. Two statements, and one for each 10,000 tables.
     """
     partition_ids = _written(connection, only)
     aborts: dict[Resource, Aborts] = {}

@@ -45,7 +45,7 @@ _DELETED_AT_ONCE = 16
 
 
 class Cleaner:
-    """Finds what can be deleted; one :meth:`run` deletes it, :meth:`plan` only tells."""
+    """Finds what can be deleted; one :meth:`run` deletes it, :meth:`plan` only returns it."""
 
     def __init__(
         self,
@@ -164,8 +164,8 @@ class Cleaner:
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
         """Return the aborted data that the cleaner removes by itself.
 
-        Where compactions take it with them, that is what was written to partitions that have never come to be, or
-        were dropped: nobody compacts these.
+        Where compactions take it with them, that is what was written to partitions that have never come to be, or were
+        dropped: no compaction takes these.
         """
         if self._with_aborts or not works:
             return works
@@ -176,7 +176,7 @@ class Cleaner:
     # -- doing it -------------------------------------------------------------------
 
     def _clean(self, work: CleaningWork, files: CleaningFiles) -> CleaningTask | None:
-        """Do the work; None if somebody else has ended the entry meanwhile."""
+        """Do the work; return None if another process has ended the entry meanwhile."""
         try:
             return self._clean_entry(work, files) if work.entry is not None else self._clean_aborted(work, files)
         except CompactionLostError as error:

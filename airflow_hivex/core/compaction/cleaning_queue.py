@@ -27,7 +27,7 @@ from airflow_hivex.core.compaction.entries import (
     to_milliseconds,
 )
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
-from airflow_hivex.core.model.texts import told
+from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -105,7 +105,7 @@ class CleaningQueue(JoinsTransactions):
                 "state": CompactionState.READY_FOR_CLEANING.value,
                 "committed_ms": now,
                 "retry_retention_ms": self._pause_ms,
-                "error_message": told(message, MESSAGE_LENGTH),
+                "error_message": shortened(message, MESSAGE_LENGTH),
             }
             take_ids(connection, 1)
             row = connection.execute(insert(compaction_queue).values(**values).returning(*QUEUE_COLUMNS)).one()
@@ -160,7 +160,7 @@ class CleaningQueue(JoinsTransactions):
             return None
         values = {
             "retry_retention_ms": self._pause_ms << min(attempts, 20),
-            "error_message": told(message, MESSAGE_LENGTH),
+            "error_message": shortened(message, MESSAGE_LENGTH),
             "cleaner_started_ms": None,
         }
         return self._write(lambda connection: change(connection, entry, values), "cleaning failed")
@@ -169,7 +169,7 @@ class CleaningQueue(JoinsTransactions):
         """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another cleaner owns the entry, or it has ended.
         """
         self._end(entry, CompactionState.REFUSED, message)
 

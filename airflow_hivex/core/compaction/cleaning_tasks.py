@@ -1,4 +1,4 @@
-"""What the cleaner has to do at each table or partition: the folders, what is obsolete there, and for whom."""
+"""The tasks of the cleaner at each table or partition: the folders, their obsolete directories, and the readers."""
 
 from __future__ import annotations
 

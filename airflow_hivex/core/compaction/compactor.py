@@ -1,4 +1,4 @@
-"""Compactor: asks for compactions, begins them by thresholds, and tells what became of them."""
+"""Compactor: asks for compactions, begins them by thresholds, and returns their states."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class _Wanted:
 class Compactor:
     """The compaction calls of the metastore.
 
-    ``queue`` and ``cleaning`` are for those who do the work: a worker takes an entry by ``queue.next_entry``, a
-    cleaner those of ``cleaning.entries_to_clean``, and each tells there what became of them.
+    Workers and cleaners use ``queue`` and ``cleaning``: a worker takes an entry by ``queue.next_entry``, a cleaner
+    takes those of ``cleaning.entries_to_clean``, and each records the outcome there.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Compactor:
             type: ``major``, ``minor`` or ``rebalance``.
             pool: whose workers do it; by default as the table or its database say (``hive.compactor.worker.pool``).
             properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*``.
-            buckets: rebalance into so many files.
+            buckets: rebalance into this number of files.
             order_by: rebalance into this order.
 
         Returns:
@@ -201,7 +201,7 @@ class Compactor:
         return self.queue.joining(connection).enqueue(requests, initiator=MANUALLY)
 
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
-        """Wait until nobody waits for a worker or for its work any more; what has become of the compaction.
+        """Wait until the compaction waits for no worker and no worker runs it; return its state.
 
         At most ``hive.compactor.wait.timeout``, after which the state is still ``initiated`` or ``working``.
 
@@ -264,7 +264,7 @@ class Compactor:
         return self.history.show(wanted)
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Take compactions out of the queue that nobody works on yet. Of each id, why it could not be, or None."""
+        """Take compactions without a worker out of the queue; return, by id, why one could not be taken, or None."""
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:

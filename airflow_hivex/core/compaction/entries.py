@@ -1,6 +1,6 @@
 """Entries of the queue in the caller's database transaction: new ones, changes by their owner, and their end.
 
-A change is one update that names the state and the owner it expects, so that whoever was given up can change
+A change is one update that names the state and the owner it expects, so that a worker that was given up can change
 nothing any more. An entry that is over moves to the history together with that.
 """
 
@@ -25,7 +25,7 @@ from airflow_hivex.core.model.compaction import (
     CompactionType,
     pool_name,
 )
-from airflow_hivex.core.model.texts import told
+from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.partition_names import partition_from_column, partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
@@ -50,7 +50,7 @@ def lock_ids(connection: Connection) -> int:
 
 
 def take_ids(connection: Connection, count: int) -> None:
-    """Use up so many of the ids from :func:`lock_ids` on."""
+    """Use up ``count`` ids from that of :func:`lock_ids` on."""
     if count:
         connection.execute(update(counters).where(_OF_IDS).values(value=counters.c.value + count))
 
@@ -119,7 +119,7 @@ def end_locked(
                 each,
                 state=state,
                 ended_at=to_datetime(now_ms),
-                error_message=each.error_message if message is None else told(message, MESSAGE_LENGTH),
+                error_message=each.error_message if message is None else shortened(message, MESSAGE_LENGTH),
             )
             for each in map(compaction_from_row, deleted)
         ]
@@ -153,7 +153,7 @@ _AT_DROP = {
 
 
 def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:
-    """That an entry is still in the state, and with the worker, that its owner knows it by."""
+    """Return the conditions that an entry still has the state and the worker that its owner knows."""
     conditions: list[ColumnElement[bool]] = [Q.id == entry.id, Q.state == entry.state.value]
     if entry.state is CompactionState.WORKING:
         conditions += [Q.worker_id == entry.worker_id, Q.started_ms == to_milliseconds(entry.started_at)]

@@ -61,7 +61,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What the initiator would do now with a table or partition: ``type`` is None for nothing, ``answer`` says why.
+    """The decision of the initiator for a table or partition now: ``type`` is None for nothing, ``answer`` says why.
 
     Of a table with partitions as a whole, ``partitions`` is how many get each answer. ``worthwhile`` is what has
     passed a threshold, whatever the filters say, with what the initiator would do about it without them: the table
@@ -87,7 +87,7 @@ class Explanation:
 
 
 class Explainer:
-    """Looks at one table or partition as the initiator does, and tells what it sees."""
+    """Looks at one table or partition as the initiator does, and returns what it finds."""
 
     def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
         self._store = store
@@ -134,7 +134,7 @@ class Explainer:
     def _switches(self) -> Iterator[Check]:
         name = "metastore.compactor.initiator.on"
         on = bool(self._settings[name])
-        result = "it runs by itself" if on else "it runs when somebody calls it"
+        result = "it runs by itself" if on else "it runs only when it is called"
         yield Check("initiator", str(on).lower(), name, result)
 
     def _seen(self, connection: Connection, candidate: Candidate, snapshot: Snapshot) -> Iterator[Check]:

@@ -125,7 +125,7 @@ class CompactionHistory:
         return found[0]
 
     def purge(self) -> int:
-        """Remove what nobody needs to know any more; how many. Six statements.
+        """Remove old entries of the history; return their number. Six statements.
 
         Of each table or partition the newest ones of each state are kept, as many as the settings say. Those that
         have failed, or were not begun, go earlier, after ``metastore.compactor.history.retention.timeout``, if a

@@ -59,7 +59,7 @@ class InitiatorResult:
     """The result of a round of the initiator.
 
     ``candidates`` is how many tables and partitions it has looked at, ``initiated`` the ids of new entries,
-    ``did_not_initiate`` of new records in the history that tell why not, ``requeued`` of entries that were given
+    ``did_not_initiate`` of new records in the history that say why not, ``requeued`` of entries that were given
     back because their worker is gone. ``is_complete`` is false when it has stopped after
     ``metastore.compactor.fetch.size`` entries; the next round goes on.
     """
@@ -111,11 +111,11 @@ class Initiator:
         ]
         thread = f"{os.getpid()}.{threading.get_ident()}"
         responses = self._queue.enqueue(requests, initiator=thread)
-        told = [(request_for(each, CompactionType.MAJOR, self._settings), why) for each, why in cycle.dropped]
+        refused = [(request_for(each, CompactionType.MAJOR, self._settings), why) for each, why in cycle.dropped]
         return InitiatorResult(
             candidates=len(written.partition_ids),
             initiated=tuple(response.id for response in responses if response.is_accepted),
-            did_not_initiate=self._queue.record_not_initiated(told, initiator=thread),
+            did_not_initiate=self._queue.record_not_initiated(refused, initiator=thread),
             requeued=tuple(requeued),
             is_complete=len(cycle.decided) <= self._most,
         )
@@ -135,7 +135,7 @@ class _Round:
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
         """Return the lowest number and share of deltas that may start a compaction, of all tables.
 
-        Where a table's are not usable, everything is looked at, so that the history tells of it.
+        Where a table's are not usable, everything is looked at, so that the history records it.
         """
         number, share = self._common.delta_num, self._common.delta_pct
         for table in tables:

@@ -178,7 +178,7 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return the minor compactions that come before a job with more than so many deltas, each of so many of them.
+    """Return the minor compactions, of ``most_deltas`` deltas each, that come before a job with more deltas.
 
     Deltas that share a write id stay together, whatever their number: each job names its result by the write ids
     that it covers, and those of two jobs must not overlap. They are the inserts and deletes of a statement, and the

@@ -150,7 +150,7 @@ class CleaningFiles:
             files.delete_directory(doomed.location)
 
     def delete_empty_folders(self, work: CleaningWork) -> None:
-        """Delete the folder of a partition that is none, as only aborted transactions have written to it."""
+        """Delete the folder of a partition that does not exist, as only aborted transactions have written to it."""
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
                 self.of(folder.cluster).delete_empty_directories(folder.location, len(work.table.partition_keys))

@@ -39,7 +39,7 @@ from airflow_hivex.core.model.compaction import (
     CompactionState,
     pool_name,
 )
-from airflow_hivex.core.model.texts import told
+from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -112,9 +112,10 @@ class CompactionQueue(JoinsTransactions):
     def record_not_initiated(
         self, requests: Sequence[tuple[CompactionRequest, str]], *, initiator: str
     ) -> tuple[int, ...]:
-        """Tell in the history why compactions were not initiated; the new ids.
+        """Record in the history why compactions were not initiated; return the new ids.
 
-        It is told once, as long as nothing else happens. Four statements for up to 10,000 tables and requests.
+        Each reason is recorded once, as long as nothing else happens. Four statements for up to 10,000 tables and
+        requests.
         """
         if not requests:
             return ()
@@ -125,9 +126,9 @@ class CompactionQueue(JoinsTransactions):
             first = lock_ids(connection)
             last = _last_of(connection, {request.table_id for request, _ in requests})
             news = [
-                (request, told(message, MESSAGE_LENGTH))
+                (request, shortened(message, MESSAGE_LENGTH))
                 for request, message in requests
-                if last.get(_key(request)) != (state, told(message, MESSAGE_LENGTH))
+                if last.get(_key(request)) != (state, shortened(message, MESSAGE_LENGTH))
             ]
             rows = [
                 {
@@ -146,7 +147,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Take compactions out of the queue that nobody works on yet. Of each id, why it could not be, or None.
+        """Take compactions without a worker out of the queue; return, by id, why one could not be taken, or None.
 
         Four statements for up to 10,000.
         """
@@ -178,12 +179,12 @@ class CompactionQueue(JoinsTransactions):
         compaction_id: int | None = None,
         version: str = __version__,
     ) -> Compaction | None:
-        """Take the oldest entry of a pool that nobody works on; None when there is none. One statement.
+        """Take the oldest entry of a pool that has no worker, or return None. One statement.
 
         With ``compaction_id`` take that one, of whatever pool; None unless it waits.
         A worker of the default pool (None) also takes those of others that have waited longer than
         ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread`` and unlike any other's.
-        The worker opens a transaction and tells of it by :meth:`mark_started` within ``hive.txn.timeout``.
+        The worker opens a transaction and reports it by :meth:`mark_started` within ``hive.txn.timeout``.
         """
         now = self._clock()
         own = self._is_for(pool, now)
@@ -216,18 +217,18 @@ class CompactionQueue(JoinsTransactions):
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
 
     def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
-        """That an entry is for the workers of a pool."""
+        """Return the condition that an entry is for the workers of a pool."""
         name = pool_name(pool)
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
     def mark_started(self, entry: Compaction, txn_id: int, highest_write_id: int) -> Compaction:
         """Note the transaction of a worker and what it covers; the entry as it is then.
 
-        From here the transaction's heartbeat tells whether the worker is alive. A component row of the transaction
-        tells the cleaner of the files that it may leave behind.
+        From here the transaction's heartbeat shows whether the worker is alive. A component row of the transaction
+        names the files that it may leave behind, for the cleaner.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another worker owns the entry, or it has ended.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -249,7 +250,7 @@ class CompactionQueue(JoinsTransactions):
         """Note the job that a worker has started.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another worker owns the entry, or it has ended.
         """
         values = {"job_id": job_id[:255]}
         return self._write(lambda connection: change(connection, entry, values), "note job")
@@ -258,10 +259,11 @@ class CompactionQueue(JoinsTransactions):
         """Record that the compaction is done: replaced directories can be removed once their readers are gone.
 
         Call it :meth:`joining` the commit of its transaction: then it counts with it, or not at all. No
-        transaction is opened until that has committed: whoever has an id above ``next_txn_id`` sees the compaction.
+        transaction is opened until that has committed: a transaction with an id above ``next_txn_id`` sees the
+        compaction.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over; the commit must not be.
+            CompactionLostError: another worker owns the entry, or it has ended; the caller must not commit.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -277,7 +279,7 @@ class CompactionQueue(JoinsTransactions):
         """Its worker does not go on: the entry waits again. The worker's transaction is aborted before.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another worker owns the entry, or it has ended.
         """
         return self._write(
             lambda connection: change(connection, entry, _NOBODYS, CompactionState.INITIATED), "give back"
@@ -287,7 +289,7 @@ class CompactionQueue(JoinsTransactions):
         """Give it up with an error: as its worker, or as the cleaner.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
         """
         self._end(entry, CompactionState.FAILED, message)
 
@@ -295,7 +297,7 @@ class CompactionQueue(JoinsTransactions):
         """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
 
         Raises:
-            CompactionLostError: the entry is with somebody else, or over.
+            CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
         """
         self._end(entry, CompactionState.REFUSED, message)
 
@@ -305,11 +307,11 @@ class CompactionQueue(JoinsTransactions):
     def requeue_lost(self) -> list[int]:
         """Give entries back to the queue whose worker is gone; their ids. Two statements, three if one has failed.
 
-        Those are at work for longer than ``hive.compactor.worker.timeout``, or have told of no transaction
-        within ``hive.txn.timeout``, or their transaction is not there any more, or aborted. One that is ready for
-        cleaning although its transaction was aborted has failed: its worker did not tell of it within the commit.
-        Hive puts back at its start what its own host works on, too; here the processes of a host do not know of each
-        other, and the transaction tells.
+        Such a worker has worked for longer than ``hive.compactor.worker.timeout``, or has not reported a transaction
+        within ``hive.txn.timeout``, or its transaction is aborted or does not exist any more. An entry that is ready
+        for cleaning although its transaction was aborted has failed: its worker did not report it within the commit.
+        Hive, when it starts, also puts back the entries of its own host. Here the processes of a host do not know each
+        other, and the transaction decides.
         """
         of_entry = txns.c.id == Q.txn_id
         may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])

@@ -112,7 +112,7 @@ class Readers:
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
     def write_ids(self, table_id: int, valid_txns: ValidTxnList | None = None) -> ValidWriteIdList:
-        """Return the write ids of a table in a snapshot, by default that of now. One statement for all tables."""
+        """Return the write ids of a table in a snapshot, by default the current one. One statement for all tables."""
         seen = self.valid_txns if valid_txns is None else valid_txns
         if seen not in self._write_ids:
             self._write_ids[seen] = read_valid_write_ids(self._connection, self._names, seen)

@@ -23,7 +23,7 @@ _SAFE = re.compile(
 
 
 def check_spark_options(settings: Settings, table: str, properties: Mapping[str, str]) -> None:
-    """Refuse ``compactor.spark.*`` properties that could make Spark run code of whoever set them.
+    """Refuse ``compactor.spark.*`` properties that could make Spark run code of the user who set them.
 
     All but those that are known to set resources are refused, ``compactor.spark.driver.extraJavaOptions`` for example.
 

@@ -107,7 +107,7 @@ class CompactionWorker:
     def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
         """Do the oldest compaction that waits; what has become of it, or None when none waits.
 
-        One that fails is told of by its state and message. What it has written is gone then, and every reader sees
+        A compaction that fails is reported by its state and message. Its files are deleted then, and every reader sees
         what it saw before.
 
         Raises:
@@ -182,7 +182,7 @@ class CompactionWorker:
         try:
             self._queue.mark_failed(entry, f"{type(error).__name__}: {error}".removesuffix(": "))
         except HivexError as failure:
-            # The first error is the one to tell; the housekeeping gives the entry back.
+            # The caller gets the first error; the housekeeping gives the entry back.
             log.warning("Compaction %s of %s could not be marked as failed: %s", entry.id, entry.name, failure)
 
     def _work(self, entry: Compaction) -> None:
@@ -250,8 +250,8 @@ class CompactionWorker:
         if todo is CompactionState.WORKING:
             written = self._run(found, running, made)
             self._store.reach("compaction written")
-            # As an INSERT: who moves or removes directories keeps that out, whatever the settings. Nobody waits for
-            # this lock but for the moment of the commit.
+            # The lock of an INSERT: statements that move or remove directories exclude it, whatever the settings. Other
+            # statements wait for this lock only at the moment of the commit.
             (lock,) = self._statement_locks.insert(target.table, entry.partition)
             place = replace(lock, operation=DataOperation.NO_TXN)
             self._locks.acquire([place], txn_id, user=entry.run_as or "")
@@ -285,7 +285,7 @@ class CompactionWorker:
         """Keep others from changing rows, whose ids will be others; and those who have read ids from committing.
 
         Raises:
-            LockNotAcquiredError: somebody is changing rows now.
+            LockNotAcquiredError: another statement is changing rows now.
         """
         place = LockComponent(
             entry.database, entry.table, entry.partition, type=LockType.EXCL_WRITE, operation=DataOperation.UPDATE
@@ -293,7 +293,7 @@ class CompactionWorker:
         response = self._locks.acquire([place], txn_id, user=entry.run_as or "", wait=False)
         if not response.is_acquired:
             who = f": {response.blocked_by.describe()}" if response.blocked_by is not None else ""
-            raise LockNotAcquiredError(f"Rebalancing {entry.name} has to wait until nobody changes its rows{who}")
+            raise LockNotAcquiredError(f"Rebalancing {entry.name} waits until no other statement changes its rows{who}")
 
     def _check_unchanged(self, connection: Connection, entry: Compaction, target: CompactionTarget) -> None:
         """Refuse to register directories of what is not there any more, or lies elsewhere.
@@ -366,7 +366,7 @@ class CompactionWorker:
     # -- failures -----------------------------------------------------------------------
 
     def _abort(self, txn_id: int, error: BaseException) -> bool:
-        """Abort the transaction, and tell whether it is certain that nothing of it counts."""
+        """Abort the transaction, and return whether it is certain that none of its changes are visible."""
         reason = (str(error) or type(error).__name__).partition("\n")[0]
         try:
             self._transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
@@ -374,13 +374,13 @@ class CompactionWorker:
             log.warning("Transaction %s had committed before its compaction was interrupted", txn_id)
             return False
         except HivexError as failure:
-            # The first error is the one to tell; the housekeeper aborts the transaction after its time-out.
+            # The caller gets the first error; the housekeeper aborts the transaction after its time-out.
             log.warning("Transaction %s could not be aborted and will time out: %s", txn_id, failure)
             return False
         return True
 
     def _delete(self, target: CompactionTarget, names: Sequence[str]) -> None:
-        """Delete directories that do not count, which nobody has looked at."""
+        """Delete directories that never became visible, so that no query has read them."""
         files = ClusterFiles(target.cluster.filesystem, target.cluster.storage_options)
         for name in names:
             try:

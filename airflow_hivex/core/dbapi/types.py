@@ -65,7 +65,7 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802 - the name that 
 
 
 def describe(names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Description]:
-    """Return the description of each column. Without ``types`` the first value of a column tells its type."""
+    """Return the description of each column. Without ``types`` the first value of a column decides its type."""
     known = list(types) or [_type_of_values(rows, at) for at in range(len(names))]
     return [_column(name, spark_type) for name, spark_type in zip(names, known, strict=True)]
 

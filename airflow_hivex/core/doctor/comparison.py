@@ -20,7 +20,7 @@ from airflow_hivex.core.model.findings import Finding, FindingKind
 
 _OF_BATCH = re.compile(r"bucket_[0-9]+_([0-9]+)")
 _CLEANING = "`hivex compaction clean` deletes it"
-_REMOVABLE = "nobody reads it, and it takes space; delete it if nobody needs it"
+_REMOVABLE = "no query reads it, and it takes space; delete it if you do not need it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class _Judge:
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
-        """Yield the finding of an entry, unless somebody is at work on it."""
+        """Yield the finding of an entry, unless another process is at work on it."""
         found = self._named(entry)
         if found is not None:
             yield self._difference(*found, entry.partition, entry.path, entry.all_files, entry.all_bytes)
@@ -177,7 +177,7 @@ class _Judge:
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
-        # Nobody writes to copies.
+        # No statement writes to copies.
         if self._is_primary and write_ids and write_ids[-1] >= rows.next_write_id:
             return FindingKind.AHEAD, (
                 f"write id {write_ids[-1]} has yet to be handed out for {rows.table.full_name}, and the statement that "
@@ -213,16 +213,16 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry without a writer; None where somebody moves or removes directories."""
+        """Return the finding for an entry without a writer; None where a statement moves or removes directories."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None
         if entry.path in self._dropped:
-            message = "its partition was dropped, and nobody reads it; delete it if that does not run any more"
+            message = "its partition was dropped, and no query reads it; delete it if that does not run any more"
             return FindingKind.DROPPED, message
         if (entry.partition, entry.name) in self._elsewhere:
             return FindingKind.UNREGISTERED_COPY, (
-                f"the table has it on cluster {rows.table.storage.primary.cluster}, and here nobody has registered it; "
+                f"the table has it on cluster {rows.table.storage.primary.cluster}, and it is not registered here;  "
                 "register the copy (catalog.register_copy), or delete it"
             )
         return FindingKind.UNKNOWN, _REMOVABLE

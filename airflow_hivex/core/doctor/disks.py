@@ -47,7 +47,7 @@ class Disks:
             if files.exists(""):
                 self._without_root.discard(name)
             else:
-                # A cluster that nothing was written to yet has none.
+                # A cluster that no statement has written to yet has no root.
                 self._without_root.add(name)
         except (StorageError, RootMissingError, ForeignRootError) as error:
             self._files.pop(name, None)

@@ -2,8 +2,8 @@
 
 Writers, workers and cleaners go on meanwhile, and rows and disk cannot be read at one moment. So rows are read, then
 the disk, then, where these differ, the rows once more: what is registered before and after, and not there in between,
-is missing; what is there, and not registered after, belongs to nobody who could still register it. All that is found so
-is looked at again, after a pause, until nothing goes away any more, as files do that somebody is deleting.
+is missing; what is there, and not registered after, belongs to no process that could still register it. The doctor
+looks at these findings again, after a pause, until none of them disappears any more, as those of a running deletion do.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Doctor:
             database: only of this database.
             table: only this table (of ``database``, else of ``default``), and nothing else.
             cluster: only on this cluster.
-            progress: is told in a sentence how far it has come.
+            progress: is called with a sentence about the progress.
 
         Raises:
             UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: the object does not exist.
@@ -163,7 +163,7 @@ class Doctor:
             if not at_work:
                 break
         else:
-            # Somebody is still deleting or copying there.
+            # Another process is still deleting or copying there.
             suspects = {key: each for key, each in suspects.items() if each.row is not None or key[0] not in at_work}
         return [*unreadable, *(each.finding for each in suspects.values())]
 
@@ -299,7 +299,7 @@ def _list(connection: Connection, database: str | None, table: str | None) -> li
 
 
 def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
-    """So many tables that what is known of them fits into memory."""
+    """Yield batches of tables whose rows fit into memory."""
     batch: list[_Listed] = []
     count = 0
     for each in listed:
@@ -318,7 +318,7 @@ def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked,
 
 
 def _unread(readers: Readers, table_id: int, names: Sequence[str]) -> frozenset[str]:
-    """Return the directories of a place that nobody reads, neither an open transaction nor one that begins now."""
+    """Return the directories of a place that no transaction reads, neither an open one nor one that begins now."""
     found = obsolete(names, readers.now(table_id, None))
     for _, view in readers.of_table(table_id, None) if found else ():
         found &= obsolete(names, view)

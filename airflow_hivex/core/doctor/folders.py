@@ -35,7 +35,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Which folders of the clusters are whose: ``taken`` by cluster, tables and ``databases`` by location.
+    """The owners of the folders of the clusters: ``taken`` by cluster, tables and ``databases`` by location.
 
     A location is one on the cluster of its table; on others, the same location is that of a copy.
     """
@@ -96,12 +96,12 @@ class Folders:
         elif dropped is not None:
             kind, name = FindingKind.DROPPED, dropped.name
             message = (
-                f"table {dropped.database}.{name} was dropped, or never finished, and nobody reads it; delete the "
+                f"table {dropped.database}.{name} was dropped, or never finished, and no query reads it; delete the "
                 "folder if that does not run any more"
             )
         else:
             kind = FindingKind.UNKNOWN
-            message = f"it belongs to no table of database {database}; delete it if nobody needs it"
+            message = f"it belongs to no table of database {database}; delete it if you do not need it"
         yield Finding(kind, cluster.name, database, name, None, cluster.shown_uri(location), message, count, size_bytes)
 
 

@@ -1,4 +1,4 @@
-"""What the metastore knows of tables' files at one moment: what is registered where, and who is at work there.
+"""The metastore's rows about tables' files at one moment: the registered directories, and the processes at work there.
 
 A fixed number of statements for any number of tables, partitions and directories.
 """
@@ -59,12 +59,12 @@ class Place:
 
 @dataclass(slots=True)
 class TableRows:
-    """All that is known of one table. Keys of ``places`` are partition ids, or None of a table without partitions.
+    """The metastore's rows about one table. Keys of ``places`` are partition ids, or None without partitions.
 
     ``dropped`` are the ids of partitions that were dropped and whose files are still to go; ``aborted`` has, by
     partition, what the next cleaning deletes; ``cleaning`` those that compactions are to be cleaned up after, with
     their transactions; ``pending`` write ids that transactions of several statements have noted, and whether these
-    are open; ``changing`` the partitions (None: all) whose directories somebody moves or removes.
+    are open; ``changing`` the partitions (None: all) whose directories a statement moves or removes.
     """
 
     table: Table
@@ -86,7 +86,7 @@ class TableRows:
         return len(self.table.partition_keys)
 
     def root(self, cluster: str) -> str | None:
-        """Return the table's folder on a cluster, None where there is none."""
+        """Return the table's folder on a cluster, or None."""
         copy = self.table.storage.on(cluster)
         return None if copy is None else copy.location
 

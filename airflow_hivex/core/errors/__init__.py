@@ -2,8 +2,7 @@
 
 Every error says what happened, on which object, and what to do next. Three
 facts let a caller decide without reading the sentence: ``code`` names the
-case, ``retryable`` tells whether the same call may succeed later, and
-``outcome`` whether anything was changed.
+case, ``retryable`` says whether the same call may succeed later, and ``outcome`` whether anything was changed.
 """
 
 from __future__ import annotations

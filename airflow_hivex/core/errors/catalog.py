@@ -216,7 +216,7 @@ class CopyMismatchError(HivexError, OperationalError):
 
 
 class CopyOutdatedError(HivexError, OperationalError):
-    """What was copied to a secondary cluster is not what the primary has now."""
+    """The files that were copied to a secondary cluster are not those that the primary has now."""
 
     code = "COPY_OUTDATED"
     retryable = True
@@ -330,7 +330,7 @@ class TableChangedError(HivexError, OperationalError):
     code = "TABLE_CHANGED"
 
     def __init__(self, name: str, key: str, current: str | None, expected: str | None) -> None:
-        # Hive's own sentence: the library of Iceberg tells a conflict by its beginning.
+        # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
         super().__init__(
             f"The table has been modified. The parameter value for key '{key}' is '{current}'. "
             f"The expected was value was '{expected}'",

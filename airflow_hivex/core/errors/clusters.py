@@ -163,7 +163,7 @@ class ForeignRootError(HivexError, OperationalError):
         super().__init__(
             f"The root {filesystem} of cluster {cluster} has a marker, {marker}, that this metastore has not written "
             "for it. Two metastores, or two clusters, must not share a root: each would delete what the other one "
-            "writes. Give the cluster another root; if nobody else uses this one, "
+            "writes. Give the cluster another root; if no other metastore or cluster uses this one,  "
             f"`hivex metastore accept-root {cluster}` takes it.",
             cluster,
             filesystem,

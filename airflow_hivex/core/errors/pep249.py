@@ -28,7 +28,7 @@ class OperationalError(DatabaseError):
 
 
 class IntegrityError(DatabaseError):
-    """A constraint is violated. The warehouse has none; PEP 249 wants the class."""
+    """A constraint is violated. The warehouse never raises it; PEP 249 wants the class."""
 
 
 class InternalError(DatabaseError):

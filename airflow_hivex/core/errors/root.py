@@ -33,7 +33,7 @@ class HivexError(DatabaseError):
     outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
 
     def __init__(self, sentence: str, *facts: Any) -> None:
-        # Nobody can print or store half of a surrogate pair, which a fact may have.
+        # A fact may have half of a surrogate pair, which no program can print or store.
         shown = hide(_HALF.sub("\N{REPLACEMENT CHARACTER}", sentence))
         super().__init__(shown)
         self._facts = tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or (shown,)

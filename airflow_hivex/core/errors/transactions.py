@@ -180,7 +180,7 @@ class MissingWriteIdListError(HivexError, ProgrammingError):
     def __init__(self, table: str) -> None:
         super().__init__(
             f"Table {table} is transactional and the call has no write id list for it; pass the list of your snapshot, "
-            "or leave the argument out for the state of now.",
+            "or leave the argument out for the current state.",
             table,
         )
         self.table = table

@@ -249,7 +249,7 @@ class NotificationLog:
         self._store = store
 
     def current_event_id(self) -> int:
-        """Return the id of the newest event, 0 when there is none. Two round trips, more when there are new events."""
+        """Return the id of the newest event, or 0 without events. Two round trips, more when there are new events."""
         self._number()
         with self._store.read() as connection:
             return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())

@@ -22,7 +22,7 @@ _E = partition_events.c
 
 
 class PartitionEventType(enum.IntEnum):
-    """What a mark says of its partition, by Hive's number."""
+    """The meaning of a mark of a partition, by Hive's number."""
 
     LOAD_DONE = 1
 

@@ -2,7 +2,7 @@
 
 Moments are the snapshots of replications. The newest one of the copies that the query needs is tried first. All tables
 are bound as of it, also those whose primary cluster runs the query, and the lag is computed from what it does not see.
-Before the job begins, the cleaner is told of the moment, and the tables are bound again.
+Before the job begins, the moment is recorded for the cleaner, and the tables are bound again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ReadTable:
 
 @dataclass(frozen=True, slots=True)
 class EarlierRead:
-    """What a query reads as of an earlier moment, in the order of its references; and why no other cluster can."""
+    """The tables that a query reads as of an earlier moment, in the order of its references, and the route to them."""
 
     route: Route
     bound: tuple[BoundTable, ...] = ()

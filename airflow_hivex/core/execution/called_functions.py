@@ -256,7 +256,7 @@ def _renamed(
 
 
 def _current_database(call: DatabaseCall, database: str) -> TextEdit:
-    # Spark's own is another: it is told the files of tables, and no databases.
+    # Spark's own current database is another one: Spark gets the files of tables, and no databases.
     column = "" if call.column is None else f" AS {quoted(call.column)}"
     return TextEdit(call.start, call.end, f"{quoted_text(database)}{column}")
 

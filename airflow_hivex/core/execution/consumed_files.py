@@ -51,7 +51,7 @@ def take(
 ) -> ConsumedFiles:
     """Note files that a statement is about to read for a table.
 
-    With ``depth`` so many levels of folders that are empty afterwards are deleted, too.
+    ``depth`` is the number of levels of folders that are deleted, too, if they are empty afterwards.
 
     Raises:
         InvalidOperationError: another statement reads one of them, or has loaded it.

@@ -60,11 +60,10 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class Result:
     """The result of a statement.
 
-    ``columns`` and ``rows`` are the answer; ``truncated`` tells that there were more rows than
-    asked for. ``cluster`` is where it ran, ``route`` how that was decided, ``txn_id`` its
-    transaction, ``rows_written`` the number of rows that were added, ``rows_deleted`` of those that
-    were taken away; an UPDATE does both to each of its rows. ``as_of`` is the earlier moment that a
-    query has read where its session accepts copies that lag, None for the rows of now.
+    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than asked for. ``cluster`` is
+    where it ran, ``route`` how that was decided, ``txn_id`` its transaction, ``rows_written`` the number of rows that
+    were added, ``rows_deleted`` of those that were taken away; an UPDATE does both to each of its rows. ``as_of`` is
+    the earlier moment that a query has read where its session accepts copies that lag, None for the current rows.
     ``column_types`` are Spark's types of the columns of a query.
     """
 
@@ -152,9 +151,9 @@ class JoinedTransaction:
     """A transaction of several statements that a session is in.
 
     ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
-    end it; else somebody else does. ``writer`` names the part of its work that the session does;
-    ``began`` is higher in a later session of the same one.
-    ``held`` is the write of an earlier session that a statement may go on with. ``keep_alive`` ends its heartbeats.
+    end it; else another client does. ``writer`` names the part of its work that the session does; ``began`` is higher
+    in a later session of the same one. ``held`` is the write of an earlier session that a statement may go on with.
+    ``keep_alive`` ends its heartbeats.
     """
 
     txn_id: int
@@ -169,7 +168,7 @@ class JoinedTransaction:
 
 
 Opener: TypeAlias = Callable[[Sequence[LockComponent], Sequence[int]], bool]
-"""Opens a statement's own transaction, if possible with locks and write ids of tables; tells if it has the locks."""
+"""Opens a statement's own transaction, if possible with locks and write ids of tables; returns whether it has locks."""
 
 
 @dataclass(slots=True)
@@ -217,7 +216,7 @@ class Running(TransactionJob):
         """
         assert self.opener is not None
         has_locks = self.opener(components, write_ids_of)
-        # Whoever cancels looks for the transaction after that.
+        # A thread that cancels the statement looks for the transaction after that.
         self.check_not_cancelled()
         return has_locks
 
@@ -236,7 +235,7 @@ class Running(TransactionJob):
         """Raise the error of a statement that was cancelled.
 
         Raises:
-            TransactionAbortedError: it was cancelled, or its transaction was aborted by somebody else.
+            TransactionAbortedError: it was cancelled, or its transaction was aborted by another client.
             StatementCancelledError: it was cancelled, and its transaction goes on.
         """
         if not self.cancelled:

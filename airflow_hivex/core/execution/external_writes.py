@@ -155,7 +155,7 @@ def publish(
 def register(services: Services, connection: Connection, write: PublishedWrite) -> None:
     """Register the partitions of a write in the commit of the statement's transaction.
 
-    Partitions are added, an event tells of the others, and copies on other clusters are withdrawn.
+    Partitions are added, an event names the others, and copies on other clusters are withdrawn.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.

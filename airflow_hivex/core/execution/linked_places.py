@@ -34,7 +34,7 @@ def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple
 def linked_owner(
     services: Services, files: ClusterFiles, location: str, uri: str, *, only_managed: bool = True
 ) -> str | None:
-    """Return the table to whose folder the links of a location lead, None if there is none.
+    """Return the table to whose folder the links of a location lead, or None.
 
     Costs nothing where no link stands below the root, else one round trip for each cluster.
     """

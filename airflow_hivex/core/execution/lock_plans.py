@@ -34,7 +34,7 @@ class LockPlan:
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
-    """Return the locks of the statement, by the partitions of now.
+    """Return the locks of the statement, by the current partitions.
 
     One round trip for each table that a filter prunes.
     """

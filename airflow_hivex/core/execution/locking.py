@@ -21,13 +21,13 @@ def acquire(
     new_table: bool = False,
     write_ids_of: Sequence[int] = (),
 ) -> None:
-    """Have the locks, after waiting if need be; without components nothing happens.
+    """Acquire the locks, after waiting if need be; without components nothing happens.
 
-    ``new_table`` refuses at once what somebody else is making. A transaction that is not open yet begins with the
-    locks, and with write ids for the tables ``write_ids_of``, if nothing is in their way.
+    ``new_table`` refuses at once a table that another statement is making. A transaction that is not open yet begins
+    with the locks, and with write ids for the tables ``write_ids_of``, if nothing is in their way.
 
     Raises:
-        LockNotAcquiredError: a lock that is not waited for is held by somebody else.
+        LockNotAcquiredError: a lock that is not waited for is held by another transaction.
         LockTimeoutError, DeadlockError: the locks were not acquired.
         StatementCancelledError, TransactionAbortedError: the statement was cancelled while it waited.
         NoSuchTableError: a table was dropped meanwhile.
@@ -41,7 +41,7 @@ def acquire(
 
     def waiting(lock_id: int) -> None:
         running.waiting_lock_id = lock_id
-        # Whoever cancels looks for the request after that.
+        # A thread that cancels the statement looks for the request after that.
         running.check_not_cancelled()
 
     try:
@@ -60,14 +60,14 @@ def acquire(
     finally:
         running.waiting_lock_id = None
     if not response.is_acquired:
-        raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
+        raise LockNotAcquiredError(response.message or "The locks are held by another transaction.")
     running.check_not_cancelled()
 
 
 def commit_at_once(
     context: StatementContext, components: Sequence[LockComponent], changes: Callable[[Connection], None]
 ) -> int | None:
-    """Commit changes that need no open transaction, if nobody's lock is in their way; see ``LockManager``.
+    """Commit changes that need no open transaction, if no other lock is in their way; see ``LockManager``.
 
     Returns the id of the transaction, None if the statement must open one and wait for its locks.
     """
@@ -81,7 +81,7 @@ def check_not_outrun(
     """See to it that what the statement is about to update was not updated since its transaction began.
 
     ``resources`` are table ids with a partition's name, or None for the whole table. The locks are
-    held, so nobody comes in between any more. Source: docs/reference/transactions.md.
+    held, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
 
     Raises:
         OutrunError: it was, and the commit would be refused.

@@ -114,7 +114,7 @@ def check_location(
 
     ``is_closed`` says that a namespace that is made now will be closed.
     An external table or partition has files there already, which are not found by a pattern. A cluster whose file
-    system does not answer is not looked at; statements that read there tell of that.
+    system does not answer is not looked at; statements that read there report that.
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root or

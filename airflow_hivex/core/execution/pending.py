@@ -88,7 +88,8 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
             before = there.get(write.id)
             is_open = states.get(write.facts.txn_id) is TxnState.OPEN
             if is_open and write.facts.overwrite and (before is None or (before and own)):
-                # Somebody else has deleted it, or does. A later try may have made its base directories again.
+                # Another process has deleted it, or is deleting it. A later try may have made its base directories
+                # again.
                 continue
             mine.append(write)
             if before is None and not is_open and states.get(write.facts.txn_id) is not TxnState.ABORTED:

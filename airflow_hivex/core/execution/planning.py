@@ -120,7 +120,7 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
             parts.setdefault(
                 (ORIGINAL_LAYOUT, base, values), _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)
             ).originals += originals
-        # Where row ids are a partition's own, telling deleted rows takes a join: partitions without them go apart.
+        # Where row ids are a partition's own, finding deleted rows takes a join: partitions without them go apart.
         is_apart = table.partition_row_ids > 0 and any(map(_deletes, partition.directories))
         for layout, folder, files, growing in _folders(table, partition, with_originals=not has_ids):
             key = (layout, base, values, is_apart)

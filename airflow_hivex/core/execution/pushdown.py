@@ -11,7 +11,8 @@ some of them are NULL then.
 A join that leaves out partitions while it runs, of a table with files of the layout ``hive`` and others: Spark asks the
 condition of all rows, and fails where no code was generated for a whole stage, as for more than 100 columns.
 
-A DataFrame that is handed out takes conditions later, which nobody sees here: those go to ORC as in any Spark program.
+A DataFrame that is returned takes conditions later, which this module does not see: those go to ORC as in any Spark
+program.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 
 
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
-    """Return the write of an earlier session that the statement goes on with, None if there is none.
+    """Return the write of an earlier session that the statement goes on with, or None.
 
     ``facts`` are those of the statement, whatever their ids. A write of another statement, or one whose server does
     not know its operation any more, is taken back.

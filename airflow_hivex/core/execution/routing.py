@@ -108,18 +108,19 @@ def route(
     Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
     does it for an INSERT of constants.
 
-    With ``running`` the statement's locks, and more ``locks``, are had first by one request, if possible from the
-    beginning of a transaction of its own, which takes its snapshot after that; without, it is bound in the snapshot of
-    now, or in that of the session's open transaction with what this has written, and nothing is locked. The permanent
-    functions that it calls join those of ``running``, or ``declarations``.
+    With ``running`` one request first acquires the statement's locks together with the other ``locks``. If possible it
+    also opens the statement's own transaction, which takes its snapshot after that. Without ``running`` nothing is
+    locked, and the statement is bound in the current snapshot. In an open transaction of the session, that is the
+    transaction's snapshot with its own writes. The permanent functions that the statement calls are added to those of
+    ``running``, or to ``declarations``.
 
-    What was read for the locks is not read again where nobody has changed the table meanwhile. So besides those for
+    A table that was read for the locks is not read again unless it has changed meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
-        InvalidOperationError: a table whose ROW__ID is read has none, or several have one.
+        InvalidOperationError: a table whose ROW__ID is read has no row ids, or several tables have them.
     """
     statement, snapshot, views, names = _without_views(context, statement, running)
     _refuse_code(context, statement)
@@ -163,7 +164,7 @@ def _earlier(
 ) -> RoutedQuery[S]:
     """Return the query with copies that lag, where it has no other route and its session accepts them.
 
-    A transaction of several statements reads one snapshot, and all that it writes is based on rows of now.
+    A transaction of several statements reads one snapshot, and all that it writes is based on current rows.
     """
     lacks = (lack for candidate in routed.route.candidates for lack in candidate.lacks)
     is_stale = any(lack.reason == "stale" for lack in lacks)
@@ -330,7 +331,7 @@ def _default_cluster(context: StatementContext, statement: RoutedStatement) -> s
 
 
 class _Health:
-    """The health of the clusters that the router asks for, and the problems that it was told of."""
+    """The health of the clusters that the router asks for, and the problems that it has found."""
 
     def __init__(self, context: StatementContext, *, runs_job: bool) -> None:
         self.problems: dict[str, HivexError] = {}

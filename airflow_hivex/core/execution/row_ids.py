@@ -1,6 +1,6 @@
 """ROW__ID in statements whose tables are known: each place that reads it gets the ids of its table's rows.
 
-A table whose ids are read brings them as one more column, which each star is told to leave out.
+A table whose ids are read has them as one more column, which each star leaves out.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OF_SOURCE = "__row_id_of_source"
 
 
 class _Kind(enum.Enum):
-    """What a table brings under the name ROW__ID."""
+    """The meaning of the name ROW__ID in a table."""
 
     ROW_IDS = "the ids of its rows"
     OWN_COLUMN = "a column of its own"
     NAMED = "a column of the sub-query that was computed before"
-    UNKNOWN = "it cannot be told"
+    UNKNOWN = "it is not known"
     NOTHING = "nothing"
 
 
@@ -66,7 +66,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 
 
 class _Tables:
-    """What the references of a query bring; ``before`` are queries that were computed, by table."""
+    """The meaning of ROW__ID in each reference of a query; ``before`` are queries that were computed, by table."""
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
         self._table_of = table_of

@@ -8,7 +8,7 @@ from airflow_hivex.core.model.permanent_functions import PermanentFunction
 
 
 def find_function(services: Services, database: str, name: str) -> PermanentFunction | None:
-    """Return a permanent function, None where there is none of the name. One round trip."""
+    """Return a permanent function, or None. One round trip."""
     try:
         return services.catalog.get_function(database, name)
     except NoSuchFunctionError:

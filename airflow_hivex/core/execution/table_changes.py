@@ -84,7 +84,7 @@ class _VersionReader:
     def of(cls, context: StatementContext, name: TableName) -> Self:
         table = context.services.catalog.get_table(*context.session.qualify(name))
         if table.is_insert_only:
-            reason = "it is insert-only, and its rows have no ids by which changes are told"
+            reason = "it is insert-only, and its rows have no ids that show changes"
             raise InvalidOperationError(_OPERATION, table.full_name, reason)
         versions.check_has_versions(_OPERATION, table)
         return cls(context, table, context.services.catalog.snapshot([(table.database, table.name)]))

@@ -46,10 +46,10 @@ class OutrunError(Exception):
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
     """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
 
-    In its own, ``work`` commits. If it has waited for a lock while somebody else has updated the
+    In its own, ``work`` commits. If it has waited for a lock while another transaction has updated the
     same rows, it is retried with a new transaction, whose snapshot has that update, at most
-    ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that whoever waits, too,
-    is not in its way again.
+    ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that other waiting statements do not delay it
+    again.
 
     Raises:
         WriteConflictError: others were faster every time, or the session's transaction was outrun.
@@ -75,7 +75,7 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
                 log.info("The statement of transaction %s is retried: %s", running.txn_id, outrun)
     except BaseException as error:
         if successor is not None:
-            # Nobody has begun with it.
+            # No statement has begun with it.
             _abort(context, successor, error)
         raise
     raise AssertionError("the loop returns or raises")
@@ -121,9 +121,9 @@ def own_transaction(
                 raise
         elif not isinstance(error, CommitOutcomeUnknownError) and _abort(context, txn_id, error):
             _undo(running)
-        told = _own_error(context, running, error, timeout_s)
-        if told is not None:
-            raise told from error
+        own = _own_error(context, running, error, timeout_s)
+        if own is not None:
+            raise own from error
         if isinstance(error, OutcomeUnknownError):
             # Whatever step it was: without a commit, which has an error of its own, nothing counts.
             raise StoreUnavailableError(*error.facts) from error
@@ -185,9 +185,9 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         if isinstance(error, OutrunError):
             transactions.abort(txn_id, str(error), AbortReason.WRITE_CONFLICT)
             raise WriteConflictError(txn_id, str(error)) from error
-        told = _own_error(context, running, error, joined.timeout_s)
-        if told is not None:
-            raise told from error
+        own = _own_error(context, running, error, joined.timeout_s)
+        if own is not None:
+            raise own from error
         raise
     finally:
         context.session.running = None
@@ -258,7 +258,7 @@ def _own_error(context: StatementContext, running: Running, error: BaseException
 
 
 def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool:
-    """Abort the transaction, and tell whether it is certain to be aborted now."""
+    """Abort the transaction, and return whether it is certain to be aborted now."""
     reason = (str(error) or type(error).__name__).partition("\n")[0]
     try:
         try:

@@ -90,8 +90,8 @@ def find(
 ) -> FoundVersion:
     """Return the version of a table that a statement names.
 
-    With ``running`` the cleaner is told of it before. A cleaner that has begun earlier keeps what was within the
-    retention then, so that the version is looked up once more afterwards.
+    With ``running`` the version is recorded for the cleaner before. A cleaner that has begun earlier keeps the versions
+    that were within the retention then, so that the version is looked up once more afterwards.
 
     Raises:
         InvalidOperationError: the table has no versions.

@@ -61,8 +61,8 @@ def begin_write(
 ) -> OpenWrite:
     """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
 
-    ``operation`` is what the statement does to rows that are there, if it is none of the INSERTs. ``number``
-    tells the writes of one statement apart.
+    ``operation`` is what the statement does to rows that are there, if it is not an INSERT. ``number`` distinguishes
+    the writes of one statement.
 
     Raises:
         InvalidOperationError: the transaction has overwritten the same table or partition before,
@@ -129,8 +129,8 @@ def _allocate(
     joined, txn_id = running.joined, running.txn_id
     if joined is not None:
         pending_writes.one_at_a_time(connection, [txn_id])
-    # Base directories of one write id have one name. Whoever still writes or deletes one that was taken
-    # back must not meet this one, so it gets an id of its own unless other writes count under the last one.
+    # Base directories of one write id have one name. A process that still writes or deletes one that was withdrawn must
+    # not meet this one, so it gets an id of its own unless other writes count under the last one.
     needs_new_id = joined is not None and facts.overwrite
     if needs_new_id and pending_writes.of_transaction(connection, txn_id, table_id=table.id):
         needs_new_id = False

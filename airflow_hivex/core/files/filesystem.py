@@ -92,7 +92,7 @@ class ClusterFiles:
             return False
 
     def free_bytes(self) -> int | None:
-        """Return the space that is left for new files, None where the file system does not tell, as object stores do.
+        """Return the space for new files; None where the file system does not report it, as with object stores.
 
         Of a root that is not there yet it is the space of the folder in which it would be made.
 
@@ -130,7 +130,7 @@ class ClusterFiles:
     def list_files(self, location: str) -> dict[str, int]:
         """Return all data files below a location, at any depth: name relative to it, and size in bytes.
 
-        Hidden ones are left out, as Spark and Hive do; a location that is not there has none.
+        Hidden ones are left out, as Spark and Hive do; a location that does not exist has no files.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -172,7 +172,7 @@ class ClusterFiles:
 
         Sorted.
 
-        A directory that is not there has none. One listing for depth 0.
+        A directory that does not exist has no files. One listing for depth 0.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -318,7 +318,7 @@ class ClusterFiles:
     def is_same_file(self, location: str, other: ClusterFiles, other_location: str) -> bool:
         """Return whether a location is the very file of another file system, such as by links or a shared folder.
 
-        Only local file systems can tell: of others the answer is False.
+        Only local file systems can decide this: for others the answer is False.
         """
         here, there = self.local_path(location), other.local_path(other_location)
         if here is None or there is None:
@@ -329,7 +329,7 @@ class ClusterFiles:
             return False
 
     def link(self, location: str, target: str) -> bool:
-        """Make a file known under a second name where there is none; return False where there are no such links.
+        """Link a file under a second name, which must be free; return False where the file system has no such links.
 
         Raises:
             StorageError: there is a file of that name, or it cannot be linked.
@@ -443,7 +443,7 @@ class ClusterFiles:
                 self._fs.invalidate_cache(path)
                 if type_of(self._fs, path) is None:
                     return
-                # Somebody else may be deleting the same.
+                # Another process may be deleting the same.
                 with suppress(FileNotFoundError):
                     if isinstance(self._fs, LocalFileSystem):
                         _delete_folders_in(path)

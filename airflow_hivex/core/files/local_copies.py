@@ -25,7 +25,7 @@ _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def copy_file(
     source: str, place: str, size_bytes: int, written: Callable[[int], object], checked: Callable[[], object]
 ) -> tuple[int, str, str]:
-    """Copy a file to a place where there is none; return its size, its SHA-256 checksum and that of the copy.
+    """Copy a file to a place without one; return its size, its SHA-256 checksum and that of the copy.
 
     ``written`` is called with the size of each piece; ``checked`` now and then, and may raise to end the copying. An
     error leaves no part of the file.
@@ -89,7 +89,7 @@ def copy_small_files(
 ) -> list[tuple[int, str, str]]:
     """Copy files of at most :data:`SMALL` bytes one after the other; return for each what :func:`copy_file` does.
 
-    Each file is a source, a place where there is none, and a size in bytes. ``checked`` is called before each file, and
+    Each file is a source, a place without a file, and a size in bytes. ``checked`` is called before each file, and
     may raise. An error leaves the copies before it, and no part of the file that it is about.
 
     Raises:

@@ -34,7 +34,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """Variables that pyarrow does not read, or not all of them. The first one counts."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
-"""In seconds. A cluster that cannot be reached is told soon."""
+"""In seconds. A cluster that cannot be reached is reported soon."""
 _OF_OTHERS = "us-east-1"
 """The region where the endpoint is not Amazon's, and nothing has to be looked up."""
 _ATTEMPTS = 3

@@ -1,1 +1,1 @@
-"""The import of an existing Hive metastore: what its Thrift server tells, as objects of the catalog."""
+"""The import of an existing Hive metastore: the answers of its Thrift server, as objects of the catalog."""

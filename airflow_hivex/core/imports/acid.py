@@ -33,14 +33,14 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 _OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
-"""The end of the names of files that tell how much of a streamed file counts."""
+"""The end of the names of files that hold the valid length of a streamed file."""
 
 _COMPACTED = "_metadata_acid"
 
 
 @dataclass(frozen=True, slots=True)
 class HiveDirectories:
-    """What is registered of a table.
+    """The registered contents of a table.
 
     ``next_write_id`` is the first that Hive has not given, ``highest_txn_id`` the highest transaction of a compaction
     in the names of directories, 0 without one.

@@ -67,7 +67,7 @@ AS_EXTERNAL = "it is managed without transactions in Hive, and becomes an extern
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A table as it will be here. ``notes`` tell what is not as it is in Hive."""
+    """A table as it will be here. ``notes`` say what is not as it is in Hive."""
 
     table: Table
     notes: tuple[str, ...] = ()
@@ -426,7 +426,7 @@ class PartitionConverter:
         )
 
     def _own_storage(self, hive: Any, location: str) -> StorageDescriptor | None:
-        # Most partitions are stored as their table, which is quickly told from the structures themselves.
+        # Most partitions are stored as their table, which a comparison of the structures themselves shows quickly.
         if self._is_data_source or _without_location(hive.sd) == self._like:
             return None
         table = self._table

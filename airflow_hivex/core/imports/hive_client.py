@@ -51,7 +51,7 @@ class HiveAddress:
 
 @dataclass(frozen=True, slots=True)
 class HiveTransport:
-    """How a metastore is connected to, as Hive's settings of the server say it.
+    """The way to connect to a metastore, as Hive's settings of the server say it.
 
     ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. The
     certificates that the server's is verified by are in ``ca_file`` (PEM); None stands for those of the system.
@@ -222,7 +222,7 @@ class HiveMetastoreClient:
     def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
         """Return the write ids of a table that are committed in a snapshot.
 
-        A metastore before Hive 3 has none; the transaction ids stand in the names of directories there, as its
+        A metastore before Hive 3 has no write ids; the transaction ids stand in the names of directories there, as its
         upgrade takes them over.
 
         Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
@@ -345,7 +345,7 @@ _OTHER_TRANSPORT = (
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the words of an error, without the full stop at their end; Thrift's have none in ``str`` at times."""
+    """Return the words of an error without the full stop at their end, also for errors of Thrift without a text."""
     text = str(getattr(error, "message", None) or error or "")
     return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")
 

@@ -1,8 +1,8 @@
 """Statistics of a Hive metastore as those of ANALYZE. Pure.
 
 Hive and Spark keep counts and sizes in the parameters of tables and partitions. Statistics of columns are structures of
-Hive's own, or Spark's parameters. Minima and maxima of texts and times are left out: Hive has none, or in a form of its
-own.
+Hive's own, or Spark's parameters. Minima and maxima of texts and times are skipped: Hive does not have them, or has
+them in a form of its own.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from airflow_hivex.core.store.batches import batches
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int], None]
-"""Is told the name of an object and how many partitions of it were read since the last call."""
+"""Called with the name of an object and the number of its partitions that were read since the last call."""
 
 _OPERATION = "An import of"
 _TABLES = 50
@@ -84,7 +84,7 @@ class HiveImporter:
         ``tables`` no functions are imported.
 
         Raises:
-            HiveUnavailableError, HiveProtocolError: the metastore has stopped, or is none.
+            HiveUnavailableError, HiveProtocolError: the metastore has stopped, or the server is not a metastore.
             StoreError: our own database cannot be used.
         """
         for name in matching(self._client.database_names(), databases):

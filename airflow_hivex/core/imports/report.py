@@ -27,7 +27,7 @@ class ImportedObject:
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
     ``function``, or ``table`` for one that was refused. ``partitions`` counts those that were added or would be,
     ``directories`` the registered directories and original files, ``size_bytes`` the bytes that were copied or would
-    be. ``notes`` tell why it differs or was refused, or what is not as it is in Hive.
+    be. ``notes`` say why it differs or was refused, or what is not as it is in Hive.
     """
 
     kind: str

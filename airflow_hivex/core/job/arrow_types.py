@@ -25,7 +25,7 @@ _ARROW_TYPES = {
 
 
 def arrow_type_of(type: ColumnType) -> pa.DataType | None:
-    """Return the type of values of a primitive type in files; None for other types, and where pyarrow has none."""
+    """Return pyarrow's type of a primitive type in files; None for other types, and where pyarrow has no such type."""
     if not isinstance(type, Primitive):
         return None
     return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)

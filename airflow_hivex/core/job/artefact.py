@@ -1,4 +1,4 @@
-"""The artefact that a client sends to a cluster: files of this package, and the fingerprint that tells them apart.
+"""The artefact that a client sends to a cluster: files of this package, and the fingerprint that distinguishes them.
 
 A driver compares the files that it runs with those that its client has sent. Another release of this package that is
 installed on a cluster can therefore never run a job unnoticed.

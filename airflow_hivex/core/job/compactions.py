@@ -169,7 +169,7 @@ def _compact_plain(
 
 
 def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> None:
-    """Copy all files under new names; what follows the first dot in a name tells readers how it is compressed.
+    """Copy all files under new names; readers find the compression of a file in its name, after the first dot.
 
     Raises:
         JobError: files are missing, or there are others.
@@ -258,7 +258,7 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
     """Return the rows with their new ids.
 
-    Numbers over all of them, of which each file has so many as are its ``length``.
+    The rows are numbered as a whole, and each file gets ``length`` of the numbers.
     """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")

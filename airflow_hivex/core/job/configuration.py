@@ -81,7 +81,8 @@ FIXED_CONF = {
     **TEXT_CONF,
     # ORC's reader takes the TIMESTAMP columns of files for those of the session, and definitions do not follow it.
     TIMESTAMP_TYPE: "TIMESTAMP_LTZ",
-    # A file that is gone or damaged is an error, never a file without rows. Readers are told as well (READ_OPTIONS).
+    # A file that is gone or damaged is an error, never a file without rows. Readers get the same options
+    # (READ_OPTIONS).
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreInvalidPartitionPaths": "false",
@@ -131,7 +132,7 @@ _configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDiction
 
 
 def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    """Configure a session of our own, whose settings nobody else changes, for jobs with a cluster's ``conf``."""
+    """Configure a session of our own, whose settings no other program changes, for jobs with a cluster's ``conf``."""
     # Each key costs two calls of the JVM, so a session is configured again only for other values.
     if _configured.get(spark) == conf:
         return

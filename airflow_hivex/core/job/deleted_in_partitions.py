@@ -46,7 +46,7 @@ class DeletedInPartitions:
     """The deleted rows of a scan among rows whose ids are unique in their partition only.
 
     Those are the rows of original files, also where a compaction has put them, and the rows of write ids up to
-    ``Scan.partition_row_ids``. Each partition with delete deltas is an :data:`Owner`: joins tell its rows apart by its
+    ``Scan.partition_row_ids``. Each partition with delete deltas is an :data:`Owner`: joins distinguish its rows by its
     number, and bitmaps by the number of the pair of partition and write id.
     """
 

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.plans import Scan, ScanPart
 MOST_WORDS = 1 << 21
 """64-bit words of all bitmaps together, 16 MiB; more are joined."""
 MOST_CASES = 24
-"""Writers that the expression tells apart one by one; more are looked up in a second array."""
+"""Writers that the expression compares one by one; more are looked up in a second array."""
 MOST_PLACES = 1 << 20
 """Size of that second array; where it would be larger, Spark joins."""
 

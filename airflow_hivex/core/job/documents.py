@@ -127,8 +127,8 @@ def is_error(text: str) -> bool:
 def _cause(error: BaseException) -> str:
     """Return an exception and those that have led to it, without the frames of their stacks."""
     lines = [f"{type(error).__name__}: {error}", *(f"caused by {each!r}" for each in _causes_of(error))]
-    told = [line for line in "\n".join(lines).splitlines() if not _FRAME.match(line)]
-    return "\n".join(dict.fromkeys(told))[:_LONGEST_CAUSE]
+    shown = [line for line in "\n".join(lines).splitlines() if not _FRAME.match(line)]
+    return "\n".join(dict.fromkeys(shown))[:_LONGEST_CAUSE]
 
 
 def _causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -85,10 +85,10 @@ class _Driver:
         self._channel.send("started", application=context.applicationId, ui=context.uiWebUrl, version=spark.version)
 
     def _watch(self) -> None:
-        """Tell the client of executors and of the progress of jobs, and end with the Java process."""
+        """Report executors and the progress of jobs to the client, and end with the Java process."""
         before = -1
         while True:
-            # Nothing tells of the end of a parent, nor of the progress of jobs.
+            # No event reports the end of a parent, nor the progress of jobs.
             time.sleep(_LOOK_INTERVAL_S)
             if os.getppid() != self._java:
                 self._end()
@@ -150,7 +150,7 @@ class _Driver:
         try:
             return context._jsc is None or bool(context._jsc.sc().isStopped())
         except (Py4JError, OSError):
-            # The watch sees it in a moment. The client is told by the end of the stream.
+            # The watch sees it in a moment. The end of the stream reports it to the client.
             threading.Event().wait()
             raise
 

@@ -53,8 +53,8 @@ _AVRO_PACKAGE = (
 def as_error(error: Exception, plan: Plan) -> HivexError:
     """``error`` as one of our tree: of the statement where Spark refused it, of storage without room, else of the job.
 
-    One of a job that writes names the tables. The cluster's name is left empty in a JobError; whoever started the
-    job knows it.
+    One of a job that writes names the tables. The cluster's name is left empty in a JobError; the caller that started
+    the job knows it.
     """
     found = _as_error(error, plan)
     if not isinstance(found, JobError) or isinstance(found, JobCancelledError) or not plan.writes:

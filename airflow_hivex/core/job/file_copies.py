@@ -1,6 +1,6 @@
 """Copies of files as tasks of Spark: each task copies a share, reads the copies again, and returns checksums.
 
-A task only makes files where there are none. It neither overwrites nor deletes the files of others, as it may run for a
+A task only makes new files. It neither overwrites nor deletes the files of others, as it may run for a
 while after its client has died and another one has continued. The client decides about files that are in the way.
 """
 
@@ -142,7 +142,7 @@ class _Copier:
                 _remove(written.path)
 
     def _wait(self, size: int) -> None:
-        """Wait until so many bytes may go."""
+        """Wait until ``size`` bytes may be sent."""
         if self._rate is None:
             return
         starts = max(self._free_at, time.monotonic())

@@ -1,7 +1,7 @@
 """Hive's text files as LazySimpleSerDe reads and writes them: lines of Spark's text source, parsed by expressions.
 
-Spark's own csv source would lose lines of blanks and control characters, tells an empty text from NULL by quotes, and
-knows no collections. Source: Hive's LazyStruct, LazyArray, LazyMap, LazyUtils and the Lazy primitives.
+Spark's own csv source would lose lines of blanks and control characters, distinguishes an empty text from NULL by
+quotes, and knows no collections. Source: Hive's LazyStruct, LazyArray, LazyMap, LazyUtils and the Lazy primitives.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class NewDirectories:
         return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
 
     def discard(self) -> None:
-        """Delete the directories that were made. One that cannot be deleted is logged; nobody will ever read it."""
+        """Delete the directories that were made. One that cannot be deleted is logged; no query will ever read it."""
         for made in self._places.values():
             _delete(made, self._write)
 

@@ -53,7 +53,7 @@ def needs_one_file_a_task(plan: Plan) -> bool:
 
 @dataclass(slots=True)
 class _Configured:
-    """How many jobs of a session need one file a task, and how it was configured before the first of them."""
+    """The number of jobs of a session that need one file a task, and its configuration before the first of them."""
 
     jobs: int = 0
     before: dict[str, str | None] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def with_row_ids(
             F.col(_FILE), F.lit(f" of {table} has more rows than when the table was made transactional; restore it.")
         )
     )
-    # Both also tell that a task has read several files, or a part of one.
+    # Both conditions also fail where a task has read several files, or a part of one.
     is_right = (F.col(ROW_ID) < F.col(_ROWS)) & (F.col(_START) == F.lit(0))
     return counted.join(F.broadcast(lookup), _FILE).withColumns(
         {

@@ -30,7 +30,7 @@ class DriverProgress:
         self._finished: dict[int, tuple[int, int, int]] = {}
 
     def look(self) -> Progress | None:
-        """Return the counts of now, None before Spark has begun a job of the tag.
+        """Return the current counts, None before Spark has begun a job of the tag.
 
         Raises:
             Py4JError, OSError: the driver does not answer.
@@ -155,7 +155,7 @@ def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done:
 
 
 def _link(spark: SparkSession) -> str | None:
-    """Return the address of the server's pages, where its configuration tells their port."""
+    """Return the address of the server's pages, where its configuration has their port."""
     conf: Any = spark.conf
     host, port = conf.get("spark.driver.host", None), conf.get("spark.ui.port", None)
     if conf.get("spark.ui.enabled", "true") != "true" or not host or not port or port == "0":

@@ -1,4 +1,4 @@
-"""Whether all processes of a job see the roots that its plan names: the driver, each executor, and each task.
+"""Checks that all processes of a job see the roots that its plan names: the driver, each executor, and each task.
 
 A folder on which nothing is mounted takes files and loses them, and lists none. A task that writes therefore looks for
 the marker of the root before its first row. Spark's own readers cannot do so without a loss of pushed conditions, so

@@ -213,8 +213,8 @@ class _Changing:
             if write.num_buckets > 0:
                 new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
             names = [quoted(column.name) for column in write.columns]
-            nobody = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
-            return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *nobody, *names, *partition)
+            no_writer = [nothing_in_sql(column) for column in METADATA_COLUMNS if column.name in _KEYS]
+            return new.selectExpr(f"{_INSERTED} AS {_KIND}", writer, *no_writer, *names, *partition)
         key_columns = [column for column in METADATA_COLUMNS if column.name in _KEYS]
         given = [*_KEYS, *_updated(rows, number, rule, write, self._changes.added)]
         new = enforced(self._assigned(rows.selectExpr(*given), (*key_columns, *columns), rule), write, _KEYS)

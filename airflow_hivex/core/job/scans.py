@@ -43,7 +43,7 @@ class Deleted:
 
     @property
     def views(self) -> list[str]:
-        """Return the temporary views that are read to tell deleted rows."""
+        """Return the temporary views that hold the deleted rows."""
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
@@ -141,7 +141,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows of a part, or of those of its ``paths`` that are there; None where an external table has none."""
+    """Return the rows of a part, or of its existing ``paths``; None where an external table has no such file."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -182,7 +182,7 @@ def _load(
     except AnalysisException as error:
         if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise
-        # As in Hive, a directory that nobody has made yet is an empty one.
+        # As in Hive, a directory that does not exist yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         if not there:
             _check_unseen(spark, paths)
@@ -315,7 +315,7 @@ def _file_count(rows: DataFrame) -> int:
     if classic is None:
         return len(rows.inputFiles())
     scanned = classic.queryExecution().analyzed()
-    # A DataFrame optimizes its plan before it tells its files; the relation just tells them.
+    # A DataFrame optimizes its plan before it returns its files; the relation returns them at once.
     is_relation = scanned.getClass().getSimpleName() == "LogicalRelation"
     return len(scanned.relation().inputFiles() if is_relation else classic.inputFiles())
 

@@ -299,7 +299,7 @@ def _halves(column: Column, name: str) -> tuple[str, str]:
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """Return a value in a form of which the hash tells all: Spark's skips what is NULL, and takes no maps."""
+    """Return a value in a form whose hash covers all of it: Spark's hash skips NULLs, and takes no maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

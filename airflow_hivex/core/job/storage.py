@@ -77,7 +77,7 @@ class Place:
 
 
 class _Roots:
-    """Roots that this process was told of, by URI without a slash at its end, and what opens their file systems.
+    """The roots that this process knows, by URI without a slash at its end, and how to open their file systems.
 
     Tasks take this module with them, and no keys: elsewhere none is known.
     """

@@ -1,9 +1,9 @@
 """The files of each bucket in one new file: their stripes as they are, and only those rewritten that must be.
 
 Those are stripes with rows to leave out, and small ones next to each other. The files of a bucket follow each other in
-the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties tell the
-statements of a transaction apart, and whoever wrote a file has sorted its rows. What stripes say of their keys must
-prove it, and rows that are read are looked at. Source: docs/reference/spark.md, "Compaction".
+the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties distinguish
+the statements of a transaction, and the rows of each file are sorted. What stripes say of their keys must prove it, and
+rows that are read are looked at. Source: docs/reference/spark.md, "Compaction".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SMALL_STRIPE = 20_000
 PIECE_BYTES = 16 << 20
 """Bytes of the stripes that a task makes one of."""
 FEW_ROWS = 100_000
-"""So many rows are rewritten in this process: Spark's tasks would take longer to begin."""
+"""Up to this number of rows is rewritten in this process: Spark's tasks would take longer to begin."""
 MOST_TASKS = 4000
 
 _READERS = 16

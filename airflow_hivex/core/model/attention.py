@@ -17,7 +17,7 @@ _LONG_IN_QUEUE = timedelta(hours=1)
 
 
 class Urgency(enum.Enum):
-    """How soon a person should look, the most urgent first."""
+    """The degrees of urgency for a person, the most urgent first."""
 
     BROKEN = "broken"
     WARNING = "warning"

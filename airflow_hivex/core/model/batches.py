@@ -12,7 +12,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Which batch of which application: its batches have rising numbers, each is written once to a table.
+    """The key of a batch of an application: batches have rising numbers, and each is written once to a table.
 
     Raises:
         InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or that of the

@@ -62,7 +62,8 @@ class Blocker:
         if not self.txn_id:
             return self.agent_info or ""
         of = f" ({self.agent_info})" if self.agent_info else ""
-        return f"transaction {self.txn_id} of {self.user or 'nobody'} on {self.host}{of}, open since {self.started_at}"
+        user = self.user or "an unknown user"
+        return f"transaction {self.txn_id} of {user} on {self.host}{of}, open since {self.started_at}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class CleaningTask:
     """One entry that is ready for cleaning, or (without ``compaction_id``) what aborted transactions have left.
 
     ``deleted`` is what goes, ``waiting`` the names of the obsolete directories that stay for ``blockers``.
-    ``message`` tells why it is paused, refused or failed, or what else there is to say.
+    ``message`` says why it is paused, refused or failed, or has another remark.
     """
 
     compaction_id: int | None
@@ -86,7 +87,7 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The transactions and write ids that somebody may look at a table by, none of them above ``highest``.
+    """The transactions and write ids with which a reader may see a table, all of them at most ``highest``.
 
     For an earlier version ``later`` are the sorted write ids that were committed after it, and ``columns_txn_id`` is
     the transaction that has changed its columns.
@@ -100,7 +101,7 @@ class View:
 
 
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
-    """Return the directories of a table or partition that nobody with this view, or a later one, reads.
+    """Return the directories of a table or partition that no reader with this view, or a later one, reads.
 
     Where what replaces them is above ``highest``, or not seen, they stay.
     """

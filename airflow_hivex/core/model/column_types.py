@@ -3,8 +3,8 @@
     >>> parse_type("STRUCT<id: INTEGER, tags: array<varchar(8)>>")
     Struct(fields=(Field(name='id', type=Primitive(name='int', ...)), ...))
 
-The catalog keeps the text of a type as it was given. Whoever needs to know what the text means asks
-``parse_type``. The table of primitive types is the one place that lists them with their properties.
+The catalog keeps the text of a type as it was given. ``parse_type`` returns the meaning of a text. The table of
+primitive types is the one place that lists them with their properties.
 
 Source: docs/reference/spark.md, "Names of types".
 """

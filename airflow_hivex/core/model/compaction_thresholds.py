@@ -1,4 +1,4 @@
-"""Whether a table or partition is compacted, and how: filters, thresholds and the worker's own look. Pure.
+"""Decides whether and how a table or partition is compacted: filters, thresholds and the worker's own check. Pure.
 
 Source: docs/reference/compaction.md (Hive InitiatorBase, CompactorUtil, QueryCompactor.Util).
 """
@@ -112,7 +112,7 @@ class CandidateTable:
 class Candidate:
     """A table or partition that was written to, with what decides whether it is compacted.
 
-    ``partition_id`` is None where it is gone, or the table has none. ``aborts`` are those that count: None
+    ``partition_id`` is None where it is gone, or the table has no partitions. ``aborts`` are those that count: None
     where the cleaner removes what aborted transactions wrote. ``active`` is what SHOW COMPACTIONS says of an
     entry that waits or is at work. ``failed_ms`` is when the newest of as many failures as are too many
     has ended, None where there are fewer, or a success among them.
@@ -257,7 +257,7 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 class DirectoryCounters:
     """The totals for the thresholds: bytes of the base and of the current deltas, and how many of these there are.
 
-    ``delta_count`` has delete deltas, too. ``has_obsolete_base`` tells of a base that another one has replaced.
+    ``delta_count`` has delete deltas, too. ``has_obsolete_base`` says that another base has replaced one.
     """
 
     base_bytes: int = 0
@@ -286,7 +286,7 @@ class DirectoryCounters:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryTotals:
-    """The same over all registered directories, whoever may read them: bounds of :class:`DirectoryCounters`.
+    """The sums over all registered directories, independent of readers: bounds of :class:`DirectoryCounters`.
 
     ``smallest_base_bytes`` is that of the bases that are not empty, 0 without any; ``original_bytes`` that of all
     original files.

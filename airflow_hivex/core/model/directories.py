@@ -64,8 +64,7 @@ class DirectoryState:
     ``deltas`` are in the order to be read. ``originals`` are to be read too, when there is no
     base, sorted by name. ``obsolete`` are covered by others, ``aborted`` hold nothing but aborted writes.
     ``partial`` are the deltas that also hold write ids which the snapshot must not see: their
-    rows need a filter. ``has_uncompacted_aborts`` tells that some delta mixes aborted write
-    ids with others.
+    rows need a filter. ``has_uncompacted_aborts`` says that some delta mixes aborted write ids with others.
     """
 
     base: str | None

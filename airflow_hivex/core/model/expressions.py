@@ -15,7 +15,7 @@ UNKNOWN_TYPE = "unknown"
 
 
 class UndecidedError(Exception):
-    """What Spark computes is not certain here: it depends on settings, or Spark may raise an error."""
+    """The result of Spark is not certain here: it depends on settings, or Spark may raise an error."""
 
 
 class Typed(NamedTuple):

@@ -46,7 +46,7 @@ def file_options(format: str, properties: Mapping[str, str], options: Mapping[st
 
 
 def compression(format: str, options: Mapping[str, str]) -> str | None:
-    """Return the name of what files are compressed with, in small letters; None where nobody has said it."""
+    """Return the name of the compression of files, in small letters; None where no option names one."""
     given = {name.lower(): value.lower() for name, value in options.items()}
     return given.get(COMPRESSION, given.get(_COMPRESSION_PROPERTIES.get(format, "")))
 
@@ -55,7 +55,7 @@ def check_file_options(table: str, format: str, options: Mapping[str, str]) -> N
     """Refuse options that no writer accepts.
 
     Raises:
-        InvalidObjectError: a compression that is not known, or a number that is none or too small.
+        InvalidObjectError: a compression that is not known, or a value that is not a number or is too small.
     """
     chosen = compression(format, options)
     known = _COMPRESSIONS.get(format, ())

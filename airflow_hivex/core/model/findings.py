@@ -28,7 +28,7 @@ class FindingKind(enum.Enum):
     SHARED = "shared folder"
     """It is, or lies in, a folder of another namespace."""
     UNKNOWN = "unknown"
-    """Nobody has registered it, and nobody writes it."""
+    """It is not registered, and no process writes it."""
 
     @property
     def is_error(self) -> bool:

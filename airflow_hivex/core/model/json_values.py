@@ -1,4 +1,4 @@
-"""Rows as JSON: for XCom, the command line and whoever else takes text.
+"""Rows as JSON: for XCom, the command line and other readers of text.
 
 JSON has fewer types than Spark. What it lacks becomes text that keeps every digit:
 Airflow's own serializer would turn a Decimal into a float.

@@ -295,7 +295,7 @@ HIVE_2_3 = LockMatrix("2.3", {
         _X: (_WAIT, _WAIT, _WAIT, _WAIT),
         _E: (_WAIT, _WAIT, _WAIT, _WAIT),
     }),
-    # A shared lock that somebody holds already proves that nothing stricter was in the way.
+    # A shared lock that is already acquired proves that no stricter lock was in the way.
     (_R, _R, LockState.ACQUIRED): _OK,
     (_R, _W, LockState.ACQUIRED): _OK,
 }, strictest_first=True, exclusive=frozenset((_X, _E)))

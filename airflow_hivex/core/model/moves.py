@@ -53,7 +53,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """The plan of a move, as of now. ``notices`` are facts that do not stop it. Nothing was changed for it.
+    """The plan of a move in the current state, which changes nothing. ``notices`` are facts that do not stop it.
 
     ``estimated_s`` is the time for the bytes at ``bytes_per_second``.
     """

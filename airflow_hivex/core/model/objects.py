@@ -162,7 +162,7 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class StorageDescriptor:
-    """How the data of a table or partition is stored, and on which clusters (docs/reference/clusters.md, M1).
+    """The storage of the data of a table or partition: its format and its clusters (docs/reference/clusters.md, M1).
 
     ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
     ``serde_parameters`` are its options. ``input_format`` and ``output_format`` are Hive's classes,
@@ -218,7 +218,7 @@ class Table:
     ``location`` is that of the view asked for: a cluster's, or that of a client that knows no
     clusters; ``storage`` has all of them. A view has no location: ``view_original_text`` is its
     query as its user wrote it, ``view_expanded_text`` the same with all names qualified. Times are kept
-    to the millisecond; a table that is created without one gets that of now. ``retention`` is Hive's
+    to the millisecond; a table that is created without one gets the current time. ``retention`` is Hive's
     number of days, which nothing here acts on.
     """
 
@@ -325,7 +325,7 @@ class Table:
         if choosing is not None:
             return f"its option {choosing} may hide the new files; create the table without it"
         if form == TEXTFILE and (text := text_format(self.read_options)).skips_lines:
-            return "lines of its files are skipped, and new files have none of these"
+            return "lines of its files are skipped, and new files have no such lines"
         if form == TEXTFILE and text.encoding != CHARSETS[0]:
             return f"text files are written in {CHARSETS[0]} only"
         if self.storage.num_buckets > 0:
@@ -382,7 +382,7 @@ class Table:
 class StoredTable(Table):
     """A table as the catalog has it.
 
-    ``version`` rises with every change of the table, its partitions, directories and copies that no write id tells of.
+    ``version`` rises with every change of the table, its partitions, directories and copies that have no write id.
     """
 
     id: int

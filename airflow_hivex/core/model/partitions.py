@@ -124,7 +124,7 @@ def partition_values(name: str) -> tuple[str, ...]:
 
 
 def nullable_values(name: str | None) -> tuple[str | None, ...]:
-    """Return the values of a partition's name, None for the default partition; a table without partitions has none."""
+    """Return the values of a partition's name, None for the default partition; empty for a table without partitions."""
     if name is None:
         return ()
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

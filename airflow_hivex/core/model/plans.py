@@ -43,9 +43,9 @@ class ScanPart:
 
     Partition values stand in ``paths`` below ``base_path``, unless ``values`` has them: then all belong to one
     partition, whose directory does not follow from its values (ADD PARTITION ... LOCATION).
-    ``files`` is how many files the directories must have, None where that is not known; at least so many where
-    some of them are ``growing``: deltas of streaming batches, to which files may have been added since.
-    Of the layout ``original`` are those files without metadata columns whose rows need ids; ``originals`` has them.
+    ``files`` is how many files the directories must have, None where that is not known; at least this number where some
+    of them are ``growing``: deltas of streaming batches, to which files may have been added since. Of the layout
+    ``original`` are those files without metadata columns whose rows need ids; ``originals`` has them.
     """
 
     paths: tuple[str, ...]
@@ -163,7 +163,7 @@ class Write:
 CLAUSE = "__clause"
 """The column of a :class:`ChangePart` that has the number of the clause that holds for a row, or NULL."""
 SOURCE_ROW = "__source_row"
-"""The column of a MERGE's source that tells its rows apart."""
+"""The column of a MERGE's source that distinguishes its rows."""
 SOURCE_STRUCT = "__source"
 """The column of a :class:`ChangePart` that holds the source's row where a clause takes columns by name."""
 
@@ -243,7 +243,7 @@ class PlannedInsert:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """How a compaction spreads rows evenly over ``buckets`` files, or as many as there are where that is None.
+    """The even distribution of rows by a compaction over ``buckets`` files; None keeps the number of files.
 
     ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids. The new row ids
     begin with ``first_row_id``, so that no other row, of any version and partition, has one of them.
@@ -256,7 +256,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What becomes of the one scan of a plan: its rows, as they are, in one directory of the table or partition.
+    """The compaction of the one scan of a plan: its rows go, as they are, into one directory of the table or partition.
 
     The plan's ``write`` says which: with ``overwrite`` a base, without what the scan's delete deltas take away; else
     a delta, and a delete delta with the events of ``deletes``.
@@ -284,7 +284,7 @@ class PlannedCopy:
 
 @dataclass(frozen=True, slots=True)
 class FileCopies:
-    """Files that a job copies to places where there are none; ``bytes_per_second`` limits all tasks together.
+    """Files that a job copies to places without files; ``bytes_per_second`` limits all tasks together.
 
     The result has a row for each: its number, its outcome, its checksum, and the location and the text of a problem.
     """

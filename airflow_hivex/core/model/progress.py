@@ -14,7 +14,7 @@ class Progress:
     """Counts of a job so far: of the stages and tasks that Spark has planned by now, and of their rows.
 
     More stages may follow: Spark plans them as results come in. A count that the cluster does not report is None.
-    ``link`` is the address of Spark's own pages about the job, None where there are none.
+    ``link`` is the address of Spark's own pages about the job, or None.
     """
 
     stages: int = 0

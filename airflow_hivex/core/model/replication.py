@@ -74,7 +74,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """The state of a partition (None: of a table without) on a cluster, as of now.
+    """The state of a partition (None: of a table without) on a cluster, in the current state.
 
     ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary; 0 for a current
     copy, None for the primary and where the time is not known. ``write_id`` is the highest that the copy has, and
@@ -96,7 +96,7 @@ class CopyStatus:
 
     @property
     def is_current(self) -> bool:
-        """Return whether queries of now can use the copy."""
+        """Return whether current queries can use the copy."""
         return self.lacking_directories == 0
 
 

@@ -11,9 +11,8 @@ class RouteInput:
     """A table that a statement reads.
 
     ``partitions`` are the names of those it needs; of a table without partitions that is the one None.
-    ``present`` tells, per cluster other than the primary, which of them are there and current,
-    ``stale`` those that are there but lag behind the snapshot. The primary has everything
-    (docs/reference/clusters.md, M6 and M11).
+    ``present`` says, per cluster other than the primary, which of them are there and current, ``stale`` those that are
+    there but lag behind the snapshot. The primary has everything (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str

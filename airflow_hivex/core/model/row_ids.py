@@ -17,11 +17,11 @@ and partition, has one of its ids, and rows that it has numbered are known by th
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What may bring a column ROW__ID into one scope. Numbers are places among the query's references.
+    """The sources of a column ROW__ID in one scope. Numbers are places among the query's references.
 
     ``tables`` are read there themselves; of ``through`` only a column of their own can come, by the star of a
-    sub-query. ``named`` counts the columns that sub-queries call so, ``others`` are the aliases of those that
-    have none. ``is_open`` where something else may bring one. ``is_pivoted``: PIVOT takes the columns away.
+    sub-query. ``named`` counts the columns that sub-queries call so, ``others`` are the aliases of the sub-queries
+    without one. ``is_open`` where something else may bring one. ``is_pivoted``: PIVOT takes the columns away.
     """
 
     tables: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class ColumnStar:
 
 @dataclass(frozen=True, slots=True)
 class RowIdReads:
-    """All that a query says about ROW__ID.
+    """The uses of ROW__ID in a query.
 
     ``result`` is what the query's own result brings under that name. ``is_named_otherwise``: the query calls
     something else so as well.

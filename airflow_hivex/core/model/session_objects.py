@@ -50,8 +50,8 @@ class SessionObjects:
     ``functions`` has the parts of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
     permanent function that a temporary one calls. ``without_effect`` are parameters of Hive that
     a script has set and that change nothing here, and parameters that it has made up. ``texts`` has Hive's variables,
-    whose values are put into the texts of statements. ``used_ms`` is when the metastore was last told that the session
-    uses its tables.
+    whose values are put into the texts of statements. ``used_ms`` is when the session last reported to the metastore
+    that it uses its tables.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a reader sees: which transactions are committed, which tables there are, and which of their write ids count."""
+"""The snapshot of a reader: the committed transactions, the tables, and the valid write ids of each table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QualifiedName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Which history a database has: its incarnation, 0 for the first one, and the last transaction that was opened."""
+    """The history of a database: its incarnation, 0 for the first one, and the last transaction that was opened."""
 
     incarnation: int = 0
     last_txn: int = 0

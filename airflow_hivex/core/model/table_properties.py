@@ -61,7 +61,7 @@ def history_retention_ms(settings: Settings, parameters: Mapping[str, str]) -> i
         try:
             return 1000 * _retention_s("", own)
         except InvalidObjectError:
-            # A client of Hive has set it, who was not told.
+            # A client of Hive has set the invalid value without an error.
             pass
     return 1000 * int(settings[HISTORY_RETENTION])
 

@@ -71,8 +71,8 @@ def check_length(what: str, text: str, most: int) -> str:
     return text
 
 
-def told(text: str, length: int) -> str:
-    """``text`` for people to read, such as a reason: what cannot be kept is replaced, and the end is cut off."""
+def shortened(text: str, length: int) -> str:
+    """Return ``text`` in at most ``length`` characters; those that the database cannot keep are replaced."""
     return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
 
 

@@ -96,8 +96,8 @@ class RecordedVersion:
 class TableVersion:
     """A version of a table that can be read.
 
-    ``later`` are the write ids that were committed after it. ``columns`` are those of the version, None for those of
-    now; ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the highest
+    ``later`` are the write ids that were committed after it. ``columns`` are those of the version, None for the current
+    ones; ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the highest
     transaction up to which the version has all that was committed; None says all.
     """
 
@@ -109,7 +109,7 @@ class TableVersion:
     settled_txn_id: int | None = None
 
     def seen(self, write_ids: ValidWriteIdList) -> ValidWriteIdList:
-        """Return the write ids of now that the version has."""
+        """Return the current write ids that the version has."""
         return without(write_ids, self.later)
 
 

@@ -30,7 +30,7 @@ _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class TableMark(NamedTuple):
-    """Which table has a name at one moment, and its version then."""
+    """The table that has a name at one moment, by its id, and its version then."""
 
     id: int
     version: int
@@ -88,7 +88,7 @@ class _IdList:
         """Return whether all, some or none of the ids from ``lo`` to ``hi`` (included) are valid.
 
         Source: docs/reference/snapshots.md, "Valid ids". Exceptions that all lie above ``hi`` answer ALL, even
-        when ``hi`` is above the high watermark; a list made by this project has none there.
+        when ``hi`` is above the high watermark; a list made by this project has no exceptions there.
         """
         if lo > self.high_watermark:
             return RangeResponse.NONE

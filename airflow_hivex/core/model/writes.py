@@ -14,11 +14,12 @@ from airflow_hivex.core.model.transactions import Operation
 class TableWrite:
     """One statement's write to a table: under which ids, on which cluster, and what it does to the rows there.
 
-    ``partition`` is the one that the statement names, None if the rows decide or the table has none. ``operation`` is
-    INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has the first and
-    last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the statement.
-    With ``counts_inserts`` the rows that a change of rows inserts count as changed, too (hive.txn.xlock.mergeinsert).
-    ``token`` is of a write to an external table, which has no write ids: no other write has it in its files' names.
+    ``partition`` is the one that the statement names, None if the rows decide or the table has no partitions.
+    ``operation`` is INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has
+    the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the
+    statement. With ``counts_inserts`` the rows that a change of rows inserts count as changed, too
+    (hive.txn.xlock.mergeinsert). ``token`` is of a write to an external table, which has no write ids: no other write
+    has it in its files' names.
     """
 
     txn_id: int

@@ -102,7 +102,7 @@ def temporary_view_definition(
 
 
 def function_definition(function: PermanentFunction) -> Definition:
-    """Return the names in a function; one of Java has none.
+    """Return the names in a function; one of Java contains no names.
 
     Raises:
         InvalidObjectError: it cannot be read.

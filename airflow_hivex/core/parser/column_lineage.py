@@ -1,4 +1,4 @@
-"""The columns that each written column is computed from, where sqlglot can tell; no metastore is asked."""
+"""The columns that each written column is computed from, where sqlglot can find them; no metastore is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ColumnLineage:
 def column_lineage(text: str, columns_of: ColumnsOf, database: str | None = None) -> tuple[ColumnLineage, ...]:
     """Return the column lineage of each INSERT with a query and each CREATE TABLE AS SELECT of a text.
 
-    A statement whose columns cannot be told is skipped.
+    A statement whose columns cannot be found is skipped.
 
     Args:
         text: any number of statements. Markers need no values.
@@ -81,7 +81,7 @@ def _of_statement(statement: Any, known_columns: ColumnsOf, database: str | None
 
 
 def _qualified(table: TableName, database: str | None) -> TableName:
-    """Return a name with the current database, where it has none."""
+    """Return a name, with the current database where it has no database."""
     has_one = table.database is not None or table.namespace is not None
     return table if has_one else replace(table, database=database)
 

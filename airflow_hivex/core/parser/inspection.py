@@ -1,4 +1,4 @@
-"""What statements read and write, found in their text alone: no metastore is asked and nothing is run."""
+"""The reads and writes of statements, found in their text alone: no metastore is read and nothing is run."""
 
 from __future__ import annotations
 

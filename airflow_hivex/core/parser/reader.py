@@ -234,7 +234,7 @@ def _checked(text: str, what: str = "A statement") -> str:
         return check_text("The statement", text)
     except InvalidTextError as error:
         before = text[: error.position]
-        # Without the line, which nobody can print.
+        # Without the line, which cannot be printed.
         raise StatementSyntaxError(
             str(error).rstrip("."), before.count("\n") + 1, error.position - before.rfind("\n")
         ) from error
@@ -421,7 +421,7 @@ def _explain_query(cursor: Cursor, first: Token) -> ExplainQuery | ExplainChange
         and not _has_defaults(statement)
     ):
         return ExplainQuery(statement.queries[0], mode, described_outputs(statement.uses))
-    advice = "; EXPLAIN ROUTE tells where it runs" if isinstance(statement, RoutedStatement) else ""
+    advice = "; EXPLAIN ROUTE shows where it runs" if isinstance(statement, RoutedStatement) else ""
     raise cursor.unsupported(f"EXPLAIN shows the plan of a query, and not of {statement.kind}{advice}", inner)
 
 

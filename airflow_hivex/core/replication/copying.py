@@ -75,7 +75,7 @@ class Throttle:
         self._free_at = time.monotonic()
 
     def take(self, size: int) -> None:
-        """Wait until so many bytes may go, or the copying is stopped."""
+        """Wait until this number of bytes may be sent, or the copying is stopped."""
         if self._rate is None:
             return
         with self._lock:
@@ -361,7 +361,7 @@ class _Lanes:
 
     @contextmanager
     def one_for(self, files: int) -> Iterator[None]:
-        """Wait until the thread may copy so many files. There is one more thread if they take long."""
+        """Wait until the thread may copy ``files`` files. Add one more thread if they take long."""
         with self._free:
             began = time.monotonic()
             yield

@@ -1,6 +1,6 @@
 """Copying of files by a Spark job: for much data, and for clients that are far from the file systems.
 
-The job is a plan as any other one, which each kind of runner executes. Its tasks only make files where there are none,
+The job is a plan as any other one, which each kind of runner executes. Its tasks only make new files,
 and return checksums. Where another file is in the way, or a task has failed, this process copies the file itself.
 """
 
@@ -81,7 +81,7 @@ def copy_by_jobs(
         files: each of them with a place of its own.
         stop: cancels the job when it is set.
         name: the name of the jobs for people.
-        threads: the number of tasks at least; exactly so many if there is a limit of bytes.
+        threads: the number of tasks at least; exactly this number if there is a limit of bytes.
         roots: those of all clusters that files come from or go to, for which each task looks.
         bytes_per_second: how much all tasks together copy at most.
         progress: called every few seconds, in the thread of the caller, with the files of the tasks that are done.

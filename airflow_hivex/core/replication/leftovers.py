@@ -34,7 +34,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""Of so many files the places are emptied in one transaction. Replications of their tables wait meanwhile."""
+"""The number of files whose places are emptied in one transaction. Replications of their tables wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

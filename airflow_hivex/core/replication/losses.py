@@ -44,7 +44,7 @@ def remainder(
     Args:
         table: the table.
         contents: all of its partitions and directories.
-        snapshot: the snapshot of now.
+        snapshot: the current snapshot.
         available: the ids of the directories that the new primary has or can get.
         copied: the partitions of which it has a copy.
         floors: for each partition, up to which write id directories were removed after others had replaced them.
@@ -108,7 +108,7 @@ def _read(
     partition_id: int | None,
     candidates: Iterable[RegisteredDirectory],
 ) -> tuple[RegisteredDirectory, ...]:
-    """Return the directories of a partition that the snapshot of now would read if there were only some of them."""
+    """Return the directories of a partition that the current snapshot would read if only ``candidates`` existed."""
     partitions = [each for each in contents.partitions if each.id == partition_id]
     directories = {partition_id: list(candidates)}
     alone = replace(contents, partitions=partitions, directories=directories, locations={}, held={})

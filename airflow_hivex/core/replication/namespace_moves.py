@@ -126,7 +126,7 @@ class NamespaceMoves:
                 switch.
             progress: called every few seconds, in this thread.
             user: who owns the transactions.
-            agent_info: tells people on whose behalf, such as a DAG run and task.
+            agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
             UnknownClusterError: the cluster is not configured.

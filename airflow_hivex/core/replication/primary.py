@@ -88,7 +88,7 @@ class PrimaryClusters:
             bytes_per_second: how much is written at most.
             progress: called every few seconds, in this thread.
             user: who owns the transactions.
-            agent_info: tells people on whose behalf, such as a DAG run and task.
+            agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -201,7 +201,7 @@ class PrimaryClusters:
         available = {id_: cluster for cluster in reversed(sources) for id_ in whole.get(cluster, ())}
         copied = {id_ for cluster in sources for id_ in contents.locations.get(cluster, {})}
         if not table.is_transactional:
-            # Files without rows of their own cannot be told apart: only the copy of the new primary counts.
+            # Files without rows of their own cannot be distinguished: only the copy of the new primary counts.
             copied = set(contents.locations.get(target, {}))
         return _Survey(
             table, contents, bound, available, remainder(table, contents, snapshot, available, copied, bounds.floors)
@@ -300,7 +300,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What remains of a table; ``available`` has the cluster of each directory, the new primary where it has it."""
+    """The remaining data of a table; ``available`` has the cluster of each directory, if possible the new primary."""
 
     table: StoredTable
     contents: TableContents

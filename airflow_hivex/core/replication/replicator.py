@@ -116,7 +116,7 @@ class Replicator:
                 little (``hivex.replication.job.min.size``, ``hivex.replication.job.cluster``).
             progress: called every few seconds, in this thread.
             user: who owns the transaction.
-            agent_info: tells people on whose behalf, such as a DAG run and task.
+            agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
             UnknownClusterError: a cluster is not configured.
@@ -128,7 +128,7 @@ class Replicator:
             RootMissingError, ForeignRootError: the root of the target is not the one that it was.
             JobError: the job that copies has failed, or its cluster cannot run it.
             LockError, DeadlockError: the tables are locked by others for too long.
-            TransactionAbortedError: somebody aborted the replication, or it sent no heartbeat for too long.
+            TransactionAbortedError: another client aborted the replication, or it sent no heartbeat for too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
         target = self._services.clusters.get(cluster).name
@@ -289,7 +289,7 @@ class Replicator:
         return self._leftovers.clean(most_s)
 
     def copies(self, table: str) -> list[CopyStatus]:
-        """Return the state of the copies of a table, by partition and cluster, as of now. Only reads the metastore.
+        """Return the state of the copies of a table, by partition and cluster, now. Reads the metastore only.
 
         Raises:
             NoSuchTableError: it does not exist.

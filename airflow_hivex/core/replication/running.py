@@ -36,7 +36,7 @@ _NOT_IN_NAMES = re.compile(r"\W")
 
 @dataclass(slots=True)
 class RunningReplication:
-    """The transaction of a replication. ``stop`` is set when it ends, or somebody else ends it."""
+    """The transaction of a replication. ``stop`` is set when it ends, or another client ends it."""
 
     txn_id: int
     stop: threading.Event = field(default_factory=threading.Event)
@@ -145,7 +145,7 @@ class ReplicationTransactions:
             return
         response = self._locks.acquire(components, running.txn_id, timeout=timeout_s)
         if not response.is_acquired:
-            raise LockNotAcquiredError(response.message or "The locks are held by somebody else.")
+            raise LockNotAcquiredError(response.message or "The locks are held by another transaction.")
 
 
 def _components(

@@ -28,7 +28,7 @@ _JOB_CLUSTER = "hivex.replication.job.cluster"
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """How a replication copies: threads, bytes per second at most, progress, and whether present copies are read.
+    """The options of a replication: threads, bytes per second at most, progress, and checks of copies.
 
     ``copy_cluster`` is the cluster whose Spark copies; None lets settings and the number of bytes decide.
     """

@@ -14,7 +14,7 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 
 
 def archive_file() -> Path | None:
-    """Return where the archive is, whether it has been made or not; None if there is to be none.
+    """Return the path of the archive, which may not exist yet; None if no archive is used.
 
     The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, none is used.
     """
@@ -30,7 +30,7 @@ def archive_file() -> Path | None:
 
 
 def options_to_use() -> str:
-    """Return the options for a Java process that uses the archive; empty where there is none that can be trusted."""
+    """Return the options for a Java process that uses the archive; or an empty text without a trusted archive."""
     file = archive_file()
     if file is None or _cannot_be_named(file):
         return ""
@@ -38,7 +38,7 @@ def options_to_use() -> str:
         state = file.stat()
     except OSError:
         return ""
-    # It holds code: whoever can write it can run what they like as this user.
+    # It holds code: a user who can write it can run any code as this user.
     is_trusted = state.st_uid in (0, os.getuid()) and not state.st_mode & 0o022
     return f"-XX:SharedArchiveFile={file}" if is_trusted and state.st_size else ""
 

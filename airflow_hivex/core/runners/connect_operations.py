@@ -58,7 +58,7 @@ class ConnectOperation:
         return self._observed
 
     def interrupt(self) -> None:
-        """Tell the server to stop the operation of an earlier process; that of this one has the tag of its job."""
+        """Ask the server to stop the operation of an earlier process; that of this one has the tag of its job."""
         from pyspark.sql.connect.proto import base_pb2
 
         operation = self._write.earlier

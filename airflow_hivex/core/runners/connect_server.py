@@ -39,7 +39,7 @@ _LINES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that was started: its process, and when that began, which tells it from a later one of the number."""
+    """A started server: its process and when that began, which distinguishes it from a later process of the same id."""
 
     port: int
     pid: int
@@ -104,7 +104,7 @@ def known_server(port: int) -> Server | None:
     try:
         server = Server(**json.loads((folder_of(port) / "server.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
-        # There is none, or one whose start was cut off.
+        # No server was started, or its start was interrupted.
         return None
     return server if server.process is not None else None
 
@@ -288,7 +288,7 @@ def _end(server: Server) -> None:
             process.send_signal(number)
         until = time.monotonic() + _STOP_LIMIT_S
         while server.process is not None and time.monotonic() < until:
-            # Another process has started it most often, so nothing tells of its end.
+            # Another process has started it most often, so no event reports its end.
             time.sleep(_INTERVAL_S)
         if server.process is None:
             return

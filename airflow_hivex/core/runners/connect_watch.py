@@ -1,4 +1,4 @@
-"""Whether a Spark Connect server still answers while a job runs on it.
+"""Checks that a Spark Connect server still answers while a job runs on it.
 
 A server that is stopped or hangs, or a network that swallows packets, ends no connection: the client would wait for the
 job for ever. So the server is asked something small, over the connection of the job.
@@ -48,7 +48,7 @@ class ConnectWatch:
             self._ended.set()
 
     def interrupt(self, tag: str) -> None:
-        """Tell the server to stop the operations with a tag. The connection to one that is silent is ended instead."""
+        """Ask the server to stop the operations with a tag. The connection to one that is silent is ended instead."""
         import grpc
 
         client = self._session.client
@@ -58,7 +58,7 @@ class ConnectWatch:
             self._unanswered = 0
         except grpc.RpcError as error:
             self._unanswered += 1
-            log.debug("The server was not told to stop job %s: %s", tag, error)
+            log.debug("The server could not be asked to stop job %s: %s", tag, error)
             if self._unanswered >= _INTERRUPTS:
                 self._end("its Spark Connect server does not answer the request to stop the job")
         except ValueError:

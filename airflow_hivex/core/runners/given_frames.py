@@ -46,7 +46,7 @@ def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
 
 
 def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
-    """Return the rows of a temporary view of a session, None where it has none of this name."""
+    """Return the rows of a temporary view of a session, or None."""
     session: Any = spark
     is_there = session._jsparkSession.sessionState().catalog().getTempView(name).isDefined()
     return spark.table(quoted(name)) if is_there else None

@@ -47,7 +47,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     _quiet_py4j()
     output = None
     options = {"spark.master": master, "spark.app.name": "hivex", **conf}
-    # Every user of the machine can read the arguments of a process. Spark itself is told the rest below.
+    # Every user of the machine can read the arguments of a process. Spark itself gets the rest below.
     arguments = {name: value for name, value in options.items() if not is_secret_name(name)}
     if SparkContext._gateway is None:
         output = _output = ProcessOutput(log)
@@ -140,7 +140,7 @@ def end() -> None:
 
 
 def _quiet_py4j() -> None:
-    # Under a root logger at INFO, as in Airflow, py4j tells of every connection, and of each lost one with its stack.
+    # Under a root logger at INFO, as in Airflow, py4j logs every connection, and of each lost one with its stack.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(_is_not_of_py4j)
     # It repeats each failed query with the whole stack as one line of JSON.

@@ -13,7 +13,7 @@ MOST_SESSIONS = 64
 
 
 def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
-    """Return the session of a key, made if need be. The one that was used longest ago is left to whoever uses it."""
+    """Return the session of a key, made if need be. The least recently used one is dropped; its users may go on."""
     session = sessions.pop(key, None)
     session = make() if session is None else session
     sessions[key] = session

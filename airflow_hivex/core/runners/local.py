@@ -1,7 +1,7 @@
 """Jobs in this process, for clusters whose job tracker is ``local[...]``.
 
-One Spark runs per process, whatever the number of clusters: they are told apart by their file
-systems. It is started by the first job. pyspark is imported then, not before.
+One Spark runs per process, whatever the number of clusters: their file systems distinguish them. It is started by the
+first job. pyspark is imported then, not before.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _ProcessSpark:
         return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
 
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
-        """Spark's start, in a thread that nobody waits for when this process ends: it takes seconds, and may hang."""
+        """Spark's start, in a thread that is not waited for when this process ends: it takes seconds, and may hang."""
         starting: Future[SparkSession] = Future()
 
         def run() -> None:

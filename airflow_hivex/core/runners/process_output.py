@@ -1,4 +1,4 @@
-"""The output of a Java process of Spark's, on its way to a log, and the line of it that tells why the process ended."""
+"""The output of a Java process of Spark on its way to a log, and the line in it that explains why the process ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ProcessOutput:
         os.close(self.write_end)
 
     def cause(self) -> str:
-        """Return the line that tells best why the process has ended, or nothing."""
+        """Return the line that best explains why the process has ended, or an empty text."""
         self._thread.join(_OUTPUT_LIMIT_S)
         lines = [line for line in self._lines if not line.startswith(_NOISE)]
         causes = [line for line in lines if any(word in line for word in _MEMORY)]
@@ -46,6 +46,6 @@ class ProcessOutput:
     def _read(self, read_end: int) -> None:
         with open(read_end, encoding="utf-8", errors="replace") as pipe:
             for line in pipe:
-                told = hide(line.rstrip())
-                self._lines.append(told)
-                self._log.log(self.level, "%s", told)
+                shown = hide(line.rstrip())
+                self._lines.append(shown)
+                self._log.log(self.level, "%s", shown)

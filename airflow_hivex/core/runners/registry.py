@@ -41,7 +41,7 @@ class ResumingRunner(Runner, Protocol):
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan, whose ``write`` is told of its operation, or names the one to wait for.
+        """Return the result of a plan, whose ``write`` records its operation, or names the one to wait for.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now; its files were left alone.
@@ -57,7 +57,7 @@ _FACTORIES: dict[JobTrackerKind, RunnerFactory] = {}
 
 
 def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> RunnerFactory | None:
-    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind; None: there are none.
+    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind; None: no factory does.
 
     Return the factory that did so before.
     """

@@ -1,4 +1,4 @@
-"""Jobs that run now, by the tags of their plans: each can be stopped, and whoever waits for one be interrupted."""
+"""The running jobs, by the tags of their plans: each can be stopped, and a caller that waits for it interrupted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _LOOK_INTERVAL_S = 1.0
 class RunningJob:
     """A job, the session that it runs in once there is one, and a function that returns its progress.
 
-    ``look`` is called in another thread than the job's. None: the job has no progress to tell yet.
+    ``look`` is called in another thread than the job's. None: the job has no progress to report yet.
     ``interrupt`` stops the Spark jobs that run now, where that is done otherwise than by the session.
     """
 

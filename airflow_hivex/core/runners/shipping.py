@@ -1,7 +1,7 @@
 """The part of the package that goes to a cluster: what a job imports there.
 
 A job runs wherever its cluster's Spark runs, with nothing but the standard library, pyspark, pyarrow, numpy and these
-files. Their fingerprint tells whether a cluster has those of this client. A contract of the linter keeps the rest of
+files. Their fingerprint shows whether a cluster has those of this client. A contract of the linter keeps the rest of
 the package out of them.
 """
 

@@ -1,4 +1,4 @@
-"""What spark-submit is given: its program, its arguments, its environment, and a folder with its files.
+"""The input of spark-submit: its program, its arguments, its environment, and a folder with its files.
 
 Every user of a machine can read the arguments of a process. Therefore all configuration stands in a file that this
 user alone can read, and that is deleted as soon as the driver has read it.
@@ -55,7 +55,7 @@ def spark_home(cluster: str) -> Path:
 
 
 def release_of(home: Path) -> str | None:
-    """Return the release of a Spark, from the names of its files; None if they do not tell."""
+    """Return the release of a Spark, from the names of its files; None if they do not show it."""
     jar = next((home / "jars").glob("spark-core_*.jar"), None)
     return None if jar is None else jar.stem.partition("-core_")[2].partition("-")[2]
 

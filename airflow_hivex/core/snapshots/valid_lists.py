@@ -137,7 +137,7 @@ def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWri
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
-    """Return the snapshot of now; with ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
+    """Return the current snapshot; with ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
 
     One statement, so that both databases answer it from one consistent state: an id is handed
     out and its row written in the same database transaction, so none is ever missing between.
@@ -147,7 +147,7 @@ def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidT
 
 
 def valid_txns_of(last: int, open_text: str | None, aborted_text: str | None, txn_id: int | None) -> ValidTxnList:
-    """Return the snapshot of now, or of a transaction, from the last id handed out and the ids not committed."""
+    """Return the current snapshot, or that of a transaction, from the last id handed out and the ids not committed."""
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
         _without(sorted(_read_ids(text)), high_watermark, txn_id) for text in (open_text, aborted_text)

@@ -21,8 +21,8 @@ class DatabaseClock:
     """The database's current time in milliseconds since the epoch, without a round trip of its own.
 
     The time of a PostgreSQL server is read on each new connection, and again on one that is taken from the pool when
-    the last reading is ten minutes old. In between, the machine's steady clock, which nobody sets, carries it on. So
-    the wall clock of a client decides nothing. The clients of an SQLite file share one machine and its clock.
+    the last reading is ten minutes old. In between, the machine's steady clock, which no user can set, carries it on.
+    So the wall clock of a client decides nothing. The clients of an SQLite file share one machine and its clock.
     """
 
     def __init__(self, store: Store) -> None:

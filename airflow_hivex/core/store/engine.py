@@ -90,13 +90,13 @@ class Store:
         _stores.add(self)
 
     def reach(self, point: str) -> None:
-        """Tell the ``fault`` given, if there is one, that a named point is reached; tests let processes die there."""
+        """Call the given ``fault``, if any, with the named point that is reached; tests let processes die there."""
         if self._fault is not None:
             self._fault(point)
 
     @property
     def is_watched(self) -> bool:
-        """Return whether somebody is told of named points."""
+        """Return whether a ``fault`` was given, which is called at named points."""
         return self._fault is not None
 
     @property
@@ -238,7 +238,7 @@ class Store:
             try:
                 return attempt()
             except DBAPIError as error:
-                # The first one may have met a connection that had been lost while nobody used it, or another client
+                # The first one may have met a connection that had been lost while it was unused, or another client
                 # that has inserted the same row after it had looked: now it sees that row.
                 if not (_is_transient(error) or error.connection_invalidated or _is_overtaken(error)):
                     raise
@@ -341,7 +341,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:
-    """An exchange that tells when it is about to commit."""
+    """An exchange that reports when it is about to commit."""
 
     def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
         self._store = store

@@ -29,7 +29,7 @@ Value: TypeAlias = int | str | bool | None
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 OBSERVER = "hivex_observer"
-"""The key in a connection's ``info`` under which somebody may put a function that is called with each round trip."""
+"""The key in a connection's ``info`` of an optional function that is called with each round trip."""
 
 _numbers = itertools.count(1)
 _POSTGRESQL = postgresql.psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
@@ -41,7 +41,7 @@ class Prepared:
 
     Values are numbers, texts (for a JSON column: its document), booleans and None, and so are those of
     the rows. ``skipped_on_sqlite`` is for statements that only lock rows or notify: a writer of an
-    SQLite file is alone, and nobody listens.
+    SQLite file is alone, and no process listens.
     """
 
     def __init__(self, statement: Executable, *, skipped_on_sqlite: bool = False) -> None:
@@ -273,7 +273,7 @@ def begin_immediate(connection: sqlite3.Connection) -> None:
                     raise
             else:
                 return
-            # SQLite tells nobody that its file is free; its own pauses grow to 100 ms and let others starve.
+            # SQLite does not announce that its file is free; its own pauses grow to 100 ms and let others starve.
             time.sleep(random.uniform(_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S))  # noqa: S311 - spreads load
     finally:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")

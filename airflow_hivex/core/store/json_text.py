@@ -9,7 +9,7 @@ from sqlalchemy.ext.compiler import compiles
 
 
 class JsonText(ColumnElement[str]):
-    """What the top level of a JSON column has under ``key``, NULL if it has no such member."""
+    """The value of the member ``key`` at the top level of a JSON column, or NULL without such a member."""
 
     inherit_cache = False
     type = Text()

@@ -23,14 +23,14 @@ _DEAF_S = 0.5
 
 
 class Listener(Protocol):
-    """Waits for news. It may wake for nothing; whoever asks looks for himself."""
+    """Waits for news. It may wake without news; the caller checks for itself."""
 
     def wait(self, seconds: float) -> list[str] | None:
         """Return the announcements, none of them after ``seconds``; None where they cannot be known."""
 
 
 class _Sleeper:
-    """For databases that announce nothing: whoever waits looks again after a pause."""
+    """For databases that announce nothing: a waiter checks again after a pause."""
 
     def wait(self, seconds: float) -> list[str] | None:
         # The pause is the contract: SQLite has nothing that could be waited for.
@@ -77,7 +77,7 @@ class _PostgresqlListener:
         self._warned = False
 
     def listen(self) -> bool:
-        """Begin to hear, and tell whether that was possible."""
+        """Begin to listen, and return whether that was possible."""
         import psycopg
         from psycopg import sql
 
@@ -95,7 +95,7 @@ class _PostgresqlListener:
         import psycopg
 
         if self._connection is None:
-            # Nothing tells when the server is back; the waiter looks for itself after each pause.
+            # No event reports that the server is back; the waiter looks for itself after each pause.
             time.sleep(min(seconds, _DEAF_S))
             # What was announced meanwhile is for the waiter to find.
             self.listen()

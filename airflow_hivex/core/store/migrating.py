@@ -1,4 +1,4 @@
-"""Bringing a metastore database to the schema of this release, and telling where it is."""
+"""Bringing a metastore database to the schema of this release, and finding its revision."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 
 def _stored_revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None where it has none, or several."""
+    """Return the revision of a database; None where it has no revision, or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     query = select(column("version_num", String)).select_from(table(VERSION_TABLE))

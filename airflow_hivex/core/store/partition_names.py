@@ -1,4 +1,4 @@
-"""How columns that are never NULL keep the partition of a table without partitions, which is None elsewhere.
+"""The partition of a table without partitions in columns that are never NULL; elsewhere it is None.
 
 Those of locks and of compactions are a part of keys, in which NULL equals nothing.
 """

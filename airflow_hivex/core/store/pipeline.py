@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 _BEGIN, _COMMIT = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED")), Prepared(text("COMMIT"))
-# A plan is kept as long as nobody analyzes its tables. One from when they were small must not read the whole
+# A plan is kept until a statement analyzes its tables. One from when they were small must not read the whole
 # of them when they have grown, so it is made for what indexes there are. A table without one that fits, which is
 # small, costs so much by that setting that PostgreSQL would compile the statement for tens of milliseconds.
 _WITHOUT_SCANS = Prepared(
@@ -79,7 +79,7 @@ class PostgresqlExchange:
         except psycopg.Error as error:
             self._note_prepared(new, results)
             self._check(results, is_lost=True)
-            # Without the answer to COMMIT, which is the last one, nobody knows.
+            # Without the answer to COMMIT, which is the last one, the outcome is unknown.
             if not commit or len(results) < count:
                 raise ExchangeError(error, is_lost=True, was_committing=commit) from error
         if new:

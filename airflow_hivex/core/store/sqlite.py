@@ -62,7 +62,7 @@ def damage(error: DatabaseError, name: str) -> StoreError | None:
 
 
 def _create_private(file: Path) -> None:
-    """Create an empty SQLite file that is its owner's alone, if there is none; SQLite gives its log the same mode."""
+    """Create an empty SQLite file for its owner alone, unless it exists; SQLite gives its log the same mode."""
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:

@@ -49,7 +49,7 @@ class Method:
 
 @cache
 def method(name: str) -> Method | None:
-    """Return the method of this name, None where the interface has none."""
+    """Return the method of this name, or None."""
     for service in (ThriftHiveMetastore, FacebookService):
         arguments = getattr(service, f"{name}_args", None)
         if arguments is None:

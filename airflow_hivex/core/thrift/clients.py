@@ -16,7 +16,7 @@ class DatabaseName(NamedTuple):
     """A database as a client names it.
 
     ``given`` is the text that answers must have, too: Spark's next call takes the name from the answer. ``cluster`` is
-    the one that the name has, None where it has none.
+    the one that the name has, or None.
     """
 
     name: str
@@ -35,7 +35,7 @@ def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
     if given.startswith("@") and "#" in given:
         cluster, _, name = given[1:].partition("#")
         if name == "!":
-            # Hive's sign for an empty name; without it there is none.
+            # Hive's sign for an empty name; without it there is no name.
             name = ""
     if cluster is not None and cluster.lower() in ("", HIVE_CATALOG):
         cluster = None

@@ -225,7 +225,7 @@ class ClientLocks(LockManager):
         """Acquire the locks that the user of the client does not hold; see ``LockManager``.
 
         Raises:
-            LockTimeoutError: somebody else holds a lock that is in the way.
+            LockTimeoutError: another client holds a lock that is in the way.
         """
         needed = [each for each in components if not self._is_held(each)]
         if not needed:

@@ -211,7 +211,7 @@ def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
 
 
 def dropping(table: Table, name: str) -> ChangeConstraints | None:
-    """Return the statement that drops a constraint by its name in answers, None where the table has none of it."""
+    """Return the statement that drops a constraint by its name in answers, or None."""
     constraints = Constraints.of(table.parameters)
     named = TableName(table.name, table.database)
     wanted = normalise(name)

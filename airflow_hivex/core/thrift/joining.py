@@ -1,7 +1,7 @@
 """Calls of several clients that are served together: while some are served, the next ones gather.
 
 A commit of the database takes as long for many changes as for one, and the counters that give ids let one
-database transaction pass at a time. So a client that is alone waits for nobody, and many share their waiting.
+database transaction pass at a time. So a client that is alone waits for no other, and many share their waiting.
 """
 
 from __future__ import annotations

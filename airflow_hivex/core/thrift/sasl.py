@@ -72,7 +72,7 @@ class PlainExchange:
         return self.user is not None
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """Take one step out of a buffer and return the answer, empty if there is none; None if bytes are missing.
+        """Take one step out of a buffer and return the answer, which may be empty; None if bytes are missing.
 
         Raises:
             SaslError: the bytes are not such a step.

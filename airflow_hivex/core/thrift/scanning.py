@@ -1,4 +1,4 @@
-"""Where a message of Thrift's binary protocol ends, found without decoding it. Pure.
+"""Finds the end of a message of Thrift's binary protocol without decoding it. Pure.
 
 A scanner takes bytes as they come, remembers where it is, and refuses a message before it waits for bytes that can
 never be right: so a client that announces two gigabytes costs no memory, and no byte is looked at twice.
@@ -187,7 +187,7 @@ class MessageScanner:
         return start + 6, [_MAP, key, 2 * count, value]
 
     def _announced(self, element: int, count: int) -> int:
-        """Return the least number of bytes of so many elements."""
+        """Return the least number of bytes of ``count`` elements."""
         if count and element not in LEAST:
             raise MalformedMessageError(f"{element} is not a valid type of an element")
         if not 0 <= count <= self._longest:

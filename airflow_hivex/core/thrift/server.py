@@ -174,7 +174,8 @@ _NO_FILES_S = 0.1
 class EncryptedListener:
     """Accepts the clients of a server, and gives each handshake the time that a client has to log in.
 
-    The loop's own server would tell of a client after its handshake only, so that none counted which does not end it.
+    The loop's own server would report a client only after its handshake, and so not count a client that does not end
+    it.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:

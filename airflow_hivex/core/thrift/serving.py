@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where and how a server listens. ``http_port`` has the pages; None for no pages, 0 for a free port."""
+    """The addresses on which a server listens. ``http_port`` has the pages; None for no pages, 0 for a free port."""
 
     host: str = "127.0.0.1"
     port: int = 9083

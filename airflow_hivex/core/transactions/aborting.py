@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, cast, select, upda
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
-from airflow_hivex.core.model.texts import told
+from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import AbortReason, TxnState
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.batches import batches
@@ -56,7 +56,7 @@ def _abort_where(
     limit: int | None = None,
 ) -> list[int]:
     """Abort the open transactions that meet the condition, with their locks and events; return their ids."""
-    reason = None if reason is None else told(reason, _REASON_LENGTH)
+    reason = None if reason is None else shortened(reason, _REASON_LENGTH)
     # In the order of ids, as everywhere; a reaper (with a limit) leaves alone who is just now
     # committing or sending a heartbeat.
     chosen = (

@@ -113,7 +113,7 @@ _BY_NAME = _Statements(
     _TXN_ID,
     _IS_WRITABLE,
 )
-# Everybody who opens a transaction waits for the caller, so that the caller waits for nobody.
+# Every client that opens a transaction waits for the caller, so the caller must not wait for others.
 _OF_NEW = _Statements(
     _TABLE_ID, NEW_TXN_ID, select(locks.c.lock_id).where(locks.c.txn_id == NEW_TXN_ID).exists(), waits=False
 )
@@ -122,7 +122,7 @@ _OF_NEW = _Statements(
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
     """Return the calls that allocate write ids to a transaction which the same database transaction opens.
 
-    They do nothing if it has no locks, or for a table whose write ids somebody else allocates at the moment.
+    They do nothing if it has no locks, or for a table whose write ids another transaction allocates at the moment.
     :func:`allocated_to_new` reads their answers.
     """
     return [

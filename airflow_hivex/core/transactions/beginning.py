@@ -1,7 +1,7 @@
 """Transactions that begin with their locks and write ids, in one database transaction.
 
-Most statements wait for nobody, and know their tables before they open a transaction. So they commit once before their
-work, not three times.
+Most statements wait for no other, and know their tables before they open a transaction. So they commit once before
+their work, not three times.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def begin(
 
 
 def _abort(transactions: TransactionManager, new: NewTransaction) -> None:
-    """Abort a transaction that nobody has learned of, if it was opened."""
+    """Abort a transaction whose id no caller has received, if it was opened."""
     try:
         # It waits for the end of the database transaction, which has the counter.
         txn_ids = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)

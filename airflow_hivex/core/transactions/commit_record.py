@@ -36,7 +36,7 @@ _BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPD
 
 @dataclass(slots=True)
 class CommitFacts:
-    """What one transaction does to a table: the statements, the rows and bytes that it writes, the columns before it.
+    """The changes of one transaction to a table: the statements, the written rows and bytes, the previous columns.
 
     An update counts its rows as added and as deleted.
     """

@@ -97,7 +97,7 @@ class Committer:
         """Commit those of at most 16 transactions that need only be committed, and return their ids. Two round trips.
 
         Nothing is done with one that is not open, has writes to register or conflicts to look for, or is used by
-        somebody else at the moment.
+        another client at the moment.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
@@ -156,9 +156,9 @@ class Committer:
             if each.is_updating:
                 calls += conflicts.recording_write_set(each.row.id, each.writes)
         calls += _COMMITTED.batched([each.row.id for each in settled], now_ms=now)
-        told = [call for each in settled if (call := each.event(now, lists)) is not None]
-        calls += [*events, *told]
-        if events or told:
+        settled_calls = [call for each in settled if (call := each.event(now, lists)) is not None]
+        calls += [*events, *settled_calls]
+        if events or settled_calls:
             calls.append(notification_log.announcing(now))
         return calls
 

@@ -214,11 +214,12 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
     """Keep a commit that updates a table and others that write to it from each other until the caller's end.
 
-    ``tables`` are ids, with whether the caller updates. Nobody changes or drops one of them meanwhile. One round trip.
+    ``tables`` are ids, with whether the caller updates. No other transaction changes or drops one of them meanwhile.
+    One round trip.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
-        # Before the table's write ids its own row, as whoever changes or drops it does.
+        # The table's own row comes before its write ids, as in every change or drop of a table.
         calls.append(_HOLD_TABLE(table_id=table_id))
         # The rows that :func:`find_conflict` locks, in its order.
         calls.append((_LOCK_WRITE_IDS if tables[table_id] else _SHARE_WRITE_IDS)(table_id=table_id))
@@ -246,8 +247,8 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
     """Return the own write that may have changed the same rows.
 
-    No partition stands for the whole table, as long as nobody has said which ones were written;
-    Hive takes it for another partition then.
+    No partition stands for the whole table, as long as the written ones are not known; Hive takes it for another
+    partition then.
     """
     if partition is None:
         return next(iter(own.values()), None)
@@ -257,8 +258,8 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
 def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
     """Note the updates of a transaction that commits.
 
-    No transaction is opened from here until the caller's transaction ends: whoever has an id above
-    the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
+    No transaction is opened from here until the caller's transaction ends: a transaction with an id above the commit id
+    sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
     return [
         _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)

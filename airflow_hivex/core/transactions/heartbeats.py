@@ -1,4 +1,4 @@
-"""A thread that tells the metastore that a transaction's owner is alive."""
+"""A thread that reports to the metastore that a transaction's owner is alive."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout
 
 
 def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
-    """Return the error for a transaction that nobody has ended but a time-out, and whose record was removed since."""
+    """Return the error for a transaction that a time-out has ended, and whose record was removed since."""
     return TransactionAbortedError(
         txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
     )

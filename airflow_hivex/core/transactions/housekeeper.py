@@ -1,4 +1,4 @@
-"""The housekeeper: settles what dead clients left behind, and removes records that nobody needs any more.
+"""The housekeeper: settles what dead clients left behind, and removes unused records.
 
 Source: docs/reference/transactions.md, "Time-outs and housekeeping" (Hive AcidHouseKeeperService, TxnCleaner).
 """
@@ -37,7 +37,7 @@ _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subqu
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 _COPIES_WHILE_WAITING_S = 2.0
-"""So long copies are withdrawn, and so long their files deleted, by somebody who waits for a lock."""
+"""The time that a caller which waits for a lock spends on withdrawing copies, and again on deleting their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class Housekeeper:
 
         With ``only_due`` a task is left out that this housekeeper has run less than its interval
         ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
-        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only: whoever
-        waits for a lock runs it meanwhile.
+        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only: a caller
+        that waits for a lock runs it meanwhile.
         """
         now = self._clock()
         most_s = _COPIES_WHILE_WAITING_S if only_due else None
@@ -147,7 +147,7 @@ class Housekeeper:
             if self._delete_dropped is not None:
                 result = replace(result, dropped_objects=self._delete_dropped())
             if self._drop_temporary_tables is not None and not only_due:
-                # It locks them, which whoever waits for a lock cannot wait for.
+                # It locks the tables; a caller that waits for a lock cannot wait for these locks.
                 result = replace(result, temporary_tables=self._drop_temporary_tables())
             if self._record_capacity is not None:
                 self._record_capacity()
@@ -250,5 +250,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return whether an id is below a bound, which is none when there is no such transaction."""
+    """Return whether an id is below a bound; every id is, where no such transaction exists."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -28,7 +28,7 @@ class TransactionJob:
         return self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the job, which would run in vain: somebody else has ended the transaction. For its heartbeats."""
+        """Stop the job, which would run in vain: another client has ended the transaction. For its heartbeats."""
         # Who begins a job does it the other way round, so that one of the two sees the other.
         self.ended = error
         self.stop()

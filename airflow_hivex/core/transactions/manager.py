@@ -31,7 +31,7 @@ from airflow_hivex.core.errors import (
     WriteConflictError,
 )
 from airflow_hivex.core.model.locks import LockState
-from airflow_hivex.core.model.texts import check_text, told
+from airflow_hivex.core.model.texts import check_text, shortened
 from airflow_hivex.core.model.transactions import (
     AbortReason,
     HeartbeatRange,
@@ -65,8 +65,8 @@ _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 class TransactionManager(SnapshotReader, WriteIdAllocator):
     """Transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
 
-    Every change of state is one conditional update, so that whoever was aborted by a time-out
-    can never commit. Methods that take a ``connection`` join the caller's database transaction.
+    Every change of state is one conditional update, so that a transaction that a time-out has aborted can never commit.
+    Methods that take a ``connection`` join the caller's database transaction.
     """
 
     def __init__(
@@ -144,8 +144,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             type=type,
             timeout_s=timeout_s,
             user=check_text("The name of a user", user)[:128],
-            host=told(host or socket.gethostname(), 255),
-            agent_info=None if agent_info is None else told(agent_info, _AGENT_INFO_LENGTH),
+            host=shortened(host or socket.gethostname(), 255),
+            agent_info=None if agent_info is None else shortened(agent_info, _AGENT_INFO_LENGTH),
             key=key,
         )
 
@@ -175,11 +175,11 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         except OutcomeUnknownError as error:
             if has_key:
                 raise
-            # Nobody learns the ids: they time out.
+            # No caller receives the ids: the transactions time out.
             raise StoreUnavailableError(*error.facts) from error
         except BaseException:
             if not has_key:
-                # Nobody has learned the ids.
+                # No caller has received the ids.
                 self._abort_quietly(opened, "its owner was interrupted when it was opened")
             raise
         self.limit.opened(len(ids))
@@ -223,7 +223,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key, or None if there is none or its record is gone."""
+        """Return the transaction that was opened with the key, or None if no transaction was, or its record is gone."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
@@ -308,7 +308,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
         """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.
 
-        Its locks are released; ``reason`` is told to whoever goes on using it.
+        Its locks are released; later uses of it raise an error with ``reason``.
 
         Raises:
             TransactionCommittedError: it has committed.
@@ -325,7 +325,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="abort")
 
     def begin_again(self, txn_id: int, reason: str) -> int:
-        """Abort a transaction, and open one like it that has its locks: nobody comes in between. The new one's id.
+        """Abort a transaction, open one like it that takes over its locks at once, and return the new id.
 
         So a statement that was outrun while it waited for a lock need not queue up for it again.
 
@@ -363,7 +363,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             raise
 
     def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
-        """Abort a successor that nobody has learned of, if it exists: an interrupt may come after the commit.
+        """Abort a successor whose id no caller has received, if it exists: an interrupt may come after the commit.
 
         Else its id may be another one's by now.
         """
@@ -422,7 +422,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="heartbeat")
 
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
-        """Note that the owner of all transactions from ``lo`` to ``hi`` is alive; tell which cannot be.
+        """Note that the owner of all transactions from ``lo`` to ``hi`` is alive; return which have ended.
 
         Ids that are unknown or committed, and aborted ones, cause no error. One round trip when all are open.
 

@@ -107,7 +107,7 @@ def open_transactions(
 ) -> list[int]:
     """Return the ids of new transactions; the exchange is finished. Only one that is alone may have a key.
 
-    One round trip, two when ``check`` wants to be told how many are open, or there is a key.
+    One round trip, two with a ``check``, which gets the number of open transactions, or with a key.
 
     Raises:
         KeyTakenError: there is a transaction with this key.
@@ -123,7 +123,7 @@ def open_transactions(
         if check is not None:
             check(taken[0][1])
         if same:
-            # Whoever has opened with it did so before the counter was ours.
+            # The transaction with this key was opened before the counter was ours.
             raise KeyTakenError(TxnRow(*same[0]))
         exchange.finish(*rows)
     last = int(taken[0][0])
@@ -135,7 +135,7 @@ def open_with(
 ) -> tuple[int, list[Rows]]:
     """Return the id of a new transaction, and the answers to ``calls``, which follow its row; the exchange is finished.
 
-    No other transaction may have its key. One round trip, two when ``check`` wants to be told how many are open.
+    No other transaction may have its key. One round trip, two with a ``check``, which gets the number of open ones.
     """
     row = _INSERT(**new.row(now_ms))
     if check is None:

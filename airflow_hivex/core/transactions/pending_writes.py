@@ -1,7 +1,7 @@
 """The writes of the statements of an open transaction, kept for its own reads and for its commit.
 
-A write is first noted without directories: whoever finds it so later knows that its statement runs
-still, or was killed. Functions here take part in the caller's transaction.
+A write is first noted without directories: such a write shows later that its statement still runs, or was killed.
+Functions here take part in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PendingWrite:
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
-    """Let nobody else begin, end or take back writes of the transactions, or commit them, meanwhile."""
+    """Keep others from changing writes of the transactions, and from committing them, until the caller's ends."""
     for batch in batches(sorted(txn_ids)):
         connection.execute(select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update()).all()
 
@@ -187,8 +187,8 @@ def check_not_overwritten(
 def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_id: int, partition: str | None) -> None:
     """Raise the error of an INSERT OVERWRITE while another one of the transaction may write to the same place.
 
-    Both would make the same base directory, and whoever failed would delete that of the other.
-    ``partition`` is None when the rows decide, or the table has none.
+    Both would make the same base directory, and the one that failed would delete that of the other.
+    ``partition`` is None when the rows decide, or the table has no partitions.
 
     Raises:
         InvalidOperationError: there is one; it runs, or it was killed and not repeated.
@@ -296,7 +296,7 @@ def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) 
 
 
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
-    """Take writes back: from now on nobody reads or commits them, and their files can be deleted.
+    """Withdraw writes: from now on no statement reads or commits them, and their files can be deleted.
 
     The caller is :func:`one_at_a_time`. Returns the ids of those whose files are not known to be
     gone, with whether they had been taken back before.

@@ -24,7 +24,7 @@ _NOT_TAKEN = ""
 def mark_shared(connection: Connection, txn_id: int) -> None:
     """Note that a transaction has several statements, before any of them begins: it may go on to any table.
 
-    The cleaner knows by that whom its locks do not tell all about.
+    So the cleaner knows that the locks of the transaction do not cover all of its reads.
     """
     connection.execute(
         update(txns)

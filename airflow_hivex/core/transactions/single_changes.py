@@ -63,8 +63,8 @@ def commit_in(connection: Connection, clock: Clock, txn_id: int) -> None:
 
 # Changes of metadata that are one database transaction, together with their transaction and the check of their locks.
 #
-# Most changes wait for nobody. Without an open transaction before them they take one commit of the database, not
-# three.
+# Most changes wait for no other transaction. Without an open transaction before them they take one commit of the
+# database, not three.
 
 
 class _LocksInTheWayError(Exception):

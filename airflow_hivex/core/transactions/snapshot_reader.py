@@ -22,7 +22,7 @@ class SnapshotReader:
         self._store = store
 
     def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
-        """Return the snapshot of now, or the one that transaction ``txn_id`` has of it. One round trip.
+        """Return the current snapshot, or the one that transaction ``txn_id`` has of it. One round trip.
 
         Raises:
             NoSuchTransactionError: no transaction can have this id.
@@ -51,9 +51,9 @@ class SnapshotReader:
     ) -> frozenset[str]:
         """Return the tables (``database.table``) to which something was committed after the snapshot.
 
-        For whoever has waited for locks: if it is not empty, the snapshot is too old for a statement
-        that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's
-        transaction is still open, which keeps the records that are needed.
+        For a statement that has waited for locks: if the result is not empty, the snapshot is too old for a statement
+        that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's transaction is still open,
+        which keeps the records that are needed.
 
         Raises:
             NoSuchTableError: one of them does not exist.

@@ -1,4 +1,4 @@
-"""The state of a transaction as it is stored, and what it means for whoever uses it."""
+"""The state of a transaction as it is stored, and its meaning for the users of the transaction."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _OF_ID = SELECT_ROW.where(txns.c.id == bindparam("txn_id", type_=BigInteger))
 FIND = Prepared(_OF_ID)
 """The row of ``txn_id``, as :class:`TxnRow` has it."""
 LOCK = Prepared(_OF_ID.with_for_update())
-"""The same, for whoever changes it."""
+"""The same row, locked for a change."""
 LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
-"""The rows of transactions that nobody else changes or keeps as they are, for whoever changes them."""
+"""The rows of transactions that no other client has locked, locked for a change."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:

@@ -75,7 +75,7 @@ def _decompress(chunk: bytes, kind: Compression) -> bytes:
     if kind is Compression.ZSTD:
         data: bytes = pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read()
         return data
-    # The other codecs of pyarrow must be told the exact size, which a chunk's header does not have.
+    # The other codecs of pyarrow need the exact size, which a chunk's header does not have.
     if kind is Compression.SNAPPY:
         return _with_size(chunk, "snappy", _snappy_size(chunk))
     return _with_size(chunk, "lz4_raw", _lz4_size(chunk))

@@ -77,7 +77,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
         JobError: two differ; nothing is written then. Or a file was changed meanwhile; the target is deleted then.
     """
     if not slices or any(target.path == each.file.path for each in slices):
-        raise ValueError("A concatenation needs sources, and a target that is none of them.")
+        raise ValueError("A concatenation needs sources, and a target that is not one of them.")
     tails = [each.tail for each in slices]
     _refuse_differences([each.file for each in slices], tails)
     tail = _joined(tails)

@@ -108,7 +108,7 @@ def _of_struct(statistics: list[Message]) -> list[Message]:
 
 
 def _key_index(file: Place, tail: Tail) -> bytes:
-    """Return the last key of each stripe; the stripe is read only when its statistics do not tell the key."""
+    """Return the last key of each stripe; the stripe is read only when its statistics do not have the key."""
     statistics = tail.stripe_statistics
     keys = []
     for at in range(len(tail.stripes)):

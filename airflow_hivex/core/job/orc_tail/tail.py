@@ -77,7 +77,7 @@ class Tail:
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
             "row index stride": self.row_index_stride,
-            # Readers take one that is not told for this one, too (orc.proleptic.gregorian.default).
+            # Readers take this calendar, too, where none is given (orc.proleptic.gregorian.default).
             "calendar": self.footer.number(_FOOTER_CALENDAR) or JULIAN_GREGORIAN,
         }
 
@@ -168,7 +168,7 @@ class Tail:
     def followed_by(self, others: Sequence[Tail]) -> Tail:
         """Return the tail of a file that also has the stripes of other files behind its own.
 
-        Statistics of the columns are this tail's. Those of the stripes are left out when a file has none.
+        Statistics of the columns are this tail's. Those of the stripes are left out when a file has no statistics.
         """
         tails = [self, *others]
         stripes: list[Message] = []

@@ -1,4 +1,4 @@
-"""Messages of Protocol Buffers as lists of fields, so that fields that nobody here knows are kept.
+"""Messages of Protocol Buffers as lists of fields, so that unknown fields are kept.
 
 Source: https://protobuf.dev/programming-guides/encoding.
 """
@@ -33,7 +33,7 @@ class Message:
         """Return the message that the bytes are.
 
         Raises:
-            ValueError: they are none.
+            ValueError: the bytes are not a valid message.
         """
         fields = []
         at = 0

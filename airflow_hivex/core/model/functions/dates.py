@@ -25,12 +25,12 @@ def _of_date(part: Callable[[date], int]) -> Function:
 
 
 def add_days(day: Typed, days: Typed, sign: int = 1) -> Typed:
-    """Return the date that is so many days later."""
+    """Return the date that is this number of days later."""
     return Typed(date_of(day) + timedelta(sign * int_of(days)), "date")
 
 
 def subtract_days(day: Typed, days: Typed) -> Typed:
-    """Return the date that is so many days earlier."""
+    """Return the date that is this number of days earlier."""
     return add_days(day, days, -1)
 
 

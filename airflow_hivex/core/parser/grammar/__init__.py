@@ -1,1 +1,1 @@
-"""How each statement is read: by the SYNTAX line of its class, or by a reader of its own."""
+"""The grammar: each statement is read by the SYNTAX line of its class, or by a reader of its own."""

@@ -260,7 +260,7 @@ def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
 
 
 def _free_name(key: Key, taken: Collection[str]) -> str:
-    """Return a name for a constraint that has none."""
+    """Return a name for a constraint without a name."""
     first = key.kind.value.lower().replace(" ", "_")
     if key.kind is KeyKind.NOT_NULL:
         first = f"{key.columns[0]}_not_null"
@@ -294,7 +294,7 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
 
 def expression_functions(text: str) -> tuple[FunctionCall, ...]:
-    """Return the calls in an expression of functions that are not Spark's own, as far as their names tell."""
+    """Return the calls in an expression of functions that are not Spark's own, as far as their names show."""
     return expression_query(text).functions
 
 

@@ -1,6 +1,6 @@
 """UPDATE, DELETE and MERGE, each read as the query that finds its rows and computes their new values.
 
-The query's text is put together from pieces of the user's; an error in it is told at its place there.
+The query's text is put together from pieces of the user's; an error in it is reported at its place in the user's text.
 """
 
 from __future__ import annotations
@@ -362,7 +362,7 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _column_names(cursor: Cursor) -> bool:
-    """Read the list of column names that an alias may have, and tell whether there was one."""
+    """Read the list of column names that an alias may have, and return whether there was one."""
     if not cursor.at_symbol("("):
         return False
     cursor.names("a column")

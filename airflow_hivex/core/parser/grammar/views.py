@@ -130,7 +130,7 @@ def definition(query: Query, names: Sequence[TableName], given: Sequence[Column]
     """Return the text that is kept of a view: it names databases, and columns one by one.
 
     ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
-    ``named`` what the view calls them. Columns of one name are told apart by their order.
+    ``named`` what the view calls them. Columns of one name are distinguished by their order.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     if len({column.name.lower() for column in given}) < len(given):

@@ -1,4 +1,4 @@
-"""What to do instead of statements that are refused."""
+"""The advice for statements that are refused: what to write instead."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _INSTEAD = {
 
 
 def instead(words: str) -> str:
-    """Return the advice for a statement that begins with ``words``, behind a semicolon; empty if there is none."""
+    """Return the advice for a statement that begins with ``words``, behind a semicolon; or an empty text."""
     return _advice(words, _INSTEAD)
 
 
@@ -139,12 +139,12 @@ _INSTEAD_OF_CHANGE = {
 
 
 def instead_of_change(words: str) -> str:
-    """Return the advice for an ALTER TABLE by the words behind the name, behind a semicolon; empty if there is none."""
+    """Return the advice for an ALTER TABLE by the words behind the name, behind a semicolon; or an empty text."""
     return _advice(words, _INSTEAD_OF_CHANGE)
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return the one of ``words`` that a mistyped word resembles, behind a semicolon; empty if there is none."""
+    """Return the one of ``words`` that a mistyped word resembles, behind a semicolon; or an empty text."""
     found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
     return f"; perhaps {found[0]} is meant" if found else ""
 

@@ -30,7 +30,7 @@ def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
 
 
 class Markers:
-    """Which markers a statement has, against the parameters given for it.
+    """The markers of a statement, compared with the parameters given for it.
 
     With ``stand_in`` every marker without a value counts as that constant: for a text that is read and not run.
     """
@@ -43,7 +43,7 @@ class Markers:
         self._used: dict[str, None] = {}
 
     def literal(self, name: str) -> Literal | None:
-        """Return the value for a marker, None when there is none (which ``check`` reports)."""
+        """Return the value for a marker, or None without a value (which ``check`` reports)."""
         self._used[name] = None
         return self._literals.get(name, self._stand_in)
 
@@ -139,7 +139,7 @@ def _decimal_parameter_type(name: str, value: Decimal) -> str:
 
 
 def decimal_type(value: Decimal) -> str | None:
-    """Spark's type of a decimal constant: its digits, and those behind the point; None when it has none."""
+    """Spark's type of a decimal constant: its digits, and those behind the point; None when it has no point."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

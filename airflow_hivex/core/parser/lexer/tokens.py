@@ -187,7 +187,7 @@ def _check_string(text: str, token: Token) -> None:
         unescape(token.text)
     except ValueError:
         # Spark makes question marks of it, and no database keeps it.
-        reason = "an escape in this string names no character; half of a surrogate pair is none"
+        reason = "an escape in this string names no character; half of a surrogate pair is not a character"
         raise syntax_error(text, token.start, reason) from None
 
 
@@ -274,7 +274,7 @@ class Cursor:
     # -- reading ---------------------------------------------------------------
 
     def next(self, what: str) -> Token:
-        """Return the next token, whatever it is; ``what`` says what was wanted if there is none."""
+        """Return the next token of any kind; ``what`` names the expected one in the error if the statement ends."""
         token = self.peek()
         if token is None:
             raise self.error(f"expected {what}, but the statement ends here")

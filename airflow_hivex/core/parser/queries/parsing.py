@@ -25,7 +25,7 @@ from airflow_hivex.core.parser.queries.functions import QueryParser
 from airflow_hivex.core.parser.queries.scopes import Links
 
 # sqlglot logs what it reads in another way than its dialect would. Here such a statement is
-# refused, or judged by Spark, so nobody is helped by the warning.
+# refused, or judged by Spark, so the warning helps no user.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _STRUCTURE = frozenset(
@@ -131,7 +131,7 @@ class _ParseFailure(Exception):  # noqa: N818 - it never leaves this module
 
 
 def _tree(text: str, found: list[SqlglotToken], tokens: Sequence[Token]) -> exp.Expr:
-    # The parser quotes the text before its error; quoting all of it tells where the error is.
+    # The parser quotes the text before its error; quoting all of it shows where the error is.
     parser = QueryParser(error_level=ErrorLevel.IMMEDIATE, error_message_context=len(text) + 1, dialect=Spark())
     try:
         trees = parser.parse(found, text)

@@ -1,4 +1,4 @@
-"""A query's text put together from pieces of the user's; an error in it is told at its place there."""
+"""A query's text put together from pieces of the user's; an error in it is reported at its place there."""
 
 from __future__ import annotations
 

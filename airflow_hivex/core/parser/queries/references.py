@@ -32,7 +32,7 @@ _OTHER = "__column_of_another_table"
 class QueryReader:
     """Makes a Query of sqlglot's tree.
 
-    ``database`` is the current one: it tells that ``database.table.column`` may be a column of
+    ``database`` is the current one: because of it, ``database.table.column`` may be a column of
     ``table``.
     """
 

@@ -50,10 +50,10 @@ _REFUSED_TABLE_PARTS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """What a query brings under the name ROW__ID.
+    """The meaning of the name ROW__ID in the result of a query.
 
     ``named`` counts the columns that it calls so; ``tables`` are those whose columns a star passes on.
-    Not ``is_known`` are columns that the text alone does not tell. ``derived`` is a query of WITH.
+    ``is_known`` is False for columns that the text alone does not show. ``derived`` is a query of WITH.
     """
 
     named: int = 0
@@ -67,7 +67,7 @@ UNKNOWN = Output(is_known=False)
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What FROM brings into a scope.
+    """A source that FROM adds to a scope.
 
     ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
     text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may

@@ -1,4 +1,4 @@
-"""What every statement tells: its kind, and the objects that it names."""
+"""The base of all statements: the kind of a statement, and the objects that it names."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T]
 class RoutedStatement(Statement):
     """A statement with queries, which runs on a cluster.
 
-    Locks, the binding of tables, views, row ids and the route are taken from what it tells here.
+    Locks, the binding of tables, views, row ids and the route are derived from the properties of this class.
     """
 
     __slots__ = ()
@@ -130,7 +130,7 @@ class RoutedStatement(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return every object that it names; a place that several of its queries share is told once."""
+        """Return every object that it names; a place that several of its queries share is returned once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *self.mentions, *read)

@@ -153,7 +153,7 @@ class ShowFunctions(RoutedStatement):
         """Return nothing."""
         return ()
 
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries
         """Return the statement."""
         return self
 
@@ -185,7 +185,7 @@ class DescribeFunction(RoutedStatement):
         """Return the permanent function of a database that is named."""
         return NOTHING if self.database is None else function_uses(TableName(self.name, self.database), Role.DESCRIBE)
 
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has none
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries
         """Return the statement."""
         return self
 

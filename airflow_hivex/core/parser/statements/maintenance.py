@@ -1,4 +1,4 @@
-"""Statements that bring the metastore up to date with files, or tell others that a table has changed."""
+"""Statements that bring the metastore up to date with files, or report to others that a table has changed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RefreshTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class TouchTable(Statement):
-    """An event that tells of a change of a table or partition, and no change."""
+    """An event that reports a change of a table or partition, without a change."""
 
     KIND = "ALTER TABLE TOUCH"
     SYNTAX = ("ALTER TABLE <table> TOUCH [PARTITION <partition>]",)

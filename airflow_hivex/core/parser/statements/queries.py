@@ -75,7 +75,7 @@ class Query:
     as long as that is not settled by edits, too.
     ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
     which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
-    ``functions`` are the calls of functions that are not Spark's own, as far as their names tell.
+    ``functions`` are the calls of functions that are not Spark's own, as far as their names show.
     ``database_calls`` ask for the current database. ``texts`` are the positions of the columns of its result that are
     constant texts or NULL, from the end where they are negative. ``lists_columns`` is true where the text lists the
     columns of its result one by one, so that they stay in their order whatever happens to the tables.

@@ -55,7 +55,7 @@ class DescribeQuery(QueryStatement):
 
 
 class ExplainMode(enum.StrEnum):
-    """The forms in which Spark tells a plan."""
+    """The forms in which Spark shows a plan."""
 
     SIMPLE = "simple"
     EXTENDED = "extended"
@@ -173,7 +173,7 @@ class MultiInsert(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeClause:
-    """What becomes of a row: one WHEN of a MERGE, or all that an UPDATE or a DELETE does.
+    """The change of a row: one WHEN of a MERGE, or all that an UPDATE or a DELETE does.
 
     The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
     is None where none are listed: an INSERT has ``values`` values in the table's order then. With

@@ -10,7 +10,7 @@ from airflow_hivex.core.model.names import PlacedName, TableName
 
 
 class Role(enum.StrEnum):
-    """What a statement does with an object that it names."""
+    """The role of an object that a statement names."""
 
     READ = "read"
     DESCRIBE = "describe"

@@ -19,5 +19,6 @@ caches = Table(
     Column("counts", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Each process that follows the notification log. Until ``armed_until_ms`` it waits to be told of new events: writers
-announce them on PostgreSQL as long as there is such a row, since announcements make commits wait for each other."""
+"""Each process that follows the notification log. Until ``armed_until_ms`` it waits for announcements of new events:
+writers announce them on PostgreSQL as long as there is such a row, since announcements make commits wait for each
+other."""

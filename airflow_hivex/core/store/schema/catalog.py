@@ -102,9 +102,9 @@ tables = Table(
     Index("ix_tables_location", "primary_cluster", "location"),
     sqlite_autoincrement=True,
 )
-"""``version`` counts the changes of a table, its partitions, directories and copies that no write id of the table tells
-of (see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of
-which the table can be read (see ``catalog/history.py``)."""
+"""``version`` counts the changes of a table, its partitions, directories and copies that have no write id of the table
+(see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of which
+the table can be read (see ``catalog/history.py``)."""
 
 partitions = Table(
     "partitions",

@@ -58,8 +58,8 @@ compaction_queue = Table(
     Index("ix_compaction_queue_state", "state", "pool", "id"),
     Index("ix_compaction_queue_table_id_partition", "table_id", "partition"),
 )
-"""Compactions that are not over. An empty partition is none. Of a table or partition at most one waits or is at
-work. Rows have the table's id and no foreign key: they tell of tables that are gone."""
+"""Compactions that have not ended. An empty partition stands for no partition. At most one compaction of a table or
+partition waits or is at work. Rows have the table's id and no foreign key, as they outlive dropped tables."""
 
 completed_compactions = Table(
     "completed_compactions",

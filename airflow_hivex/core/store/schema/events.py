@@ -18,8 +18,8 @@ recorded_events = Table(
     Column("message", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Events that have no id yet, each written in the transaction of its change. A writer waits for no other one: whoever
-reads the notification log next gives them ids and moves them there."""
+"""Events that have no id yet, each written in the transaction of its change. A writer waits for no other one: the next
+reader of the notification log gives them ids and moves them there."""
 
 notification_log = Table(
     "notification_log",

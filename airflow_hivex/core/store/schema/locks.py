@@ -41,6 +41,6 @@ locks = Table(
         postgresql_where=text("blocked_by_lock_id IS NOT NULL"),
     ),
 )
-"""A request is a ``lock_id``, its locks are numbered from 1. Transaction 0 is none. An empty table is
+"""A request is a ``lock_id``, its locks are numbered from 1. Transaction 0 stands for no transaction. An empty table is
 the whole database and an empty partition the whole table. Each question of what is in the way is put
 to one column with an index of its own, so that databases without statistics answer it by that."""

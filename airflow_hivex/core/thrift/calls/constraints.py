@@ -86,7 +86,7 @@ def _get(kind: Kind) -> Serve:
 
 @call("get_foreign_keys")
 def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the foreign keys of a table or link. Without such a table in the request there are none."""
+    """Return the foreign keys of a table or link. Without such a table in the request there are no foreign keys."""
     request = args.request
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])

@@ -16,7 +16,7 @@ _MODES = ttypes.PartitionFilterMode
 
 
 def _specs(of: Wanted, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-    """Return partitions as one group, in which each is whole; no group where there are none, as in Hive."""
+    """Return partitions as one group, in which each is whole; no group without partitions, as in Hive."""
     found = limited(found, most)
     if not found:
         return []

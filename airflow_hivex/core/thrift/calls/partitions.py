@@ -50,7 +50,7 @@ class Wanted:
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
-        """Return all partitions; a table without keys has none, as in Hive."""
+        """Return all partitions; empty for a table without keys, as in Hive."""
         try:
             batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
             return self.shown(each for batch in batches for each in batch)
@@ -80,7 +80,8 @@ class Wanted:
         """Return the partition of these values.
 
         Raises:
-            NoSuchPartitionError: the table has no such partition. A value that is not one of its key's type has none.
+            NoSuchPartitionError: the table has no such partition. No partition has a value that does not fit its key's
+                type.
             InvalidObjectError: there is not one value for each key.
         """
         try:
@@ -442,7 +443,7 @@ def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[s
         # Hive takes 0 for all here, and for none in calls that return partitions.
         return list(limited(of.names(), args.max_parts or -1))
     except InvalidOperationError:
-        # A table without partition keys has none, in Hive.
+        # In Hive a table without partition keys has no partitions.
         return []
 
 

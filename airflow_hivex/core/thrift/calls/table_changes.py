@@ -350,7 +350,7 @@ def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
 
 
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
-    """Refuse a change of a table that somebody else has changed meanwhile.
+    """Refuse a change of a table that another client has changed meanwhile.
 
     Commits of Iceberg rely on it where they take no locks.
 

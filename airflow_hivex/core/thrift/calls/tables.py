@@ -19,7 +19,7 @@ from airflow_hivex.core.thrift.messages import STRUCT_RESULT
 
 
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
-    """Return the write id list of a request as the catalog takes it; None where the request has none."""
+    """Return the write id list of a request as the catalog takes it; or None."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
 
 

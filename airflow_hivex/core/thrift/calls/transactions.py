@@ -192,7 +192,7 @@ def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_valid_write_ids")
 def get_valid_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the write id lists of tables in a snapshot, by default in that of now."""
+    """Return the write id lists of tables in a snapshot, by default in the current one."""
     request = args.rqst
     transactions = endpoint.services.transactions
     if request.validTxnList:

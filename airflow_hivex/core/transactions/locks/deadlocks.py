@@ -37,7 +37,7 @@ _WAITS_ITSELF = (
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
     """Return the transactions of a shortest circle of waiting that a transaction is part of, or none.
 
-    One round trip if nobody waits behind the transaction, else two more for each step away from it. They read locks
+    One round trip if no request waits behind the transaction, else two more for each step away from it. They read locks
     of the transactions on the way, and no others.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()

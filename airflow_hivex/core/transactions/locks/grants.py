@@ -1,7 +1,7 @@
 """Locks that nothing is in the way of, in one round trip: most of them.
 
-The statements guard themselves, as nobody looks at the answer of one before the next runs: whatever is
-not as it must be leaves the locks out. Who gets none asks again, step by step, and learns why.
+The statements have guards, as no program reads the answer of one before the next runs: a guard that fails skips the
+locks. A caller without locks then asks step by step, and learns the reason.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 class _Owner(Enum):
-    """Whose locks are granted: nobody's, those of a transaction, or of one that the same database transaction opens."""
+    """The owner of the granted locks: none, a transaction, or one that the same database transaction opens."""
 
     NONE = auto()
     TXN = auto()
@@ -102,7 +102,8 @@ def _granting(level: LockLevel, owner: _Owner) -> Prepared:
         _AHEAD.c.lock_id < _NEW_ID,
     ]
     if owner is _Owner.TXN:
-        # The transaction stays open until the end. Nobody waits for one that is changed: others wait for the counter.
+        # The transaction stays open until the end. No request waits for one that is changed: others wait for the
+        # counter.
         is_open = select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN)
         guards.append(is_open.with_for_update(read=True, skip_locked=True).exists())
         mild.append(_AHEAD.c.txn_id != _TXN_ID)
@@ -176,7 +177,7 @@ def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> l
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """The locks that somebody asks for, for a transaction or None."""
+    """The locks that a client asks for, for a transaction or None."""
 
     components: Sequence[LockComponent]
     txn_id: int | None

@@ -30,7 +30,7 @@ from airflow_hivex.core.model.locks import (
     LockType,
     show_order,
 )
-from airflow_hivex.core.model.texts import check_text, told
+from airflow_hivex.core.model.texts import check_text, shortened
 from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
@@ -61,7 +61,7 @@ class LockManager:
     """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
 
     Locks of a transaction live until it ends; others need heartbeats and end ``hive.txn.timeout``
-    after the last one. Time passes by ``monotonic`` while somebody waits.
+    after the last one. Time passes by ``monotonic`` while a request waits.
     """
 
     def __init__(
@@ -201,8 +201,8 @@ class LockManager:
             check_components(components, has_txn=txn_id is not None),
             txn_id,
             user=check_text("The name of a user", user)[:128],
-            host=told(host or socket.gethostname(), 255),
-            agent_info=None if agent_info is None else told(agent_info, 4096),
+            host=shortened(host or socket.gethostname(), 255),
+            agent_info=None if agent_info is None else shortened(agent_info, 4096),
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
@@ -342,7 +342,7 @@ class LockManager:
         blocked, blocker = found or (None, None)
         if blocked is not None and blocker is not None:
             if exclusive_ctas:
-                message = f"A table {blocked.resource} is being made by somebody else: {blocker.describe()}"
+                message = f"A table {blocked.resource} is being made by another transaction: {blocker.describe()}"
                 raise _NotGrantedError(LockResponse(0, LockState.NOT_ACQUIRED, blocker, message))
             if zero_wait_read and blocked.type is LockType.SHARED_READ:
                 message = f"Unable to acquire a read lock due to an existing exclusive lock: {blocker.describe()}"

@@ -20,7 +20,7 @@ BRANCHES = 20
 
 
 class Reach(enum.IntEnum):
-    """Where a lock ahead is, as seen from a request: on its thing or what holds that, or in its table or database."""
+    """The place of a lock ahead, as seen from a request: on its object or above it, in its table or in its database."""
 
     AT_OR_ABOVE = 1
     IN_TABLE = 2

@@ -1,4 +1,4 @@
-"""Whether what a request names exists, and what it says about writes. In the caller's transaction."""
+"""Checks that the objects of a request exist, and derives its writes. In the caller's transaction."""
 
 from __future__ import annotations
 

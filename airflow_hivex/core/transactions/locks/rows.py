@@ -1,4 +1,4 @@
-"""The rows of locks: read as values, removed, and those who wait for them told. In the caller's transaction."""
+"""The rows of locks: reads them as values, removes them, and notifies the waiting. In the caller's transaction."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 HELD_BY_TXNS = PreparedForIds(
     lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
 )
-"""Transactions' locks with their requests and states, which nobody can find present any more until they are settled."""
+"""The locks of transactions with their requests and states, locked until the transactions are settled."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
@@ -103,7 +103,7 @@ def component_from_row(row: Row[Any]) -> LockComponent:
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:
     """Delete the locks that meet the conditions; return the ids of their requests.
 
-    Whoever waits for them learns of it when the caller's transaction commits. One round trip,
+    The commit of the caller's transaction notifies the requests that wait for them. One round trip,
     and one more on PostgreSQL if anything was deleted.
     """
     rows = connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id, locks.c.state)).all()
@@ -142,7 +142,7 @@ def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselve
     if len(payload) > _LONGEST_PAYLOAD:
         connection.execute(select(func.pg_notify(CHANNEL, "")))
         return
-    # Notifications pass through one lock of the whole database server, so nobody is told in vain.
+    # Notifications pass through one lock of the whole database server, so only waiting requests are notified.
     # A request that was not there to be seen here finds the rows gone; see ``LockManager._is_there``.
     news = select(func.pg_notify(CHANNEL, payload))
     if not to_themselves:

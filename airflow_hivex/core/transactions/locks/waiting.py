@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 # Source: docs/reference/locks.md, "Queue" (Hive DbLockManager).
 _FIRST_PAUSE_S = 0.1
 _SHORTEST_LIMIT_S = 15
-# How often a waiter tells in the log what it waits for.
+# How often a waiter logs the lock that it waits for.
 _TOLD_EVERY_S = 60
 _LONGEST_SHOWN = 500
-# How often a waiter looks whether its blocker is still there, where nobody tells.
+# How often a waiter looks whether its blocker is still there, where no announcement comes.
 _POLL_S = 0.05
 
 
@@ -62,7 +62,7 @@ class LockWaiter:
         self._matrix = matrix
         self._monotonic = monotonic
         self.while_waiting: Callable[[], object] | None = None
-        """Called again and again while somebody waits: whoever is in the way may be dead."""
+        """Called repeatedly while a request waits: the owner of the lock in its way may be dead."""
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
         """Wait until a request is granted; it ends early when its transaction does. ``check`` asks for it again.
@@ -73,7 +73,7 @@ class LockWaiter:
             TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
         """
         began = self._monotonic()
-        told: float | None = None
+        logged_at: float | None = None
         longest_pause_s = self._longest_pause_s(request.txn_id)
         pause_s = min(_FIRST_PAUSE_S, longest_pause_s)
         with listening(self._store, CHANNEL) as listener:
@@ -88,8 +88,8 @@ class LockWaiter:
                 left_s = timeout_s - (now - began)
                 if left_s <= 0:
                     raise LockTimeoutError(request.wanted, timeout_s, blocker)
-                if told is None or now - told >= _TOLD_EVERY_S:
-                    told = now
+                if logged_at is None or now - logged_at >= _TOLD_EVERY_S:
+                    logged_at = now
                     log.info(
                         "Waiting for locks on %s, for %d s so far and %d s at most: %s",
                         _shortened(request.wanted),
@@ -100,7 +100,7 @@ class LockWaiter:
                 self._store.reach("while waiting")
                 if self.while_waiting is not None:
                     self.while_waiting()
-                self._rest(listener, request, blocker, min(pause_s, left_s, told + _TOLD_EVERY_S - now))
+                self._rest(listener, request, blocker, min(pause_s, left_s, logged_at + _TOLD_EVERY_S - now))
                 pause_s = min(pause_s * 2, longest_pause_s)
 
     @contextmanager
@@ -116,7 +116,7 @@ class LockWaiter:
                     )
                 )
             except HivexError as failure:
-                # The first error is the one to tell; the housekeeper removes what is left.
+                # The caller gets the first error; the housekeeper removes what is left.
                 log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
             raise
 
@@ -142,7 +142,7 @@ class LockWaiter:
         return True
 
     def patience_s(self) -> float:
-        """Return how long a request waits if nobody says how long, by ``hive.lock.numretries`` and the pauses."""
+        """Return how long a request waits by default, by ``hive.lock.numretries`` and the pauses."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:
@@ -157,14 +157,14 @@ class LockWaiter:
         except NoSuchLockError:
             if request.txn_id is not None:
                 txn_id = request.txn_id
-                # Whoever has removed the lock has aborted the transaction, and this says why.
+                # The lock was removed by an abort of the transaction, whose reason this raises.
                 self._store.write(lambda connection: self._transactions.check_open(connection, txn_id))
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
         """Return whether a lock still exists, and will announce its end to those who listen now.
 
-        Its owner may be about to delete it, without having seen that somebody waits: then this waits
+        Its owner may be about to delete it, without having seen the waiting request: then this waits
         for the row, and finds that it is gone.
         """
         query = (

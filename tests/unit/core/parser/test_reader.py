@@ -252,7 +252,7 @@ def test_query_to_explain_is_read(text: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "reason"),
     [
-        ("EXPLAIN INSERT INTO t VALUES (DEFAULT)", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE tells where"),
+        ("EXPLAIN INSERT INTO t VALUES (DEFAULT)", 9, "plan of a query, and not of INSERT; EXPLAIN ROUTE shows where"),
         ("EXPLAIN EXTENDED DROP TABLE t", 18, "plan of a query, and not of DROP TABLE"),
         ("EXPLAIN SHOW TABLES", 9, "plan of a query, and not of SHOW TABLES"),
     ],
