@@ -197,7 +197,7 @@ def _of(number: int) -> ValidWriteIdList:
 
 
 def _memory_of_partitions(metastore: Metastore) -> None:
-    """Tell the memory of the partitions of a table as the catalog gives them."""
+    """Print the memory of the partitions of a table as the catalog gives them."""
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

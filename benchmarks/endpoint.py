@@ -181,7 +181,7 @@ class Replay(Worker):
         self._calls["get_partitions_by_filter"] = [self._by_filter()]
 
     def work(self, name: str, count: int) -> None:
-        """Do some work so many times."""
+        """Do some work ``count`` times."""
         known = self._calls.get(name)
         if known is None:
             super().work(name, count)

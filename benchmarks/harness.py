@@ -47,7 +47,7 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Seconds of every counted round of each case; the cases take turns within a round.
 
-    Rounds go on after ``rounds`` until ``at_least_s`` seconds have passed, as a few short ones tell little. A case that
+    Rounds go on after ``rounds`` until ``at_least_s`` seconds have passed, as a few short ones say little. A case that
     returns a float has measured itself. With ``swap`` every other round goes backwards, so that no case gains by its
     place.
     """

@@ -66,7 +66,7 @@ CREATE TABLE WRITE_SET (WS_DATABASE varchar(128) NOT NULL, WS_TABLE varchar(128)
 def hive_metastore(folder: Path, database_url: str) -> Iterator[int]:
     """The port of a metastore server on a PostgreSQL database, as long as the block runs.
 
-    It listens on all addresses, which cannot be changed: run this where there is none but the loopback's.
+    It listens on all addresses, which cannot be changed: run this only where no other address than the loopback exists.
     """
     if not JDBC_DRIVER.exists():
         raise FileNotFoundError(f"{JDBC_DRIVER} is missing: scripts/install-system-packages.sh jdbc")

@@ -1,4 +1,4 @@
-"""How long a round of the initiator takes, by the number of partitions, on SQLite and on PostgreSQL.
+"""The duration of a round of the initiator, by the number of partitions, on SQLite and on PostgreSQL.
 
 A warehouse has one table. Every partition has an overwritten base, the base in its place, and three small
 deltas. In the first kind of round nothing is left but the sums of directories: every partition was compacted

@@ -202,7 +202,7 @@ class Lineitem:
         DeltaTable(str(self.delta)).delete(condition)
 
     def ask_delta(self, query: str) -> Rows:
-        """What deltalake's own query engine brings."""
+        """Return the answer of deltalake's own query engine."""
         import pyarrow as pa
         from deltalake import DeltaTable, QueryBuilder
 

@@ -1,4 +1,4 @@
-"""How long a SELECT takes until Spark has its physical plan, with many deltas and with many partitions.
+"""The time of a SELECT until Spark has its physical plan, with many deltas and with many partitions.
 
 That is everything but running the job: reading the statement, a transaction with its locks and snapshot, the route,
 the listing of the files, and Spark's own planning. Plain Spark is given the same directories, the columns with their

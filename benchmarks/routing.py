@@ -1,4 +1,4 @@
-"""How long a SELECT on one partition takes to route and plan, by the number of partitions."""
+"""The time to route and plan a SELECT on one partition, by the number of partitions."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Trial:
             session.sql(f"INSERT INTO t VALUES {rows}")
 
     def run(self, tasks: int) -> Cost:
-        """Return the cost of so many tasks at once, with that of the server for them."""
+        """Return the cost of this number of tasks at once, with that of the server for them."""
         extra = {"metastore_url": self._url, "cluster_properties": self._clusters}
         environment = os.environ | {
             "AIRFLOW_HOME": str(self.folder / "airflow"),

@@ -1,4 +1,4 @@
-"""Teams of client processes that work at the same time, as often as they are told."""
+"""Teams of client processes that work at the same time, as often as the orders say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Worker:
     """A client in a process of its own; its methods are the kinds of work."""
 
     def work(self, name: str, count: int) -> None:
-        """Do some work so many times."""
+        """Do some work ``count`` times."""
         for _ in range(count):
             getattr(self, name)()
 
@@ -55,7 +55,7 @@ def _serve(worker: Callable[[Any, int], Worker], where: object, number: int, ord
 
 
 def case(members: list[Any], work: str, count: int) -> Callable[[], None]:
-    """A round: each member does the work so many times, all at the same time."""
+    """A round: each member does the work ``count`` times, all at the same time."""
 
     def round_() -> None:
         for member in members:

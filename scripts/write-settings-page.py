@@ -74,7 +74,7 @@ def _sentence(text: str) -> str:
 
 
 def main() -> None:
-    """Write the page, or tell that it is out of date."""
+    """Write the page, or report that it is out of date."""
     wanted = page()
     if "--check" in sys.argv[1:]:
         if _PAGE.read_text() == wanted:

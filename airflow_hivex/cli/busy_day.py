@@ -28,7 +28,7 @@ READS = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What December is like at some time; ``seconds`` is how long a query takes."""
+    """The state of December at some time; ``seconds`` is the duration of a query."""
 
     flights: int
     directories: int
@@ -36,7 +36,7 @@ class Look:
     compactions: int
 
 
-def write_a_day(session: Session, tell: Callable[[str], None]) -> int:
+def write_a_day(session: Session, report: Callable[[str], None]) -> int:
     """Delete and insert again what left on 31 December, bit by bit; how many transactions that were.
 
     The rows are the same afterwards.
@@ -47,7 +47,7 @@ def write_a_day(session: Session, tell: Callable[[str], None]) -> int:
         "SELECT * FROM flights WHERE month = 12 AND day = 31"
     )
     for first in FIRST_HOURS:
-        tell(f"31 December from {first}:00")
+        report(f"31 December from {first}:00")
         hours = {"first": first, "last": first + HOURS - 1}
         session.sql("DELETE FROM flights WHERE month = 12 AND day = 31 AND hour BETWEEN :first AND :last", hours)
         session.sql(

@@ -133,7 +133,7 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
 
 
 def _quiet_spark(directory: Path) -> None:
-    # Spark tells about itself on standard error before anyone can set its log level.
+    # Spark writes about itself to standard error before its log level can be set.
     folder = directory / "spark"
     folder.mkdir(exist_ok=True)
     (folder / "log4j2.properties").write_text(SPARK_LOGGING)
@@ -161,18 +161,18 @@ def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
             yield status.update
     else:
 
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             console.print(text, markup=False, soft_wrap=True)
 
-        tell(text)
-        yield tell
+        report(text)
+        yield report
 
 
 def _run_with_progress(console: Console, dag: DAG) -> DagRun:
-    with _progress(console, f"Running the DAG {dag.dag_id} (about a minute) ...") as tell:
+    with _progress(console, f"Running the DAG {dag.dag_id} (about a minute) ...") as report:
 
         def show(context: Context) -> None:
-            tell(f"Running {context['ti'].task_id} ...")
+            report(f"Running {context['ti'].task_id} ...")
 
         for task in dag.tasks:
             task.on_execute_callback = [show]
@@ -243,10 +243,10 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
     flights = hook.get_metastore().catalog.get_table(busy_day.DATABASE, "flights").storage.primary
     place = (directory / flights.cluster, flights.location)
     with hook.session(database=busy_day.DATABASE, agent_info="hivex demo") as session:
-        with _progress(console, "Looking at December ...") as tell:
+        with _progress(console, "Looking at December ...") as report:
             loaded = busy_day.look(session, *place)
-            transactions = busy_day.write_a_day(session, lambda what: tell(f"Writing {what} ..."))
-            tell("Looking at December ...")
+            transactions = busy_day.write_a_day(session, lambda what: report(f"Writing {what} ..."))
+            report("Looking at December ...")
             written = busy_day.look(session, *place)
         console.print(
             f"[bold]A day of small writes:[/] 31 December was deleted and inserted again, {busy_day.HOURS} hours at a "

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLUMNS = ("finding", "cluster", "database", "table", "partition", "path", "files", "bytes", "message")
 
 
-def examine(metastore: Metastore, options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
     """Print what was found; 1 if rows are lost or statements will fail, else 0."""
     database, table = options.database, None
     if options.table is not None:
@@ -30,7 +30,7 @@ def examine(metastore: Metastore, options: argparse.Namespace, tell: Callable[[s
         if name.database is not None and database is not None and name.database != database.lower():
             raise InvalidOperationError("An examination of", options.table, f"it is not a table of database {database}")
         database, table = name.database or database, name.name
-    found = metastore.doctor.examine(database, table, options.cluster, progress=tell)
+    found = metastore.doctor.examine(database, table, options.cluster, progress=report)
     rows: list[tuple[object, ...]] = [
         (
             each.kind.value,
@@ -48,7 +48,7 @@ def examine(metastore: Metastore, options: argparse.Namespace, tell: Callable[[s
     printer(options.format)(Result(list(COLUMNS), rows))
     errors = sum(each.is_error for each in found)
     others = len(found) - errors
-    tell(f"{_count(errors, 'error')}, {_count(others, 'finding')} without harm")
+    report(f"{_count(errors, 'error')}, {_count(others, 'finding')} without harm")
     return 1 if errors else 0
 
 

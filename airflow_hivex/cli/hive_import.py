@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLUMNS = ("outcome", "kind", "name", "partitions", "directories", "notes")
 
 
-def import_metastore(metastore: Metastore, options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def import_metastore(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
     """Import and print the result for each object; 1 if one differs or was refused, else 0.
 
     If the Hive metastore stops half-way, the results until then are printed before the error.
@@ -48,7 +48,7 @@ def import_metastore(metastore: Metastore, options: argparse.Namespace, tell: Ca
     finally:
         if found:
             _print(found, options)
-            tell(_summary(found))
+            report(_summary(found))
     return 1 if any(each.is_missing for each in found) else 0
 
 

@@ -136,13 +136,13 @@ def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_replicate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.replication import add_arguments
 
-    add_arguments(commands.add_parser("replicate", help="copy tables to another cluster"), _tell)
+    add_arguments(commands.add_parser("replicate", help="copy tables to another cluster"), _report)
 
 
 def _add_namespace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.namespaces import add_arguments
 
-    add_arguments(commands.add_parser("namespace", help="check, move, import or find a namespace"), _tell)
+    add_arguments(commands.add_parser("namespace", help="check, move, import or find a namespace"), _report)
 
 
 def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -163,7 +163,7 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         help="note that the database was restored from a backup, so that no process answers from before",
         description=(
             "Note that the metastore's database was restored from a backup. The caches of all processes are emptied, "
-            "and readers of the notification log are told that they have missed events. Run it once after a restore, "
+            "and readers of the notification log learn that they have missed events. Run it once after a restore, "
             "before tasks run again."
         ),
     )
@@ -187,7 +187,7 @@ def _add_metastore(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     add_options_to_command(cache)
     cache.set_defaults(command=_show_caches)
     _add_import(actions)
-    add_serve(actions, _tell)
+    add_serve(actions, _report)
     accept = actions.add_parser(
         "accept-root",
         help="accept the root of a cluster's file system as it is now",
@@ -230,8 +230,8 @@ def _add_import(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     imported.add_argument("--cluster", metavar="NAME", help="the cluster with the files (default: the default cluster)")
     imported.add_argument("--database", metavar="PATTERN", help="import only these databases, such as 'sales*|stock'")
     imported.add_argument("--table", metavar="PATTERN", help="import only these tables and views")
-    imported.add_argument("--dry-run", action="store_true", help="tell what would be imported, and write nothing")
-    imported.add_argument("--user", metavar="NAME", help="the user that Hive is told (default: yours)")
+    imported.add_argument("--dry-run", action="store_true", help="show what would be imported, and write nothing")
+    imported.add_argument("--user", metavar="NAME", help="the user name that is sent to Hive (default: yours)")
     imported.add_argument(
         "--timeout", metavar="SECONDS", type=_seconds, default=60, help="how long to wait for an answer (default: 60)"
     )
@@ -259,7 +259,7 @@ def _add_compaction(commands: argparse._SubParsersAction[argparse.ArgumentParser
 def _add_spark(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from airflow_hivex.cli.spark import add_actions
 
-    add_actions(commands.add_parser("spark", help="start and stop a Spark Connect server; start Spark faster"), _tell)
+    add_actions(commands.add_parser("spark", help="start and stop a Spark Connect server; start Spark faster"), _report)
 
 
 def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -340,7 +340,7 @@ def _run_export(options: argparse.Namespace) -> int:
         open_metastore(options) as metastore,
         metastore.session(cluster=options.cluster, agent_info="hivex export") as session,
     ):
-        _tell(f"exporting {options.table} to {options.directory}")
+        _report(f"exporting {options.table} to {options.directory}")
         try:
             found = session.export_for_hive(options.table, options.directory, options.partition)
         except KeyboardInterrupt:
@@ -348,15 +348,15 @@ def _run_export(options: argparse.Namespace) -> int:
             raise
         for directory in found.directories:
             place = f"{directory.partition}/{directory.name}" if directory.partition else directory.name
-            _tell(f"{place}: {directory.rows} rows in {directory.files} files, {directory.size_bytes} bytes")
-        _tell(f"{found.rows} rows of {found.table} from cluster {found.cluster}")
+            _report(f"{place}: {directory.rows} rows in {directory.files} files, {directory.size_bytes} bytes")
+        _report(f"{found.rows} rows of {found.table} from cluster {found.cluster}")
         if found.valid_write_ids is not None:
-            _tell(f"snapshot {found.valid_write_ids}")
+            _report(f"snapshot {found.valid_write_ids}")
         sys.stdout.write(f"{found.create_statement};\n-- write id: {found.write_id}\n")
     return 0
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     """Progress, apart from what the command prints."""
     sys.stderr.write(f"{sentence}\n")
     sys.stderr.flush()
@@ -380,7 +380,7 @@ def _show_metastore_status(options: argparse.Namespace) -> int:
 def _note_restore(options: argparse.Namespace) -> int:
     with open_metastore(options) as metastore:
         metastore.note_restore()
-        _tell(f"restore noted; the newest event is {metastore.notification_log.current_event_id()}\n")
+        _report(f"restore noted; the newest event is {metastore.notification_log.current_event_id()}\n")
     return 0
 
 
@@ -395,7 +395,7 @@ def _show_caches(options: argparse.Namespace) -> int:
     from airflow_hivex.cli.metadata_cache import show_caches
 
     with open_metastore(options) as metastore:
-        return show_caches(metastore, options, _tell)
+        return show_caches(metastore, options, _report)
 
 
 def _accept_root(options: argparse.Namespace) -> int:
@@ -404,7 +404,7 @@ def _accept_root(options: argparse.Namespace) -> int:
         filesystem = metastore.clusters.get(options.cluster).shown_filesystem
     sys.stdout.write(
         f"{filesystem} is now the root of cluster {options.cluster}. {registered} directories are registered "
-        "there; `hivex metastore doctor` tells which of them are missing.\n"
+        "there; `hivex metastore doctor` reports the missing ones.\n"
     )
     return 0
 
@@ -413,14 +413,14 @@ def _import_metastore(options: argparse.Namespace) -> int:
     from airflow_hivex.cli.hive_import import import_metastore
 
     with open_metastore(options) as metastore:
-        return import_metastore(metastore, options, _tell)
+        return import_metastore(metastore, options, _report)
 
 
 def _examine_metastore(options: argparse.Namespace) -> int:
     from airflow_hivex.cli.doctor import examine
 
     with open_metastore(options) as metastore:
-        return examine(metastore, options, _tell)
+        return examine(metastore, options, _report)
 
 
 def _run_demo(options: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = ("host", "process", "started", "seen", "lag", "tables", "used_bytes", "max_bytes", "hits", "misses")
 
 
-def show_caches(metastore: Metastore, options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def show_caches(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
     """Print one row a process: its lag in events, its memory, its hits, and its misses by reason."""
     current = metastore.notification_log.current_event_id()
     rows: list[tuple[object, ...]] = [
@@ -35,7 +35,7 @@ def show_caches(metastore: Metastore, options: argparse.Namespace, tell: Callabl
         for each in metastore.registered_caches()
     ]
     printer(options.format)(Result(list(COLUMNS), rows))
-    tell(f"the newest event of the notification log is {current}")
+    report(f"the newest event of the notification log is {current}")
     return 0
 
 

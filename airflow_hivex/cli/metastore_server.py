@@ -21,7 +21,7 @@ DEFAULT_PORT = 9083
 """The port of Hive's own metastore."""
 
 
-def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], tell: Callable[[str], None]) -> None:
+def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], report: Callable[[str], None]) -> None:
     """Add the action to those of ``hivex metastore``."""
     serve = actions.add_parser(
         "serve",
@@ -63,7 +63,7 @@ def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], tell
     )
     serve.add_argument("--access-log", action="store_true", help="write a line for each call to standard error")
     add_options_to_command(serve)
-    serve.set_defaults(command=lambda options: _serve(options, tell))
+    serve.set_defaults(command=lambda options: _serve(options, report))
 
 
 def _port(text: str) -> int:
@@ -74,17 +74,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _serve(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _serve(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     _check(options)
     # What is imported stays as long as the process: to look for garbage among it takes an eighth of the start.
     gc.disable()
     try:
-        return _serve_until_stopped(options, tell)
+        return _serve_until_stopped(options, report)
     finally:
         gc.enable()
 
 
-def _serve_until_stopped(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _serve_until_stopped(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     try:
         from airflow_hivex.core.thrift.endpoint import Endpoint
         from airflow_hivex.core.thrift.serving import serve
@@ -98,14 +98,14 @@ def _serve_until_stopped(options: argparse.Namespace, tell: Callable[[str], None
         gc.freeze()
         gc.enable()
         pages = "" if http_port is None else f"; health and metrics on http://{options.host}:{http_port}"
-        tell(f"serving thrift://{options.host}:{port}{pages}")
+        report(f"serving thrift://{options.host}:{port}{pages}")
 
     with _logged(options), open_metastore(options) as metastore:
         try:
             serve(Endpoint(metastore, options.cluster), listening, ready)
         except OSError as error:
             raise UsageError(f"cannot listen on {options.host}:{options.port}: {error.strerror or error}") from error
-    tell("stopped")
+    report("stopped")
     return 0
 
 

@@ -58,8 +58,8 @@ def _home(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_import_arguments(command: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
-    """Add the arguments of ``import``; ``tell`` shows its progress."""
+def add_import_arguments(command: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
+    """Add the arguments of ``import``; ``report`` shows its progress."""
     command.description = (
         "Copy the tables and views of a namespace of another metastore, as of one snapshot. All appear at once; an "
         "import that was killed is continued by the same command."
@@ -84,14 +84,14 @@ def add_import_arguments(command: argparse.ArgumentParser, tell: Callable[[str],
     command.add_argument("--threads", metavar="N", type=int, default=8, help="copy N files at once (default: 8)")
     add_output_option(command)
     add_options_to_command(command)
-    command.set_defaults(command=lambda options: _import(options, tell))
+    command.set_defaults(command=lambda options: _import(options, report))
 
 
-def _import(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _import(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     from airflow_hivex.core.session import Result
 
     def show(progress: CopyProgress) -> None:
-        tell(f"{progress.files_done} of {progress.files} files, {progress.bytes_done} of {progress.size_bytes} bytes")
+        report(f"{progress.files_done} of {progress.files} files, {progress.bytes_done} of {progress.size_bytes} bytes")
 
     with ExitStack() as opened:
         # A given source comes first: where it is missing, no metastore is created here, either.

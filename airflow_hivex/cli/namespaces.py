@@ -24,8 +24,8 @@ PLAN_COLUMNS = ("kind", "object", "cluster", "files", "bytes", "note")
 MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
 
 
-def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
-    """Add the arguments of the command; ``tell`` shows its progress."""
+def add_arguments(namespace: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
+    """Add the arguments of the command; ``report`` shows its progress."""
     actions = namespace.add_subparsers(title="actions", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="list what a namespace depends on outside of it; exit with 1 if anything")
     check.add_argument("namespace", metavar="NAMESPACE", nargs="?", help="the namespace to check")
@@ -49,11 +49,11 @@ def add_arguments(namespace: argparse.ArgumentParser, tell: Callable[[str], None
     add_options_to_command(check)
     check.set_defaults(command=_check)
     add_home_arguments(actions.add_parser("home", help="show, note or forget the metastore of a namespace"))
-    add_import_arguments(actions.add_parser("import", help="import a namespace of another metastore"), tell)
-    _add_move(actions.add_parser("move", help="move a namespace to another cluster, or cancel its move"), tell)
+    add_import_arguments(actions.add_parser("import", help="import a namespace of another metastore"), report)
+    _add_move(actions.add_parser("move", help="move a namespace to another cluster, or cancel its move"), report)
 
 
-def _add_move(move: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
+def _add_move(move: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
     move.description = (
         "Make a cluster the primary one of all tables of a namespace, all at once. The tables are copied while others "
         "read and write them. A move that was interrupted is continued by the same command."
@@ -82,23 +82,23 @@ def _add_move(move: argparse.ArgumentParser, tell: Callable[[str], None]) -> Non
     )
     add_output_option(move)
     add_options_to_command(move)
-    move.set_defaults(command=lambda options: _move(options, tell))
+    move.set_defaults(command=lambda options: _move(options, report))
 
 
-def _move(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _move(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     from airflow_hivex.core.session import Result
 
     def show(progress: MoveProgress) -> None:
         done = f"{progress.tables_done} of {progress.tables} tables"
         now = f"{progress.table}: {progress.bytes_done} of {progress.size_bytes} bytes"
-        tell(f"round {progress.round}: {done}, {progress.bytes_copied} bytes; {now}")
+        report(f"round {progress.round}: {done}, {progress.bytes_copied} bytes; {now}")
 
     with open_metastore(options) as metastore:
         if options.cancel:
             if options.dry_run or options.with_linked_tables:
                 raise InvalidParametersError("--dry-run and --with-linked-tables belong to --to.")
             cancelled = metastore.moves.cancel(options.namespace, keep_copies=options.keep_copies)
-            tell(f"the move of namespace {cancelled.namespace} to cluster {cancelled.cluster} is cancelled")
+            report(f"the move of namespace {cancelled.namespace} to cluster {cancelled.cluster} is cancelled")
             return 0
         found = metastore.moves.move(
             options.namespace,
@@ -113,7 +113,7 @@ def _move(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
             agent_info="hivex namespace move",
         )
     if options.dry_run:
-        return _print_plan(found, options, tell)
+        return _print_plan(found, options, report)
     row = (
         found.namespace,
         found.cluster,
@@ -127,7 +127,7 @@ def _move(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
     return 0
 
 
-def _print_plan(found: MovedNamespace, options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _print_plan(found: MovedNamespace, options: argparse.Namespace, report: Callable[[str], None]) -> int:
     from airflow_hivex.core.session import Result
 
     plan = found.plan
@@ -140,7 +140,7 @@ def _print_plan(found: MovedNamespace, options: argparse.Namespace, tell: Callab
     rows += [("blocker", each.object, None, None, None, f"{each.problem}; {each.remedy}") for each in plan.blockers]
     printer(options.format)(Result(list(PLAN_COLUMNS), rows))
     speed = f"{plan.bytes_per_second} bytes per second"
-    tell(f"{plan.size_bytes} bytes to copy, about {plan.estimated_s:.0f} s at {speed}")
+    report(f"{plan.size_bytes} bytes to copy, about {plan.estimated_s:.0f} s at {speed}")
     return 1 if plan.blockers else 0
 
 

@@ -47,7 +47,7 @@ def print_table(result: Result) -> None:
     """
     from rich.console import Console
 
-    # Without a terminal nobody wants cells cut to eighty columns.
+    # Without a terminal cells must not be cut to eighty columns.
     console = Console(highlight=False) if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
     if result.columns:
         cells = [[_cell(value) for value in row] for row in result.rows]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes")
 
 
-def add_arguments(replicate: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
-    """Add the arguments of the command; ``tell`` shows its progress."""
+def add_arguments(replicate: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
+    """Add the arguments of the command; ``report`` shows its progress."""
     replicate.description = (
         "Copy to a cluster what it lacks of tables, as of one snapshot. Nothing is visible there before all of it is "
         "copied and verified. The command may be repeated: it keeps files that are there already."
@@ -44,15 +44,15 @@ def add_arguments(replicate: argparse.ArgumentParser, tell: Callable[[str], None
     )
     add_output_option(replicate)
     add_options_to_command(replicate)
-    replicate.set_defaults(command=lambda options: _replicate(options, tell))
+    replicate.set_defaults(command=lambda options: _replicate(options, report))
 
 
-def _replicate(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _replicate(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     from airflow_hivex.core.session import Result
 
     def show(progress: CopyProgress) -> None:
         done = f"{progress.files_done} of {progress.files} files"
-        tell(f"{done}, {progress.bytes_done} of {progress.size_bytes} bytes")
+        report(f"{done}, {progress.bytes_done} of {progress.size_bytes} bytes")
 
     with open_metastore(options) as metastore:
         found = metastore.replicator.replicate(
@@ -75,5 +75,5 @@ def _replicate(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
     ]
     printer(options.format)(Result(list(COLUMNS), rows))
     if not options.dry_run:
-        tell(f"{found.files_copied} files copied, {found.bytes_copied} bytes; {found.files_kept} were there already")
+        report(f"{found.files_copied} files copied, {found.bytes_copied} bytes; {found.files_kept} were there already")
     return 0

@@ -32,7 +32,7 @@ _STATEMENTS = (
 )
 
 
-def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> None:
+def add_actions(spark: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
     """Add the actions of ``hivex spark``."""
     actions = spark.add_subparsers(title="actions", required=True, metavar="ACTION")
     archive = actions.add_parser(
@@ -45,7 +45,7 @@ def add_actions(spark: argparse.ArgumentParser, tell: Callable[[str], None]) -> 
         ),
     )
     archive.add_argument("--remove", action="store_true", help="remove the archive")
-    archive.set_defaults(command=lambda options: _archive(options, tell))
+    archive.set_defaults(command=lambda options: _archive(options, report))
     start = actions.add_parser(
         "start",
         help="start a Spark Connect server on this machine, unless it runs",
@@ -115,28 +115,28 @@ def _described(server: Server) -> str:
     return f"{server.url}, process {server.pid}, master {server.master}, log {log}"
 
 
-def _archive(options: argparse.Namespace, tell: Callable[[str], None]) -> int:
+def _archive(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     from airflow_hivex.core.runners import class_archive
 
     file = class_archive.archive_file()
     if file is None:
-        tell(f"hivex: there is no place for it: {class_archive.VARIABLE} is empty, or pyspark is not installed")
+        report(f"hivex: there is no place for it: {class_archive.VARIABLE} is empty, or pyspark is not installed")
         return 1
     if options.remove:
         file.unlink(missing_ok=True)
         sys.stdout.write(f"removed {file}\n")
         return 0
-    tell("running a few statements, which takes half a minute")
+    report("running a few statements, which takes half a minute")
     began = time.monotonic()
     try:
         make_archive(file)
     except (OSError, ValueError) as error:
-        tell(f"hivex: {error}")
+        report(f"hivex: {error}")
         return 1
     if not file.exists():
-        tell("hivex: this Java does not make such archives; Spark starts as ever")
+        report("hivex: this Java does not make such archives; Spark starts as ever")
         return 1
-    tell(f"made in {time.monotonic() - began:.0f} s")
+    report(f"made in {time.monotonic() - began:.0f} s")
     sys.stdout.write(f"{file}\n")
     return 0
 

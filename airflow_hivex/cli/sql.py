@@ -69,7 +69,7 @@ class StatementRunner:
 def run_script(text: str, session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
     """Run the statements of a script; the first error ends it.
 
-    Positions in errors are those in the statement, so ``complain`` is told where in the script it begins.
+    Positions in errors are those in the statement, so ``complain`` gets its place in the script.
     """
     from airflow_hivex.core.parser.reader import spans
 

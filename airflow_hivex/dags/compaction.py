@@ -50,7 +50,7 @@ def find_waiting() -> list[int]:
 @task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
 def report(compacted: Any, cleaned: Any) -> dict[str, int]:
     """Return how many compactions came to each state, and how many directories and files were deleted."""
-    # As a slice they come in one piece, and not one by one until there is none.
+    # As a slice they come in one piece, and not one by one to the end.
     states = Counter(each["state"] for entries in (compacted or ())[:] for each in entries)
     deleted = sum(each["deleted"] for each in cleaned)
     log.info("Compactions: %s. Deleted: %s directories and files.", dict(states), deleted)

@@ -1,8 +1,8 @@
 """Housekeeping every minute: transactions, locks and files of dead clients.
 
 Transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout` are ended, the files
-of their writes are deleted, and records that nobody needs any more are removed. Whoever waits for a
-lock does the same, so that nothing is stuck where this DAG does not run; it keeps the metastore small.
+of their writes are deleted, and unused records are removed. A statement that waits for a lock does the same, so that
+nothing is stuck where this DAG does not run; it keeps the metastore small.
 """
 
 from __future__ import annotations

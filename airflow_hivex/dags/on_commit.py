@@ -2,7 +2,7 @@
 
 The triggerer looks at the notification log of the warehouse. It stores one event of the asset
 `hivex://hivex_default/shop/orders` for each committed transaction that has written to the table, and Airflow runs the
-DAG. `tell` logs the transactions, their write ids and partitions; `count` reads the table.
+DAG. `log_commits` logs the transactions, their write ids and partitions; `count` reads the table.
 
 Run `hivex_transaction` to make a commit, which also makes the table.
 """
@@ -23,7 +23,7 @@ TABLE = "shop.orders"
 
 
 @task
-def tell() -> list[dict[str, Any]]:
+def log_commits() -> list[dict[str, Any]]:
     """Return the commits that have started the run, oldest first."""
     events = get_current_context()["triggering_asset_events"]
     commits = [event.extra["payload"] for asset in events for event in events[asset] if "payload" in event.extra]
@@ -54,5 +54,5 @@ def on_commit_dag(table: str = TABLE, hivex_conn_id: str = "hivex_default", dag_
             sql=f"SELECT count(*) FROM {table}",  # noqa: S608 - the author of the DAG names the table
             hivex_conn_id=hivex_conn_id,
         )
-        tell() >> count
+        log_commits() >> count
     return dag

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 CONNECTION_TYPE = "hivex"
-# Only these are taken out of the extra; whoever may edit a connection gets no further.
+# Only these are taken out of the extra, so that a user who may edit a connection can set nothing else.
 EXTRAS = (
     "metastore_url",
     "dialect",
@@ -39,7 +39,7 @@ DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How to open a metastore.
+    """The way to open a metastore.
 
     ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster next to SQLite's file.
     """

@@ -123,8 +123,8 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         :param handler: called with the cursor of each statement
         :param split_statements: whether a text may have several statements
         :param return_last: whether only the last result is returned
-        :param max_rows: at most so many rows of each result; None for all
-        :raises HivexError: a statement is wrong, or could not be run
+        :param max_rows: the largest number of rows of each result; None for all :raises HivexError: a statement is
+        wrong, or could not be run
         """
         if isinstance(autocommit, Mapping):
             autocommit, parameters = None, autocommit

@@ -74,7 +74,7 @@ class Gauge(NamedTuple):
 
 GAUGES = (
     Gauge("transactions.open", "", "open transactions"),
-    Gauge("transactions.oldest_s", "seconds", "the age of the oldest open transaction; 0 if there is none"),
+    Gauge("transactions.oldest_s", "seconds", "the age of the oldest open transaction; 0 without one"),
     Gauge("locks.waiting", "", "locks that wait"),
     Gauge(
         "compactions.<state>",

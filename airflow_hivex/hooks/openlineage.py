@@ -130,7 +130,7 @@ class _Datasets:
     def column_lineage(
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
-        """Return for each written table the columns that its columns are computed from, where they can be told."""
+        """Return for each written table the columns that its columns are computed from, where they can be found."""
         from airflow_hivex.core.parser.column_lineage import column_lineage
 
         def uri_of(name: TableName) -> TableUri:

@@ -1,4 +1,4 @@
-"""Names of a task by which the metastore and people know its work, and what its log tells when it fails."""
+"""Names of a task by which the metastore and people know its work, and the errors that its log explains."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NamedInMap:
 def cause_of(error: HivexError) -> BaseException | None:
     """Return the error if the log shows its traceback, None if its sentence explains it as a whole.
 
-    A statement that is wrong needs no stack; where something broke, the stack tells where.
+    A statement that is wrong needs no stack; where something broke, the stack shows the place.
     """
     return error if isinstance(error, JobError | StoreError | StorageError) else None
 

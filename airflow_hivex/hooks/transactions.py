@@ -1,4 +1,4 @@
-"""What the tasks of a transaction have in common: its id, the states of the other tasks, lasting failures."""
+"""The shared parts of the tasks of a transaction: its id, the states of the other tasks, lasting failures."""
 
 from __future__ import annotations
 

@@ -181,8 +181,8 @@ class WarehouseHook(BaseHook):
     ) -> Session:
         """Return a new session; use it as a context manager.
 
-        With ``txn_id`` all of its statements are part of that transaction, which somebody else has begun
-        and will end: give ``HivexTransaction.txn_id`` to a task and join with what it gets.
+        With ``txn_id`` all of its statements are part of that transaction, which another task has begun and will end:
+        give ``HivexTransaction.txn_id`` to a task, and pass its value here.
 
         :param user: who owns its transactions and what it creates
         :param database: the current database; None for that of the connection
@@ -251,7 +251,7 @@ class WarehouseHook(BaseHook):
         # It imports SQLAlchemy and sqlglot, which take too long for a process that only reads a DAG file.
         from airflow_hivex.core.metastore import Metastore
 
-        # Under Airflow, where the root logger is at INFO, py4j tells about every connection to the JVM.
+        # Under Airflow, where the root logger is at INFO, py4j logs every connection to the JVM.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         spark_connections.register()
         key = configuration.key
@@ -269,7 +269,7 @@ class WarehouseHook(BaseHook):
                 settings=configuration.of_metastore,
             )
             with _metastores_lock:
-                # Somebody may have shared one meanwhile.
+                # Another thread may have shared one meanwhile.
                 metastore = _metastores.setdefault(key, opened)
         if metastore is not opened:
             opened.close()

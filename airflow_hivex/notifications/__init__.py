@@ -1,3 +1,3 @@
-"""Notifiers: callbacks that tell people about the state of the warehouse."""
+"""Notifiers: callbacks that inform people about the state of the warehouse."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tell people about failed compactions, old transactions, and quotas that are nearly used up."""
+"""Inform people about failed compactions, old transactions, and quotas that are nearly used up."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class HivexAttentionNotifier(BaseNotifier):
         self.hivex_conn_id = hivex_conn_id
 
     def notify(self, context: Context) -> None:
-        """Call the notifiers, if there is something to tell."""
+        """Call the notifiers, if there is something to report."""
         metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
         sentences = attention(metastore, open_for=self.open_for, failed_within=self.failed_within)
         if not sentences:

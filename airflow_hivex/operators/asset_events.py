@@ -134,7 +134,7 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
 
 
 def _asset_of(uri: str) -> Asset | None:
-    """Return the asset that a DAG of this Airflow has with the URI; None if there is none, or if it is watched."""
+    """Return the asset that a DAG of this Airflow has with the URI; None without such an asset, or if it is watched."""
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
 

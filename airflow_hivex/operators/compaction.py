@@ -236,7 +236,7 @@ class HivexInitiateCompactionsOperator(BaseOperator):
     """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
     It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of tables and
-    partitions that it has looked at, the ids of new compactions, of records with the reason why there is none, and of
+    partitions that it has looked at, the ids of new compactions, of records with the reason why none was begun, and of
     compactions whose worker was lost; ``is_complete`` is false if there is more to initiate than one round does. A
     retry is harmless.
 
@@ -341,5 +341,5 @@ class HivexHousekeepingOperator(BaseOperator):
 
 
 def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same with lists for tuples, of which JSON has none."""
+    """Return the values with lists in place of tuples, which JSON does not have."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -84,7 +84,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
                 WarehouseHook(self.hivex_conn_id).get_metastore().compactor.history.get(int(str(self.compaction_id)))
             )
         except (HivexError, ValueError) as error:
-            # Executing the task tells.
+            # The execution of the task reports this error.
             self.log.debug("Compaction %s has no name: %s", self.compaction_id, error)
             return f"compaction {self.compaction_id}"
         return f"{entry.name}, compaction {entry.id}"
@@ -146,7 +146,8 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         compactor = metastore.compactor
         entry = self._work(compactor, compaction_id=compaction_id)
         if entry is None and is_retry:
-            # The try before may have been killed with it: its transaction tells, once its heartbeat is missed.
+            # The try before may have been killed with the entry: its transaction shows that, once its heartbeat is
+            # missed.
             metastore.housekeeper.run()
             entry = self._work(compactor, compaction_id=compaction_id)
         if entry is not None:

@@ -94,7 +94,7 @@ class StatementThread:
             stop=stop_after_attempt(self._conflict_retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
             sleep=self._pause,
-            before_sleep=_tell,
+            before_sleep=_log_retry,
             reraise=True,
         )
         return attempts(self._session.sql, statement, parameters, max_rows)
@@ -104,14 +104,14 @@ class StatementThread:
             raise AirflowException("The task was killed before its statement was run again.")
 
 
-def _tell(attempt: RetryCallState) -> None:
+def _log_retry(attempt: RetryCallState) -> None:
     error = attempt.outcome.exception() if attempt.outcome is not None else None
     pause = attempt.next_action.sleep if attempt.next_action is not None else 0
     log.warning("Running the statement again in %.1f s, for the %d. time: %s", pause, attempt.attempt_number, error)
 
 
 class _Default(int):
-    """The default of a number, which tells it from an equal number of the caller."""
+    """The default of a number, which distinguishes it from an equal number of the caller."""
 
 
 DEFAULT_MAX_ROWS = _Default(1000)

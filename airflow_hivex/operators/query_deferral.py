@@ -38,7 +38,7 @@ class Course:
     """The point that a deferrable task has reached, as it is kept while the task is deferred.
 
     ``done`` statements are complete, ``database`` and ``cluster`` are those of the session after them, ``txn_id`` is
-    the transaction of the next one, which was aborted for the sake of others so many times as ``conflicts`` tells.
+    the transaction of the next one, which conflicts with others have aborted ``conflicts`` times.
     ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
     (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done,
     ``links`` their changes of links (``operators/query.py``). ``scripts`` are those that a function of the
@@ -131,7 +131,7 @@ class DeferredQuery:
             shown = ", ".join(f"{cluster.name} ({cluster.shown_jobtracker})" for cluster in found)
             raise AirflowFailException(
                 "deferrable=True needs a cluster with a Spark Connect server (jobtracker sc://host:port), which runs "
-                f"the job while no worker does; these have none: {shown}. Set deferrable=False."
+                f"the job while no worker does; these do not have one: {shown}. Set deferrable=False."
             )
         return False
 

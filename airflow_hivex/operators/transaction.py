@@ -31,7 +31,7 @@ _RULES_THAT_PASS_FAILURES_ON = (
     TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
 )
 SKIPPED = "skipped"
-"""The XCom key under which the commit tells which skipped tasks it was skipped for."""
+"""The XCom key under which the commit lists the skipped tasks because of which it was skipped."""
 XCOM_SKIPMIXIN_KEY = "skipmixin_key"
 """The XCom key of skipped tasks. Source: airflow.providers.standard.utils.skipmixin."""
 # The group's own tasks are short, and safe to repeat.
@@ -148,7 +148,8 @@ class HivexTransaction(TaskGroup):
             txn_id=self.txn_id_template,
             begin_task_id=begin.task_id,
             work_task_ids=sorted(required),
-            # A run that is marked as failed skips the commit. A commit that runs can tell this from a skipped task.
+            # A run that is marked as failed skips the commit. A commit that runs can distinguish this from a skipped
+            # task.
             trigger_rule=TriggerRule.NONE_FAILED if required else TriggerRule.ALL_SUCCESS,
             **arguments,
         )
@@ -400,7 +401,7 @@ class HivexAbortOperator(BaseOperator):
         try:
             found = metastore.transactions.get(txn_id)
             if found.state is not TxnState.COMMITTED:
-                # Also if it was aborted before: whoever did that may have left its files.
+                # Also if it was aborted before: that abort may have left its files.
                 metastore.abort(txn_id, f"{agent_info(context)}: {not_succeeded}")
         except TransactionCommittedError:
             found = metastore.transactions.get(txn_id)

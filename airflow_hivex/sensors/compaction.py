@@ -25,7 +25,7 @@ class HivexCompactionSensor(HivexSensor):
     """Wait until a compaction has ended.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``. The state is
-    ``succeeded``; ``refused`` where there was nothing to do, or it could not be done, as the message tells; or
+    ``succeeded``; ``refused`` where there was nothing to do, or it could not be done, as the message says; or
     ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
     taken out of the queue, and says why; also if no compaction has that id.
 

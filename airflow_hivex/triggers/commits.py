@@ -245,7 +245,8 @@ class _Progress:
     async def store(self, *, now: bool = False) -> None:
         """Store the point from time to time, once Airflow has stored all events before it.
 
-        Only so many events are read again after a restart. Of those Airflow stores the plugin notes the last one.
+        Only the events since the stored point are read again after a restart. Of those Airflow stores the plugin notes
+        the last one.
         """
         if self._state is None or not (now or time.monotonic() - self._stored_at > STORE_EVERY_S):
             return

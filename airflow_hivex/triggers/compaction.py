@@ -23,7 +23,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
     :param until_cleaned: it has ended when what it has replaced is deleted, too
     :raises CompactionNotDoneError: it has failed, or was taken out of the queue
-    :raises NoSuchCompactionError: there is none of that id, or its record is gone already
+    :raises NoSuchCompactionError: no compaction has that id, or its record is gone already
     """
     from airflow_hivex.core.errors import CompactionNotDoneError
     from airflow_hivex.core.model.compaction import CompactionState

@@ -41,7 +41,7 @@ class HivexQueryTrigger(BaseTrigger):
     :param begin_task_id: the task that has opened a transaction of several tasks
     :param database: the current database; None for that of the connection
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
-    :param max_rows: at most so many rows are returned
+    :param max_rows: the largest number of rows that are returned
     :param lag: the lag of copies that its queries accept, as arguments of the session
     :param agent_info: the task, as shown with its locks
     :param course: what the task needs to go on, which the event brings back

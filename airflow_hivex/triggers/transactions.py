@@ -61,7 +61,7 @@ def look_for_commit(
         "write_id": found.write_id,
         "txn_id": found.txn_id,
         "committed_at": found.committed_at.isoformat(),
-        # Taken after the look: whoever starts now reads all of this, and need not hear of it again.
+        # Taken after the look: a task that starts now reads all of this, and needs no other event for it.
         "mark": commits.mark(database, name).to_json(),
     }
 

@@ -1,4 +1,4 @@
-"""What the benchmark prints and leaves: seconds of each step, next to those of plain Spark."""
+"""The output and report of the benchmark: seconds of each step, next to those of plain Spark."""
 
 from __future__ import annotations
 

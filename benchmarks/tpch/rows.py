@@ -90,7 +90,7 @@ def make_refreshes(folder: Path, scale: float, streams: int) -> Mapping[str, pa.
 
 
 def sums(rows: pa.Table) -> Sums:
-    """How many rows, and a sum of each column: of numbers, of days since 1970, of characters."""
+    """The number of rows, and a sum of each column: of numbers, of days since 1970, of characters."""
     return {"rows": rows.num_rows, **{name: _sum(rows[name]) for name in rows.column_names}}
 
 

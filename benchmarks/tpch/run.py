@@ -20,7 +20,7 @@ LOADS = (("region", "nation"), ("supplier",), ("customer",), ("part",), ("partsu
 
 
 def run(folder: Path, scale: float, streams: int, rounds: int) -> Timings:
-    """Everything; an ``AssertionError`` tells what is not as it must be."""
+    """Run all steps; an ``AssertionError`` reports a wrong result."""
     timings = Timings()
     with Metastore.open(
         f"sqlite:///{folder / 'tpch.db'}", clusters=cluster_properties(folder), default_cluster="c1"

@@ -22,7 +22,7 @@ class TpchTable:
 
     @property
     def select_list(self) -> str:
-        """What an INSERT selects from a source that has the columns of the specification."""
+        """The selection of an INSERT from a source that has the columns of the specification."""
         names = ", ".join(self.column_names)
         return names if self.year is None else f"{names}, year({self.year[1]})"
 

@@ -21,7 +21,7 @@ Every error of the warehouse is a `HivexError`, a class of `airflow_hivex.core.e
 on which object, and what to do next. Three attributes are for programs:
 
 - `code` names the case. It stays the same when a message changes.
-- `retryable` tells whether the same call may succeed later. In Airflow, an error that is not retryable fails a task of
+- `retryable` says whether the same call may succeed later. In Airflow, an error that is not retryable fails a task of
   the operators of this provider at once, whatever its `retries`.
 - `outcome` is `Outcome.NOT_APPLIED` where nothing was changed, and `Outcome.UNKNOWN` where the metastore database was
   lost during a change. What a task does then depends on its operator: a query that is a transaction of its own fails

@@ -292,5 +292,5 @@ def test_example_dag_is_scheduled_by_the_commits_of_a_table() -> None:
     bag = DagBag(str(Path(__file__).parents[2] / "dags"))
     assert bag.import_errors == {}
     dag = bag.dags["hivex_on_commit"]
-    assert sorted(dag.task_ids) == ["count", "tell"]
+    assert sorted(dag.task_ids) == ["count", "log_commits"]
     assert dag.schedule.uri == "hivex://hivex_default/shop/orders"

@@ -61,7 +61,7 @@ class WatchedTable:
 
     def told_to(self, run: dict[str, Any]) -> list[dict[str, Any]]:
         """The commits that have started a run, as its task has seen them."""
-        path = f"/api/v2/dags/{DAG_ID}/dagRuns/{run['dag_run_id']}/taskInstances/tell/xcomEntries/return_value"
+        path = f"/api/v2/dags/{DAG_ID}/dagRuns/{run['dag_run_id']}/taskInstances/log_commits/xcomEntries/return_value"
         told: list[dict[str, Any]] = self._airflow.get(path)["value"]
         return told
 
@@ -130,7 +130,7 @@ def test_each_commit_of_another_process_reaches_one_run_though_the_triggerer_is_
             assert {each["txn_id"]: each["write_ids"] for each in told} == written
         finally:
             airflow.stop()
-    counts["commits of another process, each told to one run of dags/hivex_on_commit.py"] = {
+    counts["commits of another process, each reported to one run of dags/hivex_on_commit.py"] = {
         "commits": commits,
         "kills of the triggerer": kills,
         "runs": len(runs),

@@ -301,7 +301,7 @@ def test_task_instance_has_a_tab_with_its_work(
         assert written.get_by_role("row").count() == 2
         rows = page.get_by_role("table", name="Transactions of all tries").get_by_role("row")
         rows.filter(has_text="committed").get_by_role("cell", name=re.compile(r"^(Rows written\s*)?2$")).wait_for()
-        page.get_by_role("button", name="Find the route of now").click()
+        page.get_by_role("button", name="Find the current route").click()
         page.get_by_text("Cluster c1.").wait_for()
         page.screenshot(path=SCREENSHOTS / f"task-{width}-{scheme}.png")
         assert errors == []

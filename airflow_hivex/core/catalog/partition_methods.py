@@ -235,12 +235,12 @@ class PartitionMethods(StorePart):
                 message = of_partitions(gone)
                 self._record_change(connection, EventType.DROP_PARTITION, stored, write_ids, txn_id, message)
             if lost:
-                self._tell_of_lost(connection, stored, lost)
+                self._record_lost(connection, stored, lost)
             return dropped
 
         return self._write_as(txn_id, work)
 
-    def _tell_of_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
+    def _record_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
         """Record the partitions that static links have lost, because their source has dropped them."""
         for link in links.describe_links(connection, links.links_to([table.id])):
             if link.name in lost:

@@ -45,7 +45,7 @@ _REFUSE_THEM = (CreateView, RenameTable, ExchangePartition, ReplicateTable, SetP
 _HOUSEKEEPER = "housekeeper"
 _ID_LENGTH = 12
 # Statements report to the metastore only this many times in a time-out that the tables are used.
-_TOLD_IN_TIME_OUT = 10
+_REPORTS_IN_TIME_OUT = 10
 
 
 def create_temporary(
@@ -126,7 +126,7 @@ def note_use(context: StatementContext) -> None:
     if not objects.tables:
         return
     now = services.clock()
-    if now - objects.used_ms < int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000 / _TOLD_IN_TIME_OUT:
+    if now - objects.used_ms < int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000 / _REPORTS_IN_TIME_OUT:
         return
     names = [stored for _, stored in objects.stored_tables]
 

@@ -194,7 +194,7 @@ class Cleaner:
         try:
             doomed = self._delete(work, files)
         except Exception as error:
-            message = _told(error, work)
+            message = _message_of(error, work)
             self._cleaning.mark_cleaning_failed(entry, message)
             return replace(work, outcome=CleaningOutcome.FAILED, message=message).task()
 
@@ -220,7 +220,7 @@ class Cleaner:
         try:
             doomed = self._delete(work, files)
         except Exception as error:
-            message = _told(error, work)
+            message = _message_of(error, work)
             request = CompactionRequest(
                 work.table_id, work.database, work.name, work.partition, CompactionType.ABORT_CLEANUP
             )
@@ -297,7 +297,7 @@ def _why_paused(entry: Compaction) -> str:
     return f"it waits {entry.retry_retention_ms // 1000} s after a failure, or for the delayed cleanup{because}"
 
 
-def _told(error: BaseException, work: CleaningWork) -> str:
+def _message_of(error: BaseException, work: CleaningWork) -> str:
     if not isinstance(error, HivexError):
         log.warning("Cleaning of %s.%s has failed", work.database, work.name, exc_info=error)
     return f"{type(error).__name__}: {error}" if not isinstance(error, HivexError) else str(error)

@@ -10,7 +10,7 @@ from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.cleaning_tasks import CleanedFolder, CleaningWork
 from airflow_hivex.core.errors import ReplacementMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.cleaning import Aborted, is_of_nobody, is_settled
+from airflow_hivex.core.model.cleaning import Aborted, is_settled, is_without_owner
 from airflow_hivex.core.model.objects import PLAIN_LAYOUT
 
 _SUFFIXED = "bucket_"
@@ -87,7 +87,7 @@ class CleaningFiles:
             there = files.list_entries(folder.location, folder.depth)
             found.update(dict.fromkeys(self._obsolete(work, folder, set(there))))
             found.update(dict.fromkeys(_on_the_way(work, folder, there)))
-            found.update(dict.fromkeys(_of_nobody(work, folder, there)))
+            found.update(dict.fromkeys(_without_owner(work, folder, there)))
             if work.aborted is not None:
                 for path in there:
                     found.update(dict.fromkeys(self._aborted(work, folder, path)))
@@ -167,7 +167,7 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
             yield Doomed(folder.cluster, f"{folder.location}/{name}", ABORTED)
 
 
-def _of_nobody(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
+def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
     """Return the directories at a place on its primary cluster of writers whose transactions had ended by then.
 
     Nothing where a registered directory is missing. The metastore's database may be older than the files then, and
@@ -183,5 +183,5 @@ def _of_nobody(work: CleaningWork, folder: CleanedFolder, there: Collection[str]
     if any(each.files and each.name.partition("/")[0] not in there for each in work.registered.values()):
         return
     for name in there:
-        if name not in work.registered and is_of_nobody(name, work.write_ids, work.valid_txns):
+        if name not in work.registered and is_without_owner(name, work.write_ids, work.valid_txns):
             yield Doomed(folder.cluster, f"{location}/{name}", ABORTED)

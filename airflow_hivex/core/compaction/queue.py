@@ -56,7 +56,7 @@ from airflow_hivex.core.store.schema import (
 )
 from airflow_hivex.core.transactions.allocation import is_id
 
-_NOBODYS: dict[str, None] = dict.fromkeys(
+_WITHOUT_WORKER: dict[str, None] = dict.fromkeys(
     ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
 )
 """The columns that an entry without a worker does not have."""
@@ -282,7 +282,7 @@ class CompactionQueue(JoinsTransactions):
             CompactionLostError: another worker owns the entry, or it has ended.
         """
         return self._write(
-            lambda connection: change(connection, entry, _NOBODYS, CompactionState.INITIATED), "give back"
+            lambda connection: change(connection, entry, _WITHOUT_WORKER, CompactionState.INITIATED), "give back"
         )
 
     def mark_failed(self, entry: Compaction, message: str) -> None:
@@ -331,7 +331,7 @@ class CompactionQueue(JoinsTransactions):
             requeued = connection.execute(
                 update(compaction_queue)
                 .where(IS_WORKING, is_lost)
-                .values(state=CompactionState.INITIATED.value, **_NOBODYS)
+                .values(state=CompactionState.INITIATED.value, **_WITHOUT_WORKER)
                 .returning(Q.id)
             )
             return sorted(requeued.scalars())

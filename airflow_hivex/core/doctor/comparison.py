@@ -163,7 +163,7 @@ class _Judge:
             write_id, txn_id = staging
             found = self._of_writer(entry, range(0) if write_id is None else range(write_id, write_id + 1), txn_id)
         else:
-            found = self._of_nobody(entry)
+            found = self._without_owner(entry)
         return found
 
     def _of_directory(self, entry: Entry, acid: AcidDirectory) -> tuple[FindingKind, str] | None:
@@ -201,7 +201,7 @@ class _Judge:
         if any(each in write_ids for each in rows.pending):
             message = "its transaction has ended without it; the housekeeping deletes it (`hivex metastore housekeep`)"
             return FindingKind.LEFT, message
-        return self._of_nobody(entry)
+        return self._without_owner(entry)
 
     def _is_at_work(self, write_ids: range, txn_id: int | None) -> bool:
         rows = self._rows
@@ -212,7 +212,7 @@ class _Judge:
         is_open = any(write_ids[0] <= each <= write_ids[-1] for each in rows.write_ids.open_ids)
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
-    def _of_nobody(self, entry: Entry) -> tuple[FindingKind, str] | None:
+    def _without_owner(self, entry: Entry) -> tuple[FindingKind, str] | None:
         """Return the finding for an entry without a writer; None where a statement moves or removes directories."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):

@@ -101,7 +101,7 @@ def find(
     found = _find(context, snapshot, table, wanted)
     if running is None or found.version.settled_txn_id is None:
         return found
-    _tell_cleaner(context, running, table, found.version.settled_txn_id)
+    _note_for_cleaner(context, running, table, found.version.settled_txn_id)
     return _find(context, snapshot, table, wanted)
 
 
@@ -145,7 +145,7 @@ def contents_of(
         return read_contents(connection, table, predicate, clusters)
 
 
-def _tell_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
+def _note_for_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
     """Note the version as the snapshot that the statement reads; of a joined transaction for a limited time."""
     services = context.services
     if running.earliest is not None and running.earliest.high_watermark <= settled_txn_id:

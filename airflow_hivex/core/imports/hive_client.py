@@ -267,14 +267,14 @@ class HiveMetastoreClient:
             raise HiveRefusedError(self._shown, doing, str(error)) from error
         except (EOFError, OSError) as error:
             self.close()
-            raise HiveUnavailableError(self._shown, doing, self._told(error)) from error
+            raise HiveUnavailableError(self._shown, doing, self._message_of(error)) from error
         except thrift.TException as error:
             from thrift.protocol.TProtocol import TProtocolException
             from thrift.transport.TTransport import TTransportException
 
             if isinstance(error, TTransportException):
                 self.close()
-                raise HiveUnavailableError(self._shown, doing, self._told(error)) from error
+                raise HiveUnavailableError(self._shown, doing, self._message_of(error)) from error
             if isinstance(error, TProtocolException):
                 self.close()
                 raise HiveProtocolError(self._shown, doing, _reason(error)) from error
@@ -288,7 +288,7 @@ class HiveMetastoreClient:
             self.close()
             raise
 
-    def _told(self, error: BaseException) -> str:
+    def _message_of(self, error: BaseException) -> str:
         """Return the words of an error; of a server that has never answered also a reason that it may have."""
         hint = "" if self._has_answered else f"; {_OTHER_TRANSPORT}"
         return f"{_reason(error)}{hint}"

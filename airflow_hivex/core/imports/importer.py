@@ -124,7 +124,7 @@ class HiveImporter:
         if not differing or stored.name == DEFAULT_DATABASE:
             # Every metastore has this one, and its tables have their own locations.
             return ImportedObject("database", name, ImportOutcome.PRESENT, notes=notes)
-        return ImportedObject("database", name, ImportOutcome.DIFFERS, notes=(*_told(differing), *notes))
+        return ImportedObject("database", name, ImportOutcome.DIFFERS, notes=(*_notes_of(differing), *notes))
 
     # -- tables and views ---------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class HiveImporter:
         differing = _differences(replace(stored, parameters=own), found.table, compared)
         storage = replace(stored.storage, secondaries=())
         differing |= _differences(storage, found.table.storage, [each.name for each in fields(storage)])
-        notes = _told(differing)
+        notes = _notes_of(differing)
         new: list[Partition] = []
         if found.table.is_partitioned and stored.is_partitioned:
             names = set(self._services.catalog.list_partition_names(stored.database, stored.name))
@@ -209,7 +209,7 @@ class HiveImporter:
         except HivexError as error:
             return ImportedObject("function", name, ImportOutcome.REFUSED, notes=(_sentence(error),))
         compared = ("class_name", "resources", "owner", "owner_type")
-        notes = _told(_differences(stored, wanted, compared))
+        notes = _notes_of(_differences(stored, wanted, compared))
         return ImportedObject("function", name, ImportOutcome.DIFFERS if notes else ImportOutcome.PRESENT, notes=notes)
 
     # -- reading ------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[s
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _told(differing: dict[str, tuple[object, object]]) -> tuple[str, ...]:
+def _notes_of(differing: dict[str, tuple[object, object]]) -> tuple[str, ...]:
     return tuple(f"its {name.replace('_', ' ')} differs from Hive's" for name in differing)
 
 

@@ -98,9 +98,9 @@ class _Driver:
                 before = count
             for tag, (began, progress) in list(self._running.items()):
                 if time.monotonic() - began > _QUIET_S:
-                    self._tell(tag, progress)
+                    self._report(tag, progress)
 
-    def _tell(self, tag: str, progress: DriverProgress) -> None:
+    def _report(self, tag: str, progress: DriverProgress) -> None:
         with suppress(Exception):
             # An error here does not stop the job.
             found = progress.look()

@@ -14,7 +14,7 @@ from airflow_hivex.core.job.storage import Place, place
 log = logging.getLogger(__name__)
 
 _READERS = 16
-_TOLD_EACH = 1000
+_REPORT_EACH = 1000
 _ACID_FIELDS = ("operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row")
 
 
@@ -44,7 +44,7 @@ def row_counts(format: str, files: Sequence[tuple[str, int]]) -> list[int]:
     with ThreadPoolExecutor(_READERS) as pool:
         for number, rows in enumerate(pool.map(count, files), 1):
             counts.append(rows)
-            if number % _TOLD_EACH == 0:
+            if number % _REPORT_EACH == 0:
                 log.info("Read the footers of %s of %s files", number, len(files))
     return counts
 

@@ -213,7 +213,7 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
     return hi <= write_ids.high_watermark and not any(lo <= each <= hi for each in write_ids.open_ids)
 
 
-def is_of_nobody(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
+def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether an entry that is not registered has been written by a transaction that has ended.
 
     A directory is registered by the commit of its writer, so that this one never will be. A writer that was paused

@@ -68,7 +68,7 @@ class ConnectOperation:
                 interrupt_type=base_pb2.InterruptRequest.INTERRUPT_TYPE_OPERATION_ID,
                 operation_id=operation.operation_id,
             )
-            self._tell("Interrupt", request)
+            self._send("Interrupt", request)
 
     def _begin(self, writer: Any, uri: str) -> ServerOperation:
         from pyspark.sql.connect.proto import base_pb2
@@ -149,9 +149,9 @@ class ConnectOperation:
         everything = base_pb2.ReleaseExecuteRequest.ReleaseAll()
         handle = _handle(operation)
         request = base_pb2.ReleaseExecuteRequest(**handle, operation_id=operation.operation_id, release_all=everything)
-        self._tell("ReleaseExecute", request)
+        self._send("ReleaseExecute", request)
 
-    def _tell(self, call: str, request: Any) -> None:
+    def _send(self, call: str, request: Any) -> None:
         import grpc
 
         client = self._session.client

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.1
 _SHORTEST_LIMIT_S = 15
 # How often a waiter logs the lock that it waits for.
-_TOLD_EVERY_S = 60
+_LOG_EVERY_S = 60
 _LONGEST_SHOWN = 500
 # How often a waiter looks whether its blocker is still there, where no announcement comes.
 _POLL_S = 0.05
@@ -88,7 +88,7 @@ class LockWaiter:
                 left_s = timeout_s - (now - began)
                 if left_s <= 0:
                     raise LockTimeoutError(request.wanted, timeout_s, blocker)
-                if logged_at is None or now - logged_at >= _TOLD_EVERY_S:
+                if logged_at is None or now - logged_at >= _LOG_EVERY_S:
                     logged_at = now
                     log.info(
                         "Waiting for locks on %s, for %d s so far and %d s at most: %s",
@@ -100,7 +100,7 @@ class LockWaiter:
                 self._store.reach("while waiting")
                 if self.while_waiting is not None:
                     self.while_waiting()
-                self._rest(listener, request, blocker, min(pause_s, left_s, logged_at + _TOLD_EVERY_S - now))
+                self._rest(listener, request, blocker, min(pause_s, left_s, logged_at + _LOG_EVERY_S - now))
                 pause_s = min(pause_s * 2, longest_pause_s)
 
     @contextmanager

@@ -87,7 +87,7 @@ Task = Annotated[TaskWork, Depends(visible_task)]
 
 @router.get("/task/fields")
 def read_fields(task: Task) -> JSONResponse:
-    """Return the connection of a task, and its statements with their database and cluster; null where it has none."""
+    """Return the connection of a task, and its statements with their database and cluster; null without statements."""
     texts = {name: task.fields.get(name) for name in _TEXTS}
     shown = {name: text if isinstance(text, str) and text else None for name, text in texts.items()}
     return answer({**shown, "statements": task.statements})

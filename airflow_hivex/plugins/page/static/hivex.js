@@ -22,7 +22,7 @@ const TABS = [
 ];
 const REFRESH_S = [0, 5, 15, 60];
 
-/* The place in the page is a part of its address, so that it can be sent to somebody. */
+/* The place in the page is a part of its address, so that it can be sent to another person. */
 function readPlace() {
   const parameters = new URLSearchParams(globalThis.location.search);
   return Object.fromEntries(parameters.entries());
@@ -51,7 +51,7 @@ function Page() {
   }, []);
   R.useEffect(() => {
     if (!seconds) return undefined;
-    // A page that nobody sees asks nothing.
+    // A hidden page asks nothing.
     const timer = setInterval(() => document.hidden || setTick((old) => old + 1), seconds * 1000);
     return () => clearInterval(timer);
   }, [seconds]);

@@ -117,7 +117,7 @@ function Routes({ statement, number, fields }) {
     Section,
     { title: fields.statements.length > 1 ? `Statement ${number + 1}` : "Statement" },
     h("pre", { tabIndex: 0 }, statement),
-    h("button", { type: "button", disabled: Boolean(state.busy), onClick: ask }, "Find the route of now"),
+    h("button", { type: "button", disabled: Boolean(state.busy), onClick: ask }, "Find the current route"),
     state.error ? h(Failure, { error: state.error }) : null,
     state.data ? h(Route, { route: state.data }) : null,
   );
