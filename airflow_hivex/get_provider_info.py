@@ -115,7 +115,7 @@ def get_provider_info() -> dict[str, Any]:
                             "How the one cluster of the embedded warehouse, which is there without a connection "
                             "hivex_default, reaches Spark: local[n] starts it in each task, sc://host:port is a "
                             "Spark Connect server. auto is the server that 'hivex spark start' runs for the same user "
-                            "on the same machine, and local[*] while there is none."
+                            "on the same machine, and local[*] without such a server."
                         ),
                         "version_added": None,
                         "type": "string",

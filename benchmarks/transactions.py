@@ -32,7 +32,7 @@ from tests.postgresql import start_durable_postgresql
 CLIENTS = 8
 TABLES = 10
 ROUNDS = 9
-# So many in a round, of all clients together.
+# The number in a round, of all clients together.
 TRANSACTIONS = {1: 60, CLIENTS: 240}
 CYCLES = {1: 120, CLIENTS: 480}
 OTHER_LOCKS = (10, 10_000)

@@ -90,7 +90,7 @@ def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
 def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) -> bool:
     """Record a batch with the commit of its rows; return whether it is new. One round trip.
 
-    Of two writers of the same batch the second waits here for the first to commit, and is told that it is not.
+    Of two writers of the same batch the second waits here for the first to commit, and then gets False.
     """
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert(written_batches).values(

@@ -459,7 +459,7 @@ class DroppedTable:
 
 
 def read_dropped(connection: Connection, after: int, limit: int) -> list[DroppedTable]:
-    """Return so many dropped tables with ids above ``after``, except those that an open transaction makes."""
+    """Return up to ``limit`` dropped tables with ids above ``after``, except those that an open transaction makes."""
     t = tables.c
     at_work = (
         select(txn_to_write_id.c.txn_id)

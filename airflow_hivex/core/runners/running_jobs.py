@@ -32,16 +32,16 @@ class ProgressLog:
     def __init__(self, whose: str) -> None:
         """``whose`` is the name of the job at the beginning of each line."""
         self._whose = whose
-        self._told: Progress | None = None
+        self._logged: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Write the progress, unless the last line is younger than the interval."""
-        if self._told is not None:
-            is_unchanged = replace(self._told, elapsed_s=progress.elapsed_s) == progress
+        if self._logged is not None:
+            is_unchanged = replace(self._logged, elapsed_s=progress.elapsed_s) == progress
             interval_s = _UNCHANGED_INTERVAL_S if is_unchanged else _INTERVAL_S
-            if progress.elapsed_s - self._told.elapsed_s < interval_s:
+            if progress.elapsed_s - self._logged.elapsed_s < interval_s:
                 return
-        self._told = progress
+        self._logged = progress
         log.info("%s: %s", self._whose, progress.describe())
 
 
