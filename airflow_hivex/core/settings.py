@@ -71,7 +71,7 @@ def describe(name: str) -> Setting:
     """
     found = _NAMES.get(name)
     if found is None:
-        raise UnknownSettingError(name, tuple(get_close_matches(name, _NAMES, n=3, cutoff=0.75)))
+        raise UnknownSettingError(name, tuple(get_close_matches(name.lower(), _NAMES, n=3, cutoff=0.75)))
     return found
 
 

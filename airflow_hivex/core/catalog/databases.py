@@ -13,6 +13,7 @@ from airflow_hivex.core.catalog.folders import beside, overlaps
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
+from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.model.wildcards import name_expression
 from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, functions, links, quotas, tables
@@ -42,6 +43,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
         InvalidObjectError: the name is not a name.
     """
     name = check_name("database", database.name)
+    check_spelling("database", name, database.parameters)
     location = database.location or f"{name}.db"
     values = {
         "name": name,
@@ -93,6 +95,7 @@ def select_database_names(connection: Connection, pattern: str | None) -> list[s
 def update_database(connection: Connection, name: str, database: Database) -> None:
     """Store a database's description, owner, location and parameters."""
     row = select_database(connection, name)
+    check_spelling("database", row.name, database.parameters, row.parameters)
     if database.location and database.location != row.location:
         check_database_folder(connection, row.name, database.location)
     connection.execute(

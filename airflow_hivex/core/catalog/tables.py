@@ -37,6 +37,7 @@ from airflow_hivex.core.catalog.rows import (
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Prepared, joined
@@ -200,6 +201,7 @@ def insert_table(
         InvalidObjectError: its files would lie among those of another table.
     """
     name = check_name("table", table.name)
+    check_spelling("table", table.full_name, table.parameters)
     database = select_database(connection, table.database)
     storage_id = connection.execute(_INSERT_STORAGE, storage_to_values(table.storage)).scalar_one()
     primary = table.storage.primary
@@ -361,6 +363,7 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
         AlreadyExistsError: its new name is taken.
     """
     values = table_to_values(table) | {"name": check_name("table", table.name)}
+    check_spelling("table", stored.full_name, table.parameters, stored.parameters)
     database = stored.database
     if normalise(table.database) != stored.database:
         row = select_database(connection, table.database)

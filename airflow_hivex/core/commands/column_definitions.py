@@ -18,7 +18,6 @@ from airflow_hivex.core.commands.constraints import (
     without_constraints_of,
 )
 from airflow_hivex.core.commands.table_definitions import (
-    DROPPED_COLUMNS,
     check_columns,
     check_external_format,
     check_text,
@@ -29,7 +28,7 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.constraints import Constraints
-from airflow_hivex.core.model.objects import Column, Table
+from airflow_hivex.core.model.objects import DROPPED_COLUMNS, Column, Table
 from airflow_hivex.core.model.type_conversions import is_widening, with_fields
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName

@@ -30,6 +30,7 @@ from airflow_hivex.core.execution.metadata_changes import change_metadata, check
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable, Table
+from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import (
@@ -103,6 +104,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     """
     catalog = context.services.catalog
     database = catalog.get_database(statement.name)
+    check_spelling("database", database.name, statement.unset, database.parameters)
     missing = next((key for key in statement.unset if key not in database.parameters), None)
     if missing is not None and not statement.if_exists:
         raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
@@ -248,6 +250,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
         return convert_table(context, table, given)
     if is_upgrade(table, given):
         return upgrade_table(context, table, given)
+    check_spelling("table", table.full_name, statement.unset, table.parameters)
     missing = [key for key in statement.unset if key not in table.parameters and key != _COMMENT]
     if missing and not statement.if_exists:
         raise InvalidObjectError("table", table.full_name, f"it has no property {missing[0]} to unset")

@@ -29,6 +29,7 @@ from airflow_hivex.core.model.file_properties import check_file_options, file_op
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     CLUSTER,
+    DROPPED_COLUMNS,
     FLAT_LAYOUT,
     HIVE_LAYOUT,
     INSERT_ONLY,
@@ -67,9 +68,6 @@ ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
 """The valid values of ``hivex.row.layout`` of a full ACID table."""
 # A job that changes rows calls its own columns so.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
-
-DROPPED_COLUMNS = "hivex.columns.dropped"
-"""The property with the names that dropped columns have in files, which no new column gets."""
 
 _HIVE_FORMATS = {"jsonfile": "json"}
 _OF_LOCALES = ("csv", "json", "xml")

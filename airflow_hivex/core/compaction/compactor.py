@@ -43,6 +43,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.compaction_thresholds import POOL
 from airflow_hivex.core.model.objects import SortColumn, StoredTable
+from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases
@@ -174,6 +175,7 @@ class Compactor:
 
     def _check(self, wanted: _Wanted, database: str, table: str) -> None:
         _check_clauses(wanted.read_type, wanted.buckets, wanted.order_by)
+        check_spelling("compaction of", f"{database}.{table}", wanted.properties)
         check_spark_options(self._settings, f"{database}.{table}", wanted.properties)
 
     def _enqueue(

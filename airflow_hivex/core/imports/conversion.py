@@ -23,8 +23,10 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, is_partition_type
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
+    EXTERNAL,
     OTHER_ENGINE,
     PARTITION_ROW_IDS,
+    PURGE,
     TRANSACTIONAL,
     ClusterStorageDescriptor,
     Column,
@@ -46,8 +48,6 @@ from airflow_hivex.core.parser.lexer.types import type_of
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import Select
 
-_EXTERNAL = "EXTERNAL"
-_PURGE = "external.table.purge"
 _COMMENT = "comment"
 _FORMAT_OF_OTHERS = ("table_type", "storage_handler")
 STATISTICS = (
@@ -146,7 +146,7 @@ def convert_table(hive: Any, cluster: Cluster, *, keeps_others: bool = False) ->
         # As Hive's own upgrade to strictly transactional managed tables does.
         # Source: Hive HiveStrictManagedMigration.
         notes.append(AS_EXTERNAL)
-        made = {**table.parameters, _EXTERNAL: "TRUE", _PURGE: table.parameters.get(_PURGE, "true")}
+        made = {**table.parameters, EXTERNAL: "TRUE", PURGE: table.parameters.get(PURGE, "true")}
         table = replace(table, type=TableType.EXTERNAL_TABLE, parameters=made)
     return Converted(_checked(table), tuple(notes))
 

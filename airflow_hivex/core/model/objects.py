@@ -54,6 +54,11 @@ CHOOSING_OPTIONS = (
 PATH_OPTIONS = ("path", "paths")
 """Options of Spark's that name the files that are read or written."""
 BUCKETING_VERSION = "bucketing_version"
+DROPPED_COLUMNS = "hivex.columns.dropped"
+"""The property with the names that dropped columns have in files, which no new column gets."""
+EXTERNAL = "EXTERNAL"
+PURGE = "external.table.purge"
+"""Hive's parameter of an external table whose files are deleted with it."""
 
 
 class TableType(enum.Enum):

@@ -31,6 +31,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link, LinkName, LinkType, normalised_properties
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.joining import JoinsTransactions
 
@@ -161,6 +162,7 @@ class Links(JoinsTransactions):
         """
         name = LinkName.of(namespace, link)
         kept = normalised_properties(name, properties or {})
+        check_spelling("link", str(name), kept)
 
         def work(connection: Connection) -> Link:
             database_id = select_database(connection, name.database).id
@@ -214,6 +216,7 @@ class Links(JoinsTransactions):
         removed = normalised_properties(name, dict.fromkeys(unset, "1")).keys()
 
         def work(connection: Connection, found: Link, _: StoredTable) -> None:
+            check_spelling("link", str(name), (*added, *removed), found.properties)
             kept = {key: value for key, value in found.properties.items() if key not in removed}
             links.update_properties(connection, found, {**kept, **added})
             self._record(connection, EventType.ALTER_LINK, _described(connection, name))

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from airflow_hivex.core.catalog.tables import sharer_of
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.objects import PURGE, StoredTable
 from airflow_hivex.core.thrift.endpoint import Endpoint
-from airflow_hivex.core.thrift.hive_objects import PURGE
 
 log = logging.getLogger(__name__)
 

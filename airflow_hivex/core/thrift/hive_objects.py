@@ -13,8 +13,10 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import (
+    EXTERNAL,
     MOVING_FOLDER,
     OTHER_ENGINE,
+    PURGE,
     TRANSLATED,
     Column,
     Database,
@@ -27,8 +29,6 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.thrift.bindings import ttypes
 
-EXTERNAL = "EXTERNAL"
-PURGE = "external.table.purge"
 OF_CLUSTERS = "hivex.cluster"
 """The beginning of the names of parameters of a storage descriptor about clusters. Clients do not change these."""
 LINK = "hivex.link"

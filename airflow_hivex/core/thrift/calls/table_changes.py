@@ -33,6 +33,8 @@ from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import (
     CLUSTER,
+    EXTERNAL,
+    PURGE,
     TRANSLATED,
     ClusterStorageDescriptor,
     StoredTable,
@@ -49,7 +51,7 @@ from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_databas
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
 from airflow_hivex.core.thrift.hive_constraints import Given, described_constraints
-from airflow_hivex.core.thrift.hive_objects import EXTERNAL, OF_CLUSTERS, PURGE
+from airflow_hivex.core.thrift.hive_objects import OF_CLUSTERS
 
 _DDL_TIME = "transient_lastDdlTime"
 _EXPECTED_KEY = "expected_parameter_key"
