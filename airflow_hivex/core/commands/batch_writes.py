@@ -9,10 +9,10 @@ from dataclasses import replace
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, InvalidTransactionRequestError
 from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.execution.queries import run_insert
+from airflow_hivex.core.model.names import Span
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.parser.lexer.markers import parameter_literal
-from airflow_hivex.core.parser.queries.constant_texts import text_columns_of
-from airflow_hivex.core.parser.statements import Insert, Query, TableName
+from airflow_hivex.core.parser.statements import Insert, Query, TableName, ValueList
 from airflow_hivex.core.transactions.heartbeats import batch_heartbeats
 
 _OPERATION = "A batch of transactions"
@@ -87,12 +87,20 @@ def insert_rows(
     )
     # For the case that Spark must run it: the same values as parameters.
     parameters = {f"r{i}c{j}": value for i, row in enumerate(values) for j, value in enumerate(row)}
-    text = "VALUES " + ", ".join(
-        "(" + ", ".join(f":r{i}c{j}" for j in range(len(row))) + ")" for i, row in enumerate(literals)
-    )
+    text, cells = "VALUES ", []
+    for i, row in enumerate(literals):
+        places = []
+        for j in range(len(row)):
+            text += ", " if j else "("
+            start = len(text)
+            text += f":r{i}c{j}"
+            places.append(Span(start, len(text)))
+        text += ")" if i + 1 == len(literals) else "), "
+        cells.append(tuple(places))
+    listed = ValueList(tuple(cells), tuple(tuple(literal.type for literal in row) for row in literals))
     insert = Insert(
         target=name,
-        query=Query(text, 0, len(text), (), parameters=frozenset(parameters), texts=text_columns_of(literals)),
+        query=Query(text, 0, len(text), (), parameters=frozenset(parameters), values=listed),
         columns=columns,
         rows=literals,
     )

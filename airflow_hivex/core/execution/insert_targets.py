@@ -84,4 +84,5 @@ def with_default_values(statement: Insert, query: Query, write: Write) -> Query:
             raise ColumnCountMismatchError(write.table, len(names), each.position + 1, names)
         text = write.defaults.get(names[each.position].lower())
         edits.append(TextEdit(each.start, each.end, "NULL" if text is None else f"({text})"))
-    return replace(query, qualifiers=(*query.qualifiers, *edits))
+    values = query.values and query.values.with_expressions({edit.start for edit in edits})
+    return replace(query, qualifiers=(*query.qualifiers, *edits), values=values)

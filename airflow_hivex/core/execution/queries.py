@@ -22,7 +22,7 @@ from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_wri
 from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.plans import JobResult, Plan, PlannedValues
 from airflow_hivex.core.parser.statements import DescribeQuery, ExplainMode, ExplainQuery, Insert, Query, Select
 from airflow_hivex.core.transactions import pending_writes
 
@@ -203,8 +203,14 @@ def _write(
             return written
     query = with_default_values(statement, routed.statement.query, write.write)
     target = replace(write.write, texts=query.texts)
-    plan = replace(plan_query(context, running, query, routed, cluster), write=target)
+    plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))
     return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
+
+
+def planned_values(query: Query) -> PlannedValues | None:
+    """Return the values of a query that is a list of VALUES, None for another one."""
+    values = query.values
+    return None if values is None else PlannedValues(query.render_values(), values.types, values.names)
 
 
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:

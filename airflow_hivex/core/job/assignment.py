@@ -83,17 +83,43 @@ def assign(
     fields_by_name: bool = False,
     texts: Collection[int] = (),
     casts: bool = False,
+    places: Sequence[int] | None = None,
 ) -> DataFrame:
     """``rows``, column by position, under the names and in the types of ``targets``.
 
     Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
     of its target match by name, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are
     constant texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL where
-    that fails.
+    that fails. Where ``places`` are given, they are the positions of the target of each column: of several columns of
+    one target at most one has a value.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
     """
+    if places is not None and len(places) > len(targets):
+        parts = [Column(f"__value_{i}", targets[place].type) for i, place in enumerate(places)]
+        called = [targets[place].name for place in places]
+        assigned = _assigned(rows, parts, called, table, fields_by_name, texts, casts)
+        return assigned.selectExpr(*(_first_value(parts, places, i, target) for i, target in enumerate(targets)))
+    return _assigned(rows, targets, [target.name for target in targets], table, fields_by_name, texts, casts)
+
+
+def _first_value(parts: Sequence[Column], places: Sequence[int], number: int, target: Column) -> str:
+    names = [quoted(part.name) for part, place in zip(parts, places, strict=True) if place == number]
+    value = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+    return f"{value} AS {quoted(target.name)}"
+
+
+def _assigned(
+    rows: DataFrame,
+    targets: Sequence[Column],
+    called: Sequence[str],
+    table: str,
+    fields_by_name: bool,
+    texts: Collection[int],
+    casts: bool,
+) -> DataFrame:
+    """Return the rows as :func:`assign`; ``called`` are the names of the columns in errors."""
     given = [item.dataType for item in rows.schema.fields]
     declared = [declared_type(target.type) for target in targets]
     cast: dict[int, str] = {}
@@ -103,9 +129,9 @@ def assign(
         if casts:
             cast[i] = f"try_cast({quoted(target.name)} AS {target.type})"
         elif i in texts and isinstance(source, StringType) and is_readable(target.parsed_type):
-            cast[i] = read_text(target, table)
+            cast[i] = _read_text(target, called[i], table)
         else:
-            raise TypeMismatchError(table, target.name, target.type, f"a value of type {source.simpleString()}")
+            raise TypeMismatchError(table, called[i], target.type, f"a value of type {source.simpleString()}")
     names = [target.name for target in targets]
     if [item.name for item in rows.schema.fields] != names:
         rows = rows.toDF(*names)
@@ -137,20 +163,20 @@ def assign(
     )
 
 
-def read_text(column: Column, table: str) -> str:
+def _read_text(column: Column, called: str, table: str) -> str:
     """Return the text of a column in Spark SQL as a value of the column's type, an error where it is not readable."""
     name, wanted = quoted(column.name), column.type
     value = f"try_cast({name} AS {wanted})"
     if is_moment(column.parsed_type):
         # Without a year it would be a time of today, and a DATE takes any text behind the day.
         value = f"IF({name} RLIKE '^ *[+-]?[0-9]{{4}}' AND try_cast({name} AS TIMESTAMP) IS NOT NULL, {value}, NULL)"
-    start = text_literal(f"{_MARK}{_END}{table}{_END}{column.name}{_END}{wanted}{_END}")
+    start = text_literal(f"{_MARK}{_END}{table}{_END}{called}{_END}{wanted}{_END}")
     error = f"raise_error(concat({start}, substring({name}, 1, {_MOST_CHARACTERS}), {text_literal(_END)}))"
     return f"CASE WHEN {name} IS NULL THEN NULL WHEN {value} IS NULL THEN {error} ELSE {value} END"
 
 
 def unreadable(text: str) -> UnreadableTextError | None:
-    """Return the error of a text of Spark's that is about a text which :func:`read_text` has refused."""
+    """Return the error of a text of Spark's that is about a text which :func:`_read_text` has refused."""
     found = _UNREADABLE.search(text)
     return None if found is None else UnreadableTextError(*found.groups())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from airflow_hivex.core.errors import TypeMismatchError, UnreadableTextError
-from airflow_hivex.core.model.column_types import MAX_PRECISION, Family, Primitive, parse_type
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, parse_type
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.type_conversions import is_assignable, is_readable
 
 _EXACT = (Family.WHOLE, Family.DECIMAL)
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _WIDE = Context(prec=100)
 
 # Earlier dates are written in two calendars, and fractions of seconds before 1970 in two ways.
@@ -41,63 +40,62 @@ class _UncertainError(Exception):
     """Spark has to decide about this value."""
 
 
-def stored_column(
-    literals: Sequence[Literal], column: Column, table: str, *, reads_texts: bool = False, casts: bool = False
-) -> list[Any] | None:
-    """Return the values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
+def check_types(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> None:
+    """Check that each of the values of one column of a VALUES list may be stored in ``column``.
 
-    With ``reads_texts`` a text is read as the type of the column. With ``casts`` Spark casts other types.
+    With ``casts`` Spark casts all values.
 
     Raises:
-        TypeMismatchError: values of that type cannot be stored there without a CAST.
+        TypeMismatchError: values of a type cannot be stored there without a CAST.
+    """
+    target = column.parsed_type
+    if casts or not isinstance(target, Primitive):
+        return
+    for name in dict.fromkeys(literal.type for literal in literals):
+        source = parse_type(name)
+        assert isinstance(source, Primitive), "constants have no parts"
+        if not is_assignable(source, target) and not (source.family is Family.TEXT and is_readable(target)):
+            raise TypeMismatchError(table, column.name, column.type, f"a value of type {name}")
+
+
+def stored_column(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> list[Any] | None:
+    """Return the values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
+
+    Each is stored by itself, whatever the others are, and a text is read as the type of the column. The types are
+    those that :func:`check_types` lets pass. With ``casts`` Spark casts values of types that are not assignable.
+
+    Raises:
         UnreadableTextError: a text is not readable as the type.
     """
     target = column.parsed_type
     if not isinstance(target, Primitive):
         return None
-    types = {literal.type: parse_type(literal.type) for literal in literals if literal.type != "void"}
-    sources = [source for source in types.values() if isinstance(source, Primitive)]
-    if len({source.name for source in sources}) == 1 and not is_assignable(sources[0], target):
-        if casts:
-            return None
-        if reads_texts and sources[0].family is Family.TEXT and is_readable(target):
-            return _read_texts(literals, column, target, table)
-        raise TypeMismatchError(table, column.name, column.type, f"a value of type {next(iter(types))}")
-    is_text = {text: isinstance(of, Primitive) and of.family is Family.TEXT for text, of in types.items()}
-    if reads_texts and not casts and len(sources) == len(types) and len(set(is_text.values())) > 1:
-        return _mixed(literals, is_text, column, table)
-    if len(sources) < len(types) or (len(types) > 1 and not _is_one_exact_type(sources, target)):
-        return None
     try:
-        converters = {text: _converter(source, target) for text, source in zip(types, sources, strict=True)}
-        return [None if literal.value is None else converters[literal.type](literal.value) for literal in literals]
+        converters = {
+            name: _converter_of(parse_type(name), column, target, table, casts)
+            for name in {literal.type for literal in literals if literal.value is not None}
+        }
+        stored = [None if literal.value is None else converters[literal.type](literal.value) for literal in literals]
     except _UncertainError:
         return None
+    return stored
 
 
-def _mixed(literals: Sequence[Literal], is_text: Mapping[str, bool], column: Column, table: str) -> list[Any] | None:
-    """Return the values of a column of texts and other constants: a text does not change what the others are."""
-    found: list[Any] = [None] * len(literals)
-    for wanted in (True, False):
-        places = [place for place, literal in enumerate(literals) if is_text.get(literal.type) is wanted]
-        stored = stored_column([literals[place] for place in places], column, table, reads_texts=True)
-        if stored is None:
-            return None
-        for place, value in zip(places, stored, strict=True):
-            found[place] = value
-    return found
+def _converter_of(source: ColumnType, column: Column, target: Primitive, table: str, casts: bool) -> Converter:
+    assert isinstance(source, Primitive), "constants have no parts"
+    if is_assignable(source, target):
+        return _converter(source, target)
+    if casts:
+        raise _UncertainError
+    has_digits = target.family in (*_EXACT, Family.MOMENT)
 
+    def read(value: Any) -> Any:
+        text = str(value)
+        if has_digits and not _DIGIT.search(text):
+            raise UnreadableTextError(table, column.name, column.type, text)
+        return _from_text(text, target)
 
-def _read_texts(literals: Sequence[Literal], column: Column, target: Primitive, table: str) -> list[Any] | None:
-    texts = [None if literal.value is None else str(literal.value) for literal in literals]
-    if target.family in (*_EXACT, Family.MOMENT):
-        for text in texts:
-            if text is not None and not _DIGIT.search(text):
-                raise UnreadableTextError(table, column.name, column.type, text)
-    try:
-        return [None if text is None else _from_text(text, target) for text in texts]
-    except _UncertainError:
-        return None
+    return read
 
 
 def _from_text(text: str, target: Primitive) -> Any:
@@ -117,20 +115,6 @@ def _from_text(text: str, target: Primitive) -> Any:
             except ValueError:
                 raise _UncertainError from None
     raise _UncertainError
-
-
-def _is_one_exact_type(sources: Sequence[Primitive], target: Primitive) -> bool:
-    """Return whether the common type that Spark finds for a column of constants holds each of them exactly."""
-    if not all(source.family in _EXACT for source in sources):
-        return False
-    if target.family not in _EXACT and target.name != "double":
-        return False
-    scales = [source.parameters[1] if source.family is Family.DECIMAL else 0 for source in sources]
-    digits = [
-        source.parameters[0] - source.parameters[1] if source.family is Family.DECIMAL else _DIGITS[source.name]
-        for source in sources
-    ]
-    return max(digits) + max(scales) <= MAX_PRECISION
 
 
 def _converter(source: Primitive, target: Primitive) -> Converter:

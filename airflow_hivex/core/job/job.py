@@ -30,6 +30,7 @@ from airflow_hivex.core.job import (
     row_changes,
     scans,
     selects,
+    value_lists,
     view_queries,
     writes,
 )
@@ -40,7 +41,7 @@ from airflow_hivex.core.job.progress import DriverProgress
 from airflow_hivex.core.job.staging import Save
 from airflow_hivex.core.model.column_types import primitives
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.plans import JobResult, Plan
+from airflow_hivex.core.model.plans import JobResult, Plan, Write, WrittenDirectory
 
 log = logging.getLogger(__name__)
 
@@ -181,14 +182,24 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
             return JobResult(
                 inserted=writes.write_inserts(spark, plan.sources, plan.inserts, arguments, registered, views=views)
             ), None
-        rows = view_queries.query(spark, plan.sql, arguments, (*registered, *views))
+        visible = (*registered, *views)
+        if plan.write is not None and plan.explain is None:
+            return JobResult(directories=_written(spark, plan, plan.write, arguments, visible, save)), None
+        rows = view_queries.query(spark, plan.sql, arguments, visible)
         if plan.explain is not None:
             return _explained([rows], plan, plan.explain)
-        if plan.write is None:
-            return selects.fetch(rows, plan.max_rows)
-        return JobResult(directories=writes.write_rows(rows, plan.write, save)), None
+        return selects.fetch(rows, plan.max_rows)
     finally:
         drop_views(spark, registered)
+
+
+def _written(
+    spark: SparkSession, plan: Plan, write: Write, arguments: Mapping[str, Any], views: Sequence[str], save: Save | None
+) -> tuple[WrittenDirectory, ...]:
+    if plan.values is None:
+        return writes.write_rows(view_queries.query(spark, plan.sql, arguments, views), write, save)
+    rows, write, places = value_lists.spread(spark, plan.values, write, arguments, views)
+    return writes.write_rows(rows, write, save, places)
 
 
 def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:

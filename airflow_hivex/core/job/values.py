@@ -19,7 +19,7 @@ from pyarrow import orc
 from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.job import bucketing, layout
 from airflow_hivex.core.job.arrow_types import arrow_type_of
-from airflow_hivex.core.job.conversions import stored_column
+from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.job.new_directories import NewDirectories, PartitionValues
 from airflow_hivex.core.job.orc_tail import nest
 from airflow_hivex.core.job.storage import Place
@@ -67,9 +67,11 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         given = layout.given_columns(write, count)
     values: dict[str, list[Any]] = {}
     uncertain = not rows
+    # As in Spark: a type that does not fit is an error, whatever the other columns and their texts are.
     for i, column in enumerate(given):
-        stored = stored_column([row[i] for row in rows], column, write.table, reads_texts=True, casts=write.casts)
-        # All columns are looked at: a type that does not fit is an error, whatever the others are.
+        check_types([row[i] for row in rows], column, write.table, casts=write.casts)
+    for i, column in enumerate(given):
+        stored = stored_column([row[i] for row in rows], column, write.table, casts=write.casts)
         uncertain = uncertain or stored is None
         values[column.name.lower()] = stored or []
     if uncertain or _needs_spark(write, values):

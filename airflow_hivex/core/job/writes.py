@@ -31,10 +31,13 @@ ROW_ID_MASK = (1 << 33) - 1
 _BUCKET_NUMBER = "__bucket_number"
 
 
-def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple[WrittenDirectory, ...]:
+def write_rows(
+    rows: DataFrame, write: Write, save: Save | None = None, places: Sequence[int] | None = None
+) -> tuple[WrittenDirectory, ...]:
     """Return the directories that now hold the rows, one per partition that got any.
 
-    An overwrite of a whole table or of one named partition makes its base also when there are no rows.
+    An overwrite of a whole table or of one named partition makes its base also when there are no rows. ``places`` say
+    which of the given columns each column of the rows belongs to, where several may belong to one.
 
     Raises:
         ColumnCountMismatchError: the query brings more or fewer columns than are taken.
@@ -42,12 +45,19 @@ def write_rows(rows: DataFrame, write: Write, save: Save | None = None) -> tuple
         TypeMismatchError: a column needs an explicit CAST.
         ConstraintViolationError: a row violates a constraint of the table. It comes as an error of Spark.
     """
-    given = (
-        layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, len(rows.columns))
-    )
-    texts = {position % len(given) for position in write.texts if -len(given) <= position < len(given)}
+    width = len(rows.columns)
+    if places is not None:
+        given = layout.given_columns(write, len(set(places)))
+    else:
+        given = layout.named_columns(write, rows.columns) if write.by_name else layout.given_columns(write, width)
+    texts = {position % width for position in write.texts if -width <= position < width}
+    taken = len(given)
     rows, given = constraints.with_defaults(rows, given, write)
-    assigned = assign(rows, given, write.table, fields_by_name=write.by_name, texts=texts, casts=write.casts)
+    if places is not None:
+        places = (*places, *range(taken, len(given)))
+    assigned = assign(
+        rows, given, write.table, fields_by_name=write.by_name, texts=texts, casts=write.casts, places=places
+    )
     complete = _complete(constraints.enforced(assigned, write), write)
     staging = Staging(write, save)
     keys = [column.name for column in layout.dynamic_columns(write)]

@@ -226,6 +226,19 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedValues:
+    """A list of VALUES, each of which is stored by itself as the type of its column.
+
+    ``cells`` are the values in Spark SQL, row by row, ``types`` Spark's types of those that are constants, None for
+    others. ``names`` are the names of the columns, if an alias gives them.
+    """
+
+    cells: tuple[tuple[str, ...], ...]
+    types: tuple[tuple[str | None, ...], ...]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A query that is computed once, for those that read it as ``view``."""
 
@@ -330,6 +343,7 @@ class Plan:
     ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
     With ``explain``, a form of EXPLAIN, the rows of the result are the texts of Spark's plans, and nothing is run.
     A ``command`` is one of Spark's own about functions, whose rows come back.
+    ``values`` are those of ``sql`` where it is a list of VALUES that is written.
     ``roots`` are those of the clusters whose files it reads or writes.
     A ``prelude`` has the statements that declare the variables and temporary functions that the texts name.
     """
@@ -350,6 +364,7 @@ class Plan:
     loaded: LoadedFiles | None = None
     explain: str | None = None
     command: str | None = None
+    values: PlannedValues | None = None
     roots: tuple[PlannedRoot, ...] = ()
     prelude: tuple[str, ...] = field(default=(), repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -7,19 +7,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
-from airflow_hivex.core.model.column_types import Family, Primitive, parse_type
+from airflow_hivex.core.model.names import Span
 from airflow_hivex.core.parser.grammar.clauses import read_partition
 from airflow_hivex.core.parser.grammar.directories import at_directory, read_insert_directory
 from airflow_hivex.core.parser.lexer.literals import read_constant
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
-from airflow_hivex.core.parser.queries.constant_texts import text_columns_of
 from airflow_hivex.core.parser.queries.pieces import Pieces
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
-from airflow_hivex.core.parser.statements import DefaultValue, Insert, InsertDirectory, Literal, Query, TableName
+from airflow_hivex.core.parser.statements import (
+    DefaultValue,
+    Insert,
+    InsertDirectory,
+    Literal,
+    Query,
+    TableName,
+    ValueList,
+)
 
 Rows = tuple[tuple[Literal, ...], ...]
-
-_EXACT = (Family.WHOLE, Family.DECIMAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,67 +139,55 @@ def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
     if not cursor.at("VALUES"):
         return None, read_query(cursor)
     start = cursor.index
-    rows = _constant_rows(cursor)
-    if rows is None:
+    found = _constant_rows(cursor)
+    if found is None:
         cursor.index = start
         return None, read_query(cursor)
+    rows, values = found
     tokens = cursor.tokens[start:]
     # Among constants, a colon can only begin a marker.
     markers = frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":"))
-    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers, texts=text_columns_of(rows))
+    return rows, Query(cursor.text, tokens[0].start, tokens[-1].end, (), (), markers, values=values)
 
 
-def _constant_rows(cursor: Cursor) -> Rows | None:
+def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
     """Return the rows of VALUES up to the end of the statement; None if Spark must make them."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
+    cells: list[tuple[Span, ...]] = []
     while True:
         token = cursor.peek()
-        row = _constant_row(cursor)
-        if row is None:
+        found = _constant_row(cursor)
+        if found is None:
             return None
+        row, places = found
         if rows and len(row) != len(rows[0]):
             raise cursor.error(f"row {len(rows) + 1} has {len(row)} values, the rows before have {len(rows[0])}", token)
         rows.append(row)
+        cells.append(places)
         if not cursor.accept_symbol(","):
             break
         if cursor.at_end:
             raise cursor.expected("a row")
-    return tuple(rows) if cursor.at_end and _columns_have_one_type(rows) else None
+    if not cursor.at_end:
+        return None
+    return tuple(rows), ValueList(tuple(cells), tuple(tuple(literal.type for literal in row) for row in rows))
 
 
-def _constant_row(cursor: Cursor) -> tuple[Literal, ...] | None:
-    if not cursor.accept_symbol("("):
-        single = read_constant(cursor)
-        return None if single is None else (single,)
+def _constant_row(cursor: Cursor) -> tuple[tuple[Literal, ...], tuple[Span, ...]] | None:
+    in_parentheses = cursor.accept_symbol("(")
     found: list[Literal] = []
+    cells: list[Span] = []
     while True:
+        start = cursor.index
         literal = read_constant(cursor)
         if literal is None:
             return None
         found.append(literal)
-        if not cursor.accept_symbol(","):
+        cells.append(Span(cursor.tokens[start].start, cursor.tokens[cursor.index - 1].end))
+        if not in_parentheses or not cursor.accept_symbol(","):
             break
-    return tuple(found) if cursor.accept_symbol(")") else None
-
-
-def _columns_have_one_type(rows: list[tuple[Literal, ...]]) -> bool:
-    """Return whether no value would be cast to the type of another row's before it is stored.
-
-    Spark finds one type for each column of VALUES first: in a column with a number, the text '1' becomes one.
-    """
-    families: list[Family | Primitive | None] = [None] * len(rows[0])
-    for row in rows:
-        for position, literal in enumerate(row):
-            given = parse_type(literal.type)
-            assert isinstance(given, Primitive), "constants have no parts"
-            if given.family is Family.VOID:
-                continue
-            family = Family.DECIMAL if given.family in _EXACT else given
-            if families[position] not in (None, family):
-                return False
-            families[position] = family
-    return True
+    return (tuple(found), tuple(cells)) if not in_parentheses or cursor.accept_symbol(")") else None
 
 
 def _read_defaults(cursor: Cursor) -> tuple[Query, tuple[DefaultValue, ...]] | None:

@@ -14,7 +14,6 @@ from airflow_hivex.core.parser.lexer.literals import read_constant
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Token
 from airflow_hivex.core.parser.queries.results import is_one_column, result_parts, values_of
-from airflow_hivex.core.parser.statements import Literal
 
 _TEXTS = ("string", "void")
 
@@ -34,11 +33,6 @@ def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
         for part in parts
     )
     return tuple(sorted(first.intersection(*others)))
-
-
-def text_columns_of(rows: Sequence[Sequence[Literal]]) -> tuple[int, ...]:
-    """Return the columns of rows of constants that have texts and NULL only."""
-    return tuple(i for i in range(len(rows[0])) if all(row[i].type in _TEXTS for row in rows)) if rows else ()
 
 
 def constant_texts(cursor: Cursor, values: Sequence[Sequence[Token]]) -> tuple[int, ...]:

@@ -31,6 +31,7 @@ from airflow_hivex.core.parser.queries.quantified import quantified_comparisons
 from airflow_hivex.core.parser.queries.references import QueryReader
 from airflow_hivex.core.parser.queries.results import lists_columns
 from airflow_hivex.core.parser.queries.scopes import Links
+from airflow_hivex.core.parser.queries.value_lists import value_list
 from airflow_hivex.core.parser.queries.versions import take_versions, with_versions
 from airflow_hivex.core.parser.statements import Query, TextEdit
 
@@ -102,6 +103,8 @@ def read_query(cursor: Cursor) -> Query:
     query = replace(query, code_functions=code_functions(tokens), functions=function_calls(tokens))
     query = replace(query, database_calls=database_calls(tokens), texts=text_columns(tree, cursor.markers))
     query = replace(query, lists_columns=not has_pipes(tokens) and lists_columns(tree))
+    if not query.references:
+        query = replace(query, values=value_list(tree, text, tokens, cursor.markers))
     # Before the others: an edit that adds text comes before one of the text behind it.
     query = replace(query, qualifiers=(*quantified_comparisons(text, tokens), *query.qualifiers))
     cursor.markers.use(sorted(query.parameters))

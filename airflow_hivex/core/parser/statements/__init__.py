@@ -110,6 +110,7 @@ from airflow_hivex.core.parser.statements.queries import (
     Query,
     TableReference,
     TextEdit,
+    ValueList,
 )
 from airflow_hivex.core.parser.statements.rows import (
     Analyze,
@@ -313,6 +314,7 @@ __all__ = [
     "UseDatabase",
     "UsedObject",
     "Vacuum",
+    "ValueList",
     "frame_name",
     "is_source",
     "is_stored",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from airflow_hivex.core.model.names import Span, TableName
 from airflow_hivex.core.model.plans import LoadedFiles
@@ -66,6 +67,27 @@ class DatabaseCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueList:
+    """The rows of a query that is a list of VALUES and nothing else, all of one length.
+
+    ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of those that
+    are constants, None for others. ``names`` are the names that an alias gives the columns, if it does.
+    """
+
+    cells: tuple[tuple[Span, ...], ...]
+    types: tuple[tuple[str | None, ...], ...]
+    names: tuple[str, ...] = ()
+
+    def with_expressions(self, starts: Collection[int]) -> Self:
+        """Return the list with other expressions for the constants that begin at these places."""
+        types = tuple(
+            tuple(None if cell.start in starts else known for cell, known in zip(cells, types, strict=True))
+            for cells, types in zip(self.cells, self.types, strict=True)
+        )
+        return replace(self, types=types)
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
 
@@ -78,7 +100,8 @@ class Query:
     ``functions`` are the calls of functions that are not Spark's own, as far as their names show.
     ``database_calls`` ask for the current database. ``texts`` are the positions of the columns of its result that are
     constant texts or NULL, from the end where they are negative. ``lists_columns`` is true where the text lists the
-    columns of its result one by one, so that they stay in their order whatever happens to the tables.
+    columns of its result one by one, so that they stay in their order whatever happens to the tables. ``values`` are
+    the values of a list of VALUES.
     """
 
     text: str
@@ -94,10 +117,23 @@ class Query:
     database_calls: tuple[DatabaseCall, ...] = ()
     texts: tuple[int, ...] = ()
     lists_columns: bool = False
+    values: ValueList | None = None
 
     def render(self, views: Sequence[str]) -> str:
         """Return the query with the table of each reference replaced by the view of the same position."""
         return self.render_with_places(views)[0]
+
+    def render_values(self) -> tuple[tuple[str, ...], ...]:
+        """Return the text of each of its ``values``, row by row, for a query without references."""
+        assert self.values is not None, "the query is a list of VALUES"
+
+        def text(cell: Span) -> str:
+            edits = tuple(edit for edit in self.qualifiers if cell.start <= edit.start and edit.end <= cell.end)
+            if not edits:
+                return self.text[cell.start : cell.end]
+            return replace(self, start=cell.start, end=cell.end, qualifiers=edits).render(())
+
+        return tuple(tuple(map(text, cells)) for cells in self.values.cells)
 
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
         """As :meth:`render`, with the place of each view in the new text.

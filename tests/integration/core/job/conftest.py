@@ -48,6 +48,7 @@ class TableOnDisk:
         """Run an INSERT of the query's rows."""
         parameters = changes.pop("parameters", {})
         conf = changes.pop("spark_conf", {})
+        values = changes.pop("values", None)
         plan = Plan(
             f"tag{next(_TAGS)}",
             "insert",
@@ -56,6 +57,7 @@ class TableOnDisk:
             write=self.write(**changes),
             parameters=parameters,
             spark_conf=conf,
+            values=values,
         )
         written = self.runner.run(plan, "c1").directories
         self.directories += written

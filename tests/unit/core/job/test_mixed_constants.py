@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from airflow_hivex.core.errors import HivexError, TypeMismatchError, UnreadableTextError
-from airflow_hivex.core.job.conversions import stored_column
+from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 
 
 def stored(type: str, *values: tuple[Any, str]) -> list[Any] | None:
     literals = [Literal(*value) for value in (*values, (None, "void"))]
-    return stored_column(literals, Column("v", type), "d.t", reads_texts=True)
+    check_types(literals, Column("v", type), "d.t")
+    return stored_column(literals, Column("v", type), "d.t")
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from airflow_hivex.core.parser.statements import Insert
         ("SELECT * FROM (SELECT 'a')", ()),
         ("SELECT concat('a', 'b'), 'a' || 'b', CAST('1' AS INT), DATE'2020-01-01'", ()),
         ("VALUES ('a', upper('b')), ('c', 'd')", (0,)),
-        ("VALUES ('a', 1), (NULL, 2)", (0,)),
-        ("VALUES ('1'), (2)", ()),
+        ("VALUES ('1'), (2) LIMIT 1", ()),
         ("SELECT :text, :number, :nothing", (0, 2)),
-        ("VALUES (:text, :number, 'b')", (0, 2)),
+        ("VALUES (:text, :number, upper('b'), 'b')", (0, 3)),
     ],
 )
 def test_constant_texts_are_known_by_their_places(query: str, columns: tuple[int, ...]) -> None:
