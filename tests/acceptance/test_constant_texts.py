@@ -75,3 +75,60 @@ def test_a_session_can_ask_for_casts_of_all_values(session: Session) -> None:
     session.sql("RESET spark.sql.storeAssignmentPolicy")
     with pytest.raises(TypeMismatchError):
         session.sql("INSERT INTO t SELECT s, s FROM t")
+
+
+MIXED = "(1, '2020-02-29', 'x', 9007199254740993L), ('2', DATE'2020-03-01', 1, 1.5D), (3L, NULL, 1.5, '7')"
+
+
+@pytest.mark.parametrize(
+    ("columns", "clauses"),
+    [
+        ("b bigint", ""),
+        ("", "PARTITIONED BY (b bigint)"),
+        ("b bigint", "CLUSTERED BY (d) SORTED BY (b) INTO 2 BUCKETS"),
+        ("b bigint", "STORED AS PARQUET"),
+        ("b bigint", "USING csv LOCATION 'files'"),
+        ("b bigint", "USING json LOCATION 'files'"),
+        ("b bigint CHECK (b > 0)", ""),
+    ],
+)
+def test_each_value_of_a_list_is_stored_by_itself_in_any_table(session: Session, columns: str, clauses: str) -> None:
+    kind = "EXTERNAL TABLE" if "LOCATION" in clauses else "TABLE"
+    session.sql(f"CREATE {kind} t (id int, d date, s string{', ' if columns else ''}{columns}) {clauses}")
+    rows = [
+        (1, date(2020, 2, 29), "x", 9007199254740993),
+        (2, date(2020, 3, 1), "1", 1),
+        (3, None, "1.5", 7),
+    ]
+    session.sql(f"INSERT INTO t VALUES {MIXED}")
+    assert session.sql("SELECT id, d, s, b FROM t ORDER BY id").rows == rows
+    session.sql(f"INSERT OVERWRITE t (id, d, s, b) VALUES {MIXED}, (4, :day, upper('y'), NULL)", {"day": "2020-01-01"})
+    assert session.sql("SELECT id, d, s, b FROM t ORDER BY id").rows == [*rows, (4, date(2020, 1, 1), "Y", None)]
+    for value, error in {
+        "true": TypeMismatchError,
+        "'x'": UnreadableTextError,
+        "'1' || '1'": TypeMismatchError,
+    }.items():
+        with pytest.raises(error, match="Column id"):
+            session.sql(f"INSERT INTO t VALUES {MIXED}, ({value}, NULL, 'x', NULL)")
+    assert session.sql("SELECT count(*) FROM t").rows == [(4,)]
+
+
+def test_each_value_of_a_list_is_stored_by_itself_whatever_else_is_in_it(session: Session) -> None:
+    session.sql("CREATE TABLE t (id int DEFAULT 7, s string DEFAULT 'none', l array<string>)")
+    session.sql("INSERT INTO t VALUES (DEFAULT, 1, array(1)), ('2', DEFAULT, array(1.5)), (3, 1.5, array('x'))")
+    session.sql("INSERT INTO t BY NAME VALUES (1, '4'), (1.5, 5) AS v (s, id)")
+    session.sql("INSERT INTO t (id, s) (VALUES (:a, :b), (:b, :a), (8, lower('X')))", {"a": 1, "b": "6"})
+    session.sql("INSERT WITH SCHEMA EVOLUTION INTO t VALUES ('9', 1, NULL, 1), (10, 'x', array(1), 2.5)")
+    assert session.sql("SELECT * FROM t ORDER BY id, s").rows == [
+        (1, "6", None, None),
+        (2, "none", ["1.5"], None),
+        (3, "1.5", ["x"], None),
+        (4, "1", None, None),
+        (5, "1.5", None, None),
+        (6, "1", None, None),
+        (7, "1", ["1"], None),
+        (8, "x", None, None),
+        (9, "1", None, Decimal("1.0")),
+        (10, "x", ["1"], Decimal("2.5")),
+    ]

@@ -17,9 +17,18 @@ from airflow_hivex.core.execution.change_targets import check_changeable
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.queries import run_describe_query, run_insert
 from airflow_hivex.core.execution.schema_merges import ColumnsChangedError, SchemaMerge
+from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.plans import SOURCE_ROW
-from airflow_hivex.core.parser.statements import ChangeRows, DescribeQuery, ExplainChanges, Insert, Query, TableName
+from airflow_hivex.core.parser.statements import (
+    ChangeRows,
+    DescribeQuery,
+    ExplainChanges,
+    Insert,
+    Query,
+    TableName,
+    TextEdit,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +47,11 @@ def run_insert_statement(context: StatementContext, statement: Insert) -> Result
     """
     if not statement.evolves:
         return run_insert(context, statement)
-    given = _columns_of(context, statement.query)
 
     def evolved(table: StoredTable) -> Table:
         if table.not_inserted:
             raise InvalidOperationError(statement.kind, table.full_name, table.not_inserted)
+        given = _columns_of(context, _with_types_of_new_columns(statement, table))
         return with_merged_columns(table, given if statement.by_name else _by_position(statement, table, given))
 
     return _retried(
@@ -104,6 +113,30 @@ def _retried(context: StatementContext, kind: str, target: TableName, evolved: E
 
 def _columns_of(context: StatementContext, query: Query) -> list[Column]:
     return [Column(str(row[0]), str(row[1])) for row in run_describe_query(context, DescribeQuery(query)).rows]
+
+
+def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
+    """Return the query, of a list of VALUES without the values that are stored as the type of a column of the table.
+
+    Spark may find no type that all values of such a column have.
+    """
+    query = statement.query
+    if query.values is None:
+        return query
+    own = [column for column in table.columns if isinstance(column.parsed_type, Primitive)]
+    names = {column.name.lower() for column in (*own, *table.partition_keys)}
+    width = len(query.values.cells[0])
+    if statement.by_name:
+        known = {i for i, name in enumerate(query.values.names) if name.lower() in names}
+    else:
+        known = {i for i, column in enumerate(table.columns[:width]) if column in own}
+    edits = [TextEdit(*row[i], "NULL") for row in query.values.cells[1:] for i in known]
+    others = [
+        edit
+        for edit in query.qualifiers
+        if not any(each.start <= edit.start and edit.end <= each.end for each in edits)
+    ]
+    return replace(query, qualifiers=(*others, *edits))
 
 
 def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column]) -> list[Column]:
