@@ -164,7 +164,7 @@ def _by_number_of_tables(metastore: Metastore) -> Figure:
         each = (tracemalloc.get_traced_memory()[0] - before) / count
         tracemalloc.stop()
         if count == MANY:
-            _tell(f"memory: {each:,.0f} bytes a table of 20 columns; the estimate is {cache.used_bytes / count:,.0f}")
+            _print(f"memory: {each:,.0f} bytes a table of 20 columns; the estimate is {cache.used_bytes / count:,.0f}")
         caches[count] = CachedStore(services.store, services.clusters, services.clock, end_of_dropped, cache)
     _memory_of_partitions(metastore)
     # Spread over the memory, as many of each.
@@ -205,7 +205,7 @@ def _memory_of_partitions(metastore: Metastore) -> None:
     each = (tracemalloc.get_traced_memory()[0] - before) / len(found)
     tracemalloc.stop()
     estimate = size_of_partitions(found) / len(found)
-    _tell(f"memory: {each:,.0f} bytes a partition; the estimate is {estimate:,.0f}")
+    _print(f"memory: {each:,.0f} bytes a partition; the estimate is {estimate:,.0f}")
 
 
 def _catching_up(metastore: Metastore) -> Figure:
@@ -254,9 +254,9 @@ def _prewarming(stack: ExitStack, url: str, folder: Path) -> Figure:
     assert metastore.cache is not None
     found = metastore.cache.prewarm()
     assert (found.tables, found.is_complete) == (PREWARMED, True)
-    _tell(f"prewarm: {found.tables:,} tables in {found.seconds:.1f} s, {found.used_bytes / 2**20:,.0f} MiB by estimate")
+    _print(f"prewarm: {found.tables:,} tables in {found.seconds:.1f} s, {found.used_bytes / 2**20:,.0f} MiB estimated")
     return replace(within("prewarm of 1,000 tables with 100 partitions", [found.seconds], 60.0), count=PREWARMED)
 
 
-def _tell(sentence: str) -> None:
+def _print(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

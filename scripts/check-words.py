@@ -28,15 +28,20 @@ _PATTERNS = {
     r"\banew\b": "write again, or rewrite",
     r"(?<![\w./\"'])beside (?=[a-z`A-Z])": "write next to, meanwhile or besides",
     r"\b(?:therein|thereof|whereby|whence|hence)\b": "write two sentences",
+    r"(?<![A-Za-z])(?:[Nn]o|[Ss]ome)body(?![A-Za-z])": "name the worker, client or statement; or no query, no process",
+    r"(?<![A-Za-z])[Ww]hom?ever(?![A-Za-z])": "name the worker, client or statement, with a or every",
+    r"(?<![A-Za-z.])(?:[Tt]ell(?:s|ing)?|[Tt]old)(?![A-Za-z])": "write report, return, show, say or distinguish",
+    r"\b(?:is|are|was|were) none\b": "write that X is not a valid Y, that X has no Y, or: or None",
+    r"\bof now\b": "write current: the current state, the current snapshot",
+    r"\b[Ss]o many\b": "write this number of, at most N, or name the parameter",
     r"hive-semantics|(?:spark|airflow|thrift)-notes|\bseed 0\d\d\b|\.\./shared\b": "cite a page of this repository",
     r"\b[Ss]ection \d+\.\d+\b|[a-z] \(\d\.\d\)": "cite a page and its heading, not the number of a section",
 }
 _CITATION = re.compile(r"docs/reference/([a-z-]+\.md)(?:[\s#]*,[\s#]*\"([^\"\n]+)\")?")
 _ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "README.md", "CONTRIBUTING.md")
-# The first word of a function's docstring is a verb.
-_NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None) ")
-
-
+# The first word of a docstring is a noun, and of a function's one a verb.
+_HEADLESS = re.compile(r"(?:What|Who|Whom|Those|That|Whether|How|Where|Which|Whatever|All that|All who|Is|Are) ")
+_NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None|That) ")
 # It names the thing that is returned.
 _NAMELESS = re.compile(r"(?:Return|Yield|Raise) (?:what|who|that which) ")
 
@@ -83,7 +88,10 @@ def _long_lines(name: Path, text: str) -> Iterator[str]:
 
 def _docstrings(name: Path, text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            if _HEADLESS.match(ast.get_docstring(node) or ""):
+                yield f"{name}:{node.body[0].lineno}: the docstring begins with its subject, a noun"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if _NOUN_FIRST.match(first):
                 yield f"{name}:{node.lineno}: the docstring of {node.name} begins with a verb, such as Return"

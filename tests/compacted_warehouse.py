@@ -162,7 +162,7 @@ class CompactedWarehouse:
     def read(self, session: Session, table: str, version: int | None = None) -> list[Row]:
         """The rows that a session sees, or those of a version, sorted; a file that is gone is an error."""
         found = session.snapshot_files(table, version=version)
-        # Whoever reads files leaves rows out only where the snapshot says so.
+        # A reader of files skips rows only where the snapshot says so.
         valid = ValidWriteIdList.parse(found.valid_write_ids if found.is_filtered else None)
         rows: list[Row] = []
         gone: set[Row] = set()

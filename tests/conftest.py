@@ -37,7 +37,7 @@ os.environ.setdefault(class_archive.VARIABLE, "")
 # The cleaner deletes at once what a compaction has replaced. Tests of earlier versions have a setting of their own.
 os.environ.setdefault(RETENTION_VARIABLE, "0")
 
-# How fast examples come tells of the machine alone.
+# The speed of examples depends on the machine alone.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -47,13 +47,13 @@ _COUNTED = pytest.StashKey[evidence.Counted]()
 
 
 class Counts:
-    """What tests tell about themselves after the run, by title; it travels with the test's report."""
+    """The numbers that tests report after the run, by title; it travels with the test's report."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._properties = request.node.user_properties
 
     def __setitem__(self, title: str, counted: str | Mapping[str, int]) -> None:
-        """Tell a text, or numbers, to which those of other tests of that title are added."""
+        """Report a text, or numbers, which are added to those of other tests of that title."""
         self._properties.append((f"{evidence.COUNT}{title}", counted if isinstance(counted, str) else dict(counted)))
 
 

@@ -63,7 +63,7 @@ def does_all(variable: str) -> bool:
 
 
 def drawn(name: str, items: Sequence[T], share: int) -> list[T]:
-    """Return all of the items in ``make evidence``, and so many of them, in their order, in ``make test``."""
+    """Return all of the items in ``make evidence``, and that number of them, in their order, in ``make test``."""
     if IS_WHOLE or share >= len(items):
         return list(items)
     numbers = random.Random(f"{SEED} {name}").sample(range(len(items)), share)
@@ -89,7 +89,7 @@ class Counted:
         self._modules: dict[str, Counter[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of a test. The report of its teardown repeats what it has told; failed tests count nothing."""
+        """Take note of a test. The report of its teardown repeats its numbers; failed tests count nothing."""
         if report.when == "call" or not report.passed:
             self._modules.setdefault(report.location[0], Counter())[report.outcome] += 1
         titles = []
@@ -124,8 +124,8 @@ def write_counts(page: Path, counted: Mapping[str, str]) -> None:
     found = page.read_text() if page.exists() else ""
     lines = {line.split(" | ")[0]: line for line in found.splitlines() if line.startswith("| ") and line not in _HEAD}
     for title, text in counted.items():
-        told = "<br>".join(each.strip() for each in text.replace("|", "\\|").splitlines())
-        lines[f"| {title}"] = f"| {title} | {told} | {_commit()} | {date.today():%Y-%m-%d} |"  # noqa: DTZ011
+        cell = "<br>".join(each.strip() for each in text.replace("|", "\\|").splitlines())
+        lines[f"| {title}"] = f"| {title} | {cell} | {_commit()} | {date.today():%Y-%m-%d} |"  # noqa: DTZ011
     page.write_text("\n".join([*_HEAD, *(lines[key] for key in sorted(lines)), ""]))
 
 

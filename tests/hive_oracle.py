@@ -39,7 +39,7 @@ class HiveState:
 
 @dataclass(frozen=True, slots=True)
 class HiveRow:
-    """A row that Hive sees; the values are as in Hive's JSON (fractions as Decimal), or its text if that is none."""
+    """A row that Hive sees; the values are as in Hive's JSON (fractions as Decimal), or its text if it is not JSON."""
 
     write_id: int
     bucket: int
@@ -130,7 +130,7 @@ def bulk_rows(
 
 
 def _conf(spark: SparkSession, directory: Path, transactions: str, columns: Sequence[Column]) -> Any:
-    """Everything that Hive 2.3 needs to be told for a read of a full ACID table."""
+    """The input that Hive 2.3 needs for a read of a full ACID table."""
     names = ",".join(column.name for column in columns)
     types = ":".join(column.type for column in columns)
     job_conf = getattr(spark.sparkContext._jvm, "org.apache.hadoop.mapred.JobConf")

@@ -57,13 +57,13 @@ class PostgresqlServer:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def stop(self) -> None:
-        """Nothing to do for a server of somebody else's."""
+        """Nothing to do for a server that another process owns."""
 
 
 class EmptiedDatabases:
     """Copies of a template for one use after the other: to make one takes a quarter of a second, to empty it little.
 
-    Whoever gets one finds the tables, the rows and the sequences of the template, and nobody else on it.
+    The one that gets a database finds the tables, the rows and the sequences of the template, and no other user on it.
     """
 
     def __init__(self, server: PostgresqlServer, template: str, tables: Sequence[str]) -> None:
@@ -216,7 +216,7 @@ class PostgresqlUnavailableError(RuntimeError):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    """A TCP port of 127.0.0.1 that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

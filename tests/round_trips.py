@@ -29,7 +29,7 @@ METADATA = frozenset(
         "next_write_ids",
     }
 )
-"""The tables of the schema that tell what a statement reads: names, partitions, directories, write id lists."""
+"""The tables of the schema that decide what a statement reads: names, partitions, directories, write id lists."""
 
 _STATES = frozenset({"locks", "txn_components", "completed_txn_components", "pending_writes"})
 
@@ -67,7 +67,7 @@ def _observer_of(pool: Pool) -> Callable[[Sequence[str]], None] | None:
 # They listen to all engines, always: one that gets a listener while another thread asks it for a connection may fail.
 @event.listens_for(Pool, "checkout")
 def _on_checkout(_connection: Any, record: Any, proxy: Any) -> None:
-    observe = _observer_of(proxy._pool)  # noqa: SLF001 - the event does not tell the pool in another way
+    observe = _observer_of(proxy._pool)  # noqa: SLF001 - the event does not give the pool in another way
     if observe is None:
         record.info.pop(OBSERVER, None)
     else:

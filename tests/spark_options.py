@@ -16,7 +16,7 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 # a Spark that runs many different queries would fill it, and compile no more.
 # A large young generation is collected a third as often: most objects of a statement are gone by then.
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:NewSize=512m -XX:ReservedCodeCacheSize=256m"
-# Java tells on standard output why it does not use an archive, or what it leaves out of one.
+# Java prints to standard output why it does not use an archive, or what it leaves out of one.
 _QUIET = "-Xlog:disable"
 
 

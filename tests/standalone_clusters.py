@@ -121,7 +121,7 @@ class StandaloneCluster:
             self.kill(name)
 
     def state(self) -> dict[str, Any] | None:
-        """What the master tells of its cluster; None while it does not answer."""
+        """The state of the cluster from its master; None while it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer:
                 found: dict[str, Any] = json.load(answer)
@@ -145,11 +145,11 @@ class StandaloneCluster:
         return []
 
     def wait_for_workers(self, count: int) -> None:
-        """Wait until so many workers are alive."""
+        """Wait until this number of workers is alive."""
         self._wait_for(f"{count} workers", lambda: (self.state() or {}).get("aliveworkers") == count)
 
     def wait_for_applications(self, count: int, limit_s: float = START_LIMIT_S) -> None:
-        """Wait until so many applications run."""
+        """Wait until this number of applications runs."""
         self._wait_for(f"{count} applications", lambda: len(self.applications()) == count, limit_s)
 
     def _start(self, name: str, main: str, *arguments: str, **options: object) -> None:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import termios
 
-# Run by Python before the program. The terminal's Ctrl-C reaches whoever has it as its own; ignored and blocked signals
-# are inherited, as by a test run in the background. Not in a preexec_fn: the tests' process has threads.
+# Run by Python before the program. The terminal's Ctrl-C reaches the process that has it as its own; ignored and
+# blocked signals are inherited, as by a test run in the background. Not in a preexec_fn: the tests' process has
+# threads.
 _TAKE_TERMINAL = """
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -87,7 +88,7 @@ class Terminal:
         try:
             shown = os.read(self._screen, 65536)
         except OSError:
-            # Nobody has the other end.
+            # No process has the other end.
             return False
         self._seen += self._decoder.decode(shown)
         return bool(shown)

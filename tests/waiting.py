@@ -15,7 +15,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float = 120) -> None:
     end = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, f"it did not happen within {limit_s:g} seconds"
-        # Between two looks: nothing tells this thread of it.
+        # Between two looks: no event reaches this thread.
         time.sleep(0.01)
 
 

@@ -10,7 +10,7 @@ from airflow_hivex.core.cache.counting import Kind
 
 
 def read_while_others_write(url: str, clusters: dict[str, dict[str, str]], name: str, folder: Path) -> None:
-    """Read by the text of the list of now until the file ``stop`` is there, and check each answer.
+    """Read by the text of the current list until the file ``stop`` is there, and check each answer.
 
     Each transaction that changes the table sets its property ``w`` to its write id, and adds a partition of that name,
     in two calls. The number of reads and hits is left in a file.

@@ -96,8 +96,8 @@ class ChangedTable:
         self._same(what, before - deleted + inserted, self.versions[new][1])
 
     def _same(self, what: str, found: Rows, expected: Rows) -> None:
-        told = f"{what} of {self.table}\n  too many: {found - expected}\n  missing: {expected - found}"
-        assert found == expected, told
+        message = f"{what} of {self.table}\n  too many: {found - expected}\n  missing: {expected - found}"
+        assert found == expected, message
 
     def _id(self, place: int) -> int:
         return self.versions[place][0]

@@ -48,7 +48,7 @@ def answer(metastore: Metastore, warehouse: Warehouse, statement: str) -> dict[s
 
 
 def main(url: str, clusters: str) -> None:
-    """Open the warehouse on two executors, tell the process id of the driver's JVM, then run statements."""
+    """Open the warehouse on two executors, print the process id of the driver's JVM, then run statements."""
     builder = SparkSession.builder.master("local-cluster[2,1,512]")
     for key, value in CONF.items():
         builder = builder.config(key, value)

@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_hivex.core import Metastore
 
 
-def tell(step: str) -> None:
+def report(step: str) -> None:
     """Let the parent know."""
     sys.stdout.write(step + "\n")
     sys.stdout.flush()
@@ -18,11 +18,11 @@ def work(url: str, clusters: str) -> None:
     """Open the warehouse, start Spark, then do all compactions that wait whenever a line comes."""
     with Metastore.open(url, clusters=clusters) as metastore, metastore.session() as session:
         session.sql("SELECT 1")
-        tell("ready")
+        report("ready")
         while sys.stdin.readline():
             while (done := metastore.compactor.work()) is not None:
-                tell(f"{done.id} {done.state.shown}")
-            tell("idle")
+                report(f"{done.id} {done.state.shown}")
+            report("idle")
 
 
 def clean_until_killed(url: str, clusters: dict[str, dict[str, str]], ready: Path) -> None:

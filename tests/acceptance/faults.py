@@ -32,7 +32,7 @@ DELETING: tuple[tuple[type[Any], tuple[str, ...]], ...] = (
 
 
 class Dead(BaseException):
-    """Stands for the end of a process: nobody handles it."""
+    """Stands for the end of a process: no code handles it."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Faults:
     interrupted: str | None = None
     seen: list[str] = field(default_factory=list)
     on_file: Callable[[str], None] = field(default=lambda _step: None)
-    """Is told of each step of files that does not fail."""
+    """Called with each step of files that does not fail."""
 
     def begin(
         self,
@@ -72,7 +72,7 @@ class Faults:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """For what others do meanwhile: their steps are none of these."""
+        """For the work of others meanwhile: their steps do not count."""
         at, self.at = self.at, None
         try:
             yield
@@ -130,7 +130,7 @@ class Faults:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """The faults of all files of this process; those of a database are told to its metastore (``fault``)."""
+    """The faults of all files of this process; those of a database are given to its metastore (``fault``)."""
     found = Faults()
     for classes, fault in ((OF_FILES, found.file), (DELETING, found.deleting)):
         for owner, names in classes:

@@ -20,7 +20,7 @@ _LONG = "x" * 200
 
 
 DELIBERATE = (
-    # More is accepted than by Hive, or an error has a name where Hive has none.
+    # More is accepted than by Hive, or an error has a name that Hive does not have.
     r"get_partitions_with_auth of a (missing .*|table of an empty name)",
     r"get_partitions_by_names of (another order|null)",
     r"add_partitions? .*of no (table|database|storage descriptor)|add_partition\w* of no (table|database)",

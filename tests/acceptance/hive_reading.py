@@ -64,7 +64,7 @@ class HiveReader:
     def compare(self, table: Table, rows: Rows, planned: SnapshotFiles | None = None) -> None:
         """Hold a table's rows against what Hive finds in a snapshot.
 
-        ``planned`` is our own choice of files in it; without, it is the snapshot of now. It must be this folder by
+        ``planned`` is our own choice of files in it; without, it is the current snapshot. It must be this folder by
         folder, and each folder must have the rows of its partition.
         """
         stored = self._metastore.catalog.get_table("default", table.name)
@@ -116,18 +116,18 @@ class HiveReader:
             assert chosen is None, folder
             folder, names = self._without_suffixes(folder, names)
         transactions = hive_oracle.transactions(write_ids)
-        told = f"{folder} with {names} for {write_ids}"
+        context = f"{folder} with {names} for {write_ids}"
         ours = directory_state(names, write_ids, _EVERYTHING)
         taken = {name for name in (ours.base, *ours.deltas) if name is not None}
         if chosen is not None:
             # A truncated table's base has no files.
-            assert chosen == {name for name in taken if any((folder / name).glob("bucket_*"))}, told
-        # Nobody changes a directory, so what was found in these once is found again.
+            assert chosen == {name for name in taken if any((folder / name).glob("bucket_*"))}, context
+        # No process changes a directory, so what was found in these once is found again.
         visibilities = [_visibility(name, write_ids) for name in names]
         listed = folder, *zip(names, visibilities, map(write_ids.is_base_valid, map(_write_id, names)), strict=True)
         if listed not in self._seen:
             by_hives_rule = _state(names, write_ids, compacted_bases=names)
-            assert _state_of_hive(folder, transactions) == by_hives_rule, told
+            assert _state_of_hive(folder, transactions) == by_hives_rule, context
             if by_hives_rule == NOT_ENOUGH_HISTORY:
                 self.read["refused, as a base may hold what is open"] += 1
             self._seen.add(listed)
@@ -148,14 +148,14 @@ class HiveReader:
         shown = self._without(folder, names, hidden) if hidden else folder
         visible = _state([name for name in names if name not in hidden], write_ids)
         assert isinstance(visible, HiveState)
-        assert (visible.base, visible.deltas) == (ours.base, ours.deltas), told
+        assert (visible.base, visible.deltas) == (ours.base, ours.deltas), context
         settled_text = hive_oracle.transactions(settled)
-        assert _state_of_hive(shown, settled_text) == visible, told
+        assert _state_of_hive(shown, settled_text) == visible, context
         found = hive_oracle.rows(_spark(), shown, settled_text, _as_stored(columns))
         ids = {(row.write_id, row.bucket, row.row_id) for row in found}
-        assert len(ids) == len(found), f"{told}: row ids are not unique"
+        assert len(ids) == len(found), f"{context}: row ids are not unique"
         rows = Counter(_tuple(row.values, columns) for row in found)
-        assert rows == expected, f"Hive in {told}\n  too many: {rows - expected}\n  missing: {expected - rows}"
+        assert rows == expected, f"Hive in {context}\n  too many: {rows - expected}\n  missing: {expected - rows}"
         self._seen.add(seen)
 
     def _without_suffixes(self, folder: Path, names: Iterable[str]) -> tuple[Path, list[str]]:

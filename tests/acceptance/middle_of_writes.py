@@ -36,7 +36,7 @@ _MANY = (
     "SELECT id, repeat(lower(lpad(hex(id * 2654435761 % 4294967296), 8, '0')), 3) AS v, "
     f"if(id % 50 = 0, '0', '1') AS k FROM range(0, {ROWS}, 1, 2)"
 )
-# It is shuffled, so that nobody can tell the order of its rows when they are computed again.
+# It is shuffled, so that no reader knows the order of its rows when they are computed again.
 _SOURCE = f"(SELECT /*+ REPARTITION(3, id) */ id FROM range({ROWS // 2}, {ROWS * 3 // 2}, 1, 4)) s"
 
 
@@ -89,7 +89,7 @@ def in_other(rows: Rows) -> Rows:
 
 
 def held(metastore: Metastore, session: Session, root: Path) -> list[Any]:
-    """What decides the rows of all tables, without Spark: files, also those that nobody sees, and who is at work."""
+    """What decides the rows of all tables, without Spark: files, also invisible ones, and running work."""
     found: list[Any] = [metastore.locks.show(), sorted(metastore.transactions.valid_txns().open_ids)]
     for (name,) in session.sql("SHOW TABLES").rows:
         found += session.sql(f"SHOW PARTITIONS {name}").rows
@@ -123,7 +123,7 @@ def is_writing(process: int, folder: Path) -> bool:
 
 @contextmanager
 def stopped_while_writing(process: int, folder: Path) -> Iterator[bool]:
-    """Stop a process for the block if it is in the middle of a write to a table, and tell whether it is."""
+    """Stop a process for the block if it is in the middle of a write to a table, and return whether it is."""
     if not has_attempts(folder) or not is_writing(process, folder):
         yield False
         return

@@ -102,7 +102,7 @@ class History:
         return {row[-1] for rows in self.reads.get(name, []) for row in rows}
 
     def prevented_by(self) -> str:
-        """What came in the way; nothing but what each one saw, if nobody waited."""
+        """What came in the way; nothing but what each one saw, if no session waited."""
         kinds = {type(error) for error in self.errors.values()}
         if DeadlockError in kinds:
             return DEADLOCK
@@ -148,7 +148,7 @@ FRACTURED_STEPS = (
 
 
 def is_fractured(history: History) -> bool:
-    """Somebody saw one table without the other."""
+    """A reader saw one table without the other."""
     return history.reads["T2"][0] != history.reads["T2"][1] or history.final != [(1,), (1,)]
 
 
@@ -360,7 +360,7 @@ class Player:
             self._history.committed.add(self.name)
 
     def settle(self) -> None:
-        """Wait until all steps are taken, or one of them waits for a lock that somebody still has."""
+        """Wait until all steps are taken, or one of them waits for a lock that another session still has."""
         while not self._waits():
             with suppress(TimeoutError):
                 self._steps[-1].result(timeout=0.05)

@@ -130,7 +130,7 @@ def test_a_filter_leaves_the_rows_that_sql_leaves(
         assert (str(condition), sorted(found["id"].to_pylist())) == (str(condition), ids)
 
 
-def test_texts_of_char_are_padded_whoever_wrote_them(session: Session, tmp_path: Path) -> None:
+def test_texts_of_char_of_every_writer_are_padded(session: Session, tmp_path: Path) -> None:
     where = tmp_path / "c1" / "outside"
     where.mkdir(parents=True)
     written = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "c": ["ab", "abc", "b"], "s": [{"c": "x"}] * 3})

@@ -293,7 +293,9 @@ def test_a_job_tracker_without_a_runner_is_named(sqlite_url: str, tmp_path: Path
 
 @pytest.mark.spark
 @on_sqlite
-def test_unusable_storage_is_told_and_the_table_recovers(tables: Session, metastore: Metastore, tmp_path: Path) -> None:
+def test_unusable_storage_is_reported_and_the_table_recovers(
+    tables: Session, metastore: Metastore, tmp_path: Path
+) -> None:
     tables.sql("CREATE TABLE w (a int) PARTITIONED BY (p string)")
     in_the_way = tmp_path / "c1/default.db/w"
     in_the_way.write_text("not a directory", encoding="utf-8")

@@ -133,7 +133,7 @@ def test_components_of_two_databases_are_granted_together_or_not_at_all(metastor
     assert {lock.state for lock in metastore.locks.show(lock_id=waiting.lock_id)} == {LockState.ACQUIRED}
 
 
-def test_request_that_nobody_can_grant(metastore: Metastore, txn_id: int) -> None:
+def test_request_that_cannot_be_granted(metastore: Metastore, txn_id: int) -> None:
     before = state(metastore)
     for components, timeout in (
         ([], None),
@@ -169,7 +169,7 @@ def test_statement_whose_database_was_lost_before_its_commit_is_not_applied(
     postgresql_url: str, tmp_path: Path
 ) -> None:
     steps: list[str] = []
-    told = Outcome.NOT_APPLIED, True
+    outcome = Outcome.NOT_APPLIED, True
 
     def lose(point: str) -> None:
         # The transaction begins with its locks and its write id.
@@ -188,10 +188,10 @@ def test_statement_whose_database_was_lost_before_its_commit_is_not_applied(
             # Where it is certain that the step was not done, the step is retried.
             written = session.sql("INSERT INTO t VALUES (1)").rows_written
         except StoreUnavailableError as error:
-            told = error.outcome, error.retryable
+            outcome = error.outcome, error.retryable
             written = 0
         assert steps
-        assert told == (Outcome.NOT_APPLIED, True)
+        assert outcome == (Outcome.NOT_APPLIED, True)
         assert len(session.snapshot_files("t").files) == written
         assert session.sql("INSERT INTO t VALUES (1)").rows_written == 1
         assert len(session.snapshot_files("t").files) == written + 1
@@ -288,7 +288,7 @@ def test_text_that_no_database_keeps_is_refused_or_replaced_and_settles_everythi
         with pytest.raises(HivexError):
             call()
     assert state(metastore) == before
-    # What is only told to people is made fit.
+    # A text that only people read is made fit.
     (other,) = metastore.transactions.open(agent_info=text, host=text)
     metastore.locks.acquire([LockComponent("default", "t")], other, agent_info=text)
     metastore.transactions.abort(other, f"because of {text}")

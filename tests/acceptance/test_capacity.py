@@ -95,7 +95,7 @@ def test_capacity_is_that_of_the_files(metastore: Metastore, a: Session, tmp_pat
 
 
 @pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
-def test_secondary_copies_are_told_apart(metastore: Metastore, copy_table: CopyTable) -> None:
+def test_secondary_copies_are_distinguished(metastore: Metastore, copy_table: CopyTable) -> None:
     with metastore.session() as session:
         session.sql("CREATE TABLE t (id int)")
         session.sql("INSERT INTO t VALUES (1)")

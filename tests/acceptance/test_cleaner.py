@@ -1,4 +1,4 @@
-"""The cleaner deletes what nobody needs, everywhere, and nothing else. No Spark is started."""
+"""The cleaner deletes unused files, everywhere, and nothing else. No Spark is started."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_aborted_data_alone_goes_by_way_of_a_compaction_where_so_set(
         rows = warehouse.write("t")
         warehouse.write("t", ends="abort")
         warehouse.write("p", "ds=a", ends="abort")
-        # One that has not told which partitions it writes to.
+        # A transaction that has not recorded its partitions.
         (txn_id,) = metastore.transactions.open()
         metastore.transactions.allocate_write_ids([txn_id], "default", "p", operation=Operation.INSERT)
         left = warehouse.folder("p", "ds=b") / "delta_0000003_0000003_0000"
@@ -533,7 +533,7 @@ def test_no_cleanup_delayed_cleanup_and_what_was_dropped(
     assert len(warehouse.names("p", "ds=2")) == 1
 
 
-def test_vacuum_cleans_one_table_and_dry_run_tells_what_it_would_do(
+def test_vacuum_cleans_one_table_and_dry_run_shows_its_plan(
     metastore: Metastore, session: Session, warehouse: CompactedWarehouse
 ) -> None:
     for name in ("t", "u"):
@@ -676,6 +676,6 @@ def test_cleaner_never_deletes_what_an_open_snapshot_needs(
         pass
     history.check()
     for table in history.rows:
-        # Nothing is on disk that no row tells of, and the other way round.
+        # Every file on disk has its row, and the other way round.
         assert warehouse.names(table) == set(warehouse.registered(table))
     assert count(warehouse, txn_components) == 0

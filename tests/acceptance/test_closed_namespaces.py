@@ -183,7 +183,7 @@ def test_a_foreign_key_of_a_closed_namespace_references_its_own_tables(metastore
     a.sql(REFERENCES[1].replace("b.t", "own"))
     a.sql("USE b")
     a.sql("CREATE TABLE c (id int, CONSTRAINT k FOREIGN KEY (id) REFERENCES t (id) DISABLE NOVALIDATE)")
-    # Whoever makes or moves the table: the namespace that has it counts.
+    # The namespace that has the table counts, not the one that makes or moves it.
     with pytest.raises(ForeignNameError, match=r"A foreign key of table a\.u references it"):
         a.sql(REFERENCES[0].replace("TABLE u", "TABLE a.u"))
     with pytest.raises(ForeignNameError, match=r"A foreign key of table a\.c references it"):
@@ -320,8 +320,8 @@ def test_a_folder_belongs_to_one_namespace_where_either_is_closed(metastore: Met
     # Folders from before a namespace was closed are listed.
     a.sql("CREATE DATABASE c")
     a.sql("CREATE EXTERNAL TABLE c.e (id int) STORED AS ORC LOCATION 'data/up/inner'")
-    told = [(each.kind, each.object, each.name) for each in metastore.namespaces.check("c").dependencies]
-    assert told == [("folder", "table c.e", "table b.e")]
+    listed = [(each.kind, each.object, each.name) for each in metastore.namespaces.check("c").dependencies]
+    assert listed == [("folder", "table c.e", "table b.e")]
     shared = [(each.database, each.table) for each in metastore.doctor.examine() if each.kind is FindingKind.SHARED]
     assert ("c", "e") in shared
     found = metastore.namespaces.check(
@@ -446,7 +446,7 @@ def test_check_lists_what_a_namespace_depends_on(metastore: Metastore, a: Sessio
             NamedStatement("dag.py: odd", "SELEC 1"),
         ],
     )
-    told = {(each.object, each.name, each.create_link, each.line) for each in found.dependencies}
+    listed = {(each.object, each.name, each.create_link, each.line) for each in found.dependencies}
     assert not found.is_closed
     assert {
         ("a.bad", "b.u", "CREATE LINK TO u@b", None),
@@ -455,8 +455,8 @@ def test_check_lists_what_a_namespace_depends_on(metastore: Metastore, a: Sessio
         ("dag.py: load", "b.t", None, 2),
         ("dag.py: load", "b.u", "CREATE LINK TO u@b", 2),
         ("dag.py: other", "b", None, 1),
-    } < told
-    assert {each[0] for each in told} == {
+    } < listed
+    assert {each[0] for each in listed} == {
         "a.bad",
         "a.dangling",
         "a.broken",

@@ -1,4 +1,4 @@
-"""Compactions as a worker does them: what readers see stays the same, whatever was written and whoever reads."""
+"""Compactions as a worker does them: what readers see stays the same, for all writes and all readers."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class History:
 
 @pytest.mark.evidence(cases=1)
 @pytest.mark.parametrize(("kind", "layout"), [("partitioned", "hive"), ("bucketed", "flat")])
-def test_nobody_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
+def test_no_reader_sees_a_compaction(metastore: Metastore, tmp_path: Path, kind: str, layout: str) -> None:
     with metastore.session() as session, metastore.session() as old:
         keys = ", p string" if kind != "partitioned" else ""
         declared = ", ".join(f"{name} {of}" for name, of in COLUMNS.items())
@@ -216,7 +216,7 @@ def test_a_worker_whose_transaction_was_ended_runs_no_job_in_vain_and_says_why(
     def fault(point: str) -> None:
         if point == "compaction started":
             txn_id = int(metastore.compactor.show()[0].txn_id or 0)
-            metastore.transactions.abort(txn_id, "somebody was in a hurry")
+            metastore.transactions.abort(txn_id, "an administrator was in a hurry")
             for thread in threading.enumerate():
                 if thread.name == f"hivex-heartbeat of transaction {txn_id}":
                     thread.join(60)
@@ -237,7 +237,7 @@ def test_a_worker_whose_transaction_was_ended_runs_no_job_in_vain_and_says_why(
         before, directories, run_before = rows(session), names(tmp_path), jobs()
         failed = compact(metastore, "major")
         assert failed.state is CompactionState.FAILED
-        assert "somebody was in a hurry" in str(failed.error_message)
+        assert "an administrator was in a hurry" in str(failed.error_message)
         assert (jobs(), names(tmp_path)) == (run_before, directories)
         assert rows(session) == before
 
@@ -410,7 +410,7 @@ def test_a_batch_with_aborted_transactions_keeps_what_committed(metastore: Metas
     assert rows(session) == [row for row in before if row[0] != 2]
 
 
-def test_statistics_tell_of_the_files_that_are_there_now(metastore: Metastore, session: Session) -> None:
+def test_statistics_describe_the_files_that_are_there_now(metastore: Metastore, session: Session) -> None:
     session.sql("CREATE TABLE t (id INT) PARTITIONED BY (p STRING)")
     for number in range(3):
         session.sql(f"INSERT INTO t VALUES ({number}, 'a')")
@@ -421,8 +421,8 @@ def test_statistics_tell_of_the_files_that_are_there_now(metastore: Metastore, s
     assert (before["numFiles"], after["numFiles"]) == ("3", "1")
     assert int(after["totalSize"]) < int(before["totalSize"])
     # No row is another one.
-    told = ("numRows", "COLUMN_STATS_ACCURATE")
-    assert [after[name] for name in told] == [before[name] for name in told]
+    kept = ("numRows", "COLUMN_STATS_ACCURATE")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
     assert after["numRows"] == "3"
     assert "Statistics" not in facts(session, "t")
     # Those of an older snapshot stay what they are.

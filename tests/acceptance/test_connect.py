@@ -125,7 +125,7 @@ def test_cancel_stops_the_job_on_the_server(server: Server) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(runner.run, endless, "remote", report)
-        # Spark loses the end of a job that is just beginning, and runs it on for nobody.
+        # Spark loses the end of a job that is just beginning, and runs it on without a client.
         began = runs.wait(timeout=120)
         runner.cancel("endless")
         assert began
@@ -159,7 +159,7 @@ def test_progress_of_a_long_job_is_reported(metastore: Metastore, cluster: str) 
     assert last.tasks > 1000 > last.tasks_done > 5
     assert 0 < last.tasks_running < 10
     assert last.elapsed_s > 3
-    # A server of Spark Connect tells no rows.
+    # A server of Spark Connect reports no rows.
     assert last.rows_read is None if cluster == "remote" else (last.rows_read or 0) >= 4
     assert (last.bytes_read or 0) > 0
     jobs = {str(row[0]): (row[8], row[9]) for row in shown[:2]}

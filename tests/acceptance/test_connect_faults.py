@@ -150,7 +150,7 @@ def test_a_server_that_hangs_is_not_waited_for(server: Server, process: psutil.P
         problem = runner.health("c1").problem
         assert isinstance(problem, ClusterUnreachableError)
         assert "no answer within" in str(problem)
-    # The next job has a connection of its own, and ends the one that nobody waits for.
+    # The next job has a connection of its own, and ends the job without a client.
     assert runner.run(Plan("next", "next", "SELECT 1 AS a"), "c1").rows == ((1,),)
 
 
@@ -275,7 +275,7 @@ def test_a_wrong_token_is_no_lost_server(server: Server, sqlite_url: str, tmp_pa
 
 
 class OtherRelease(base_pb2_grpc.SparkConnectServiceServicer):
-    """The service of a release that is not installed here: it tells its name."""
+    """The service of a release that is not installed here: it returns its name."""
 
     def AnalyzePlan(self, request, context):  # type: ignore[no-untyped-def]  # noqa: N802 - gRPC's names
         version = base_pb2.AnalyzePlanResponse.SparkVersion(version="4.1.1")

@@ -98,7 +98,7 @@ def test_a_converted_table_is_read_and_changed_without_a_file_being_rewritten(se
     assert not root.exists()
 
 
-def test_rows_of_partitions_are_told_apart_although_their_ids_are_alike(session: Session, root: Path) -> None:
+def test_rows_of_partitions_are_distinguished_although_their_ids_are_alike(session: Session, root: Path) -> None:
     create(session, "PARTITIONED BY (p string)")
     for number, name in enumerate(("a", "b c%2Fd", "ü")):
         write(root / f"p={name}" / "000000_0", range(number * 10, number * 10 + 5))

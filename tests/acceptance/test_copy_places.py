@@ -1,4 +1,4 @@
-"""The places of copies: files of others are never touched, and what nobody needs any more is deleted."""
+"""The places of copies: files of others are never touched, and unused files are deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {"hivex.replication.retention": 0, "hivex.dataframe.retention.time": 
 
 @pytest.fixture
 def metastore(metastore_url: str, clusters: dict[str, dict[str, str]]) -> Iterator[Metastore]:
-    """A metastore whose housekeeping deletes at once what nobody needs."""
+    """A metastore whose housekeeping deletes unused files at once."""
     with Metastore.open(metastore_url, clusters=clusters, default_cluster="c1", settings=SETTINGS) as metastore:
         yield metastore
 
@@ -146,9 +146,9 @@ def test_a_file_in_the_folder_of_a_table_is_not_read_as_part_of_a_copy(
     delta = next((tmp_path / "c1").rglob("delta_*"))
     other = tmp_path / "c2" / delta.relative_to(tmp_path / "c1") / "bucket_00007"
     other.parent.mkdir(parents=True)
-    other.write_text("of somebody else")
+    other.write_text("of another program")
     fails(metastore, "t", InvalidOperationError, "bucket_00007 on cluster c2 is in the place of the copy")
-    assert other.read_text() == "of somebody else"
+    assert other.read_text() == "of another program"
     other.unlink()
     metastore.replicator.replicate("t", "c2")
 
@@ -163,10 +163,10 @@ def test_files_of_a_replication_that_never_ends_are_deleted(
         metastore.replicator.replicate("t", "c2", progress=stop)
     assert contents(tmp_path / "c2")
     other = next((tmp_path / "c2").rglob("delta_*")) / "not_ours"
-    other.write_text("of somebody else")
+    other.write_text("of another program")
     assert metastore.housekeeper.run().unused_copies == 3
     assert list((tmp_path / "c2").rglob("delta_*")) == [other.parent]
-    assert list(contents(tmp_path / "c2").values()) == [hashlib.sha256(b"of somebody else").hexdigest()]
+    assert list(contents(tmp_path / "c2").values()) == [hashlib.sha256(b"of another program").hexdigest()]
     other.unlink()
     with pytest.raises(ZeroDivisionError):
         metastore.replicator.replicate("t", "c2", progress=stop)
@@ -208,7 +208,7 @@ def test_readers_keep_the_old_copy_of_a_plain_table(metastore: Metastore, raw: P
     metastore.replicator.replicate("raw", "c2")
     old = tmp_path / "c2" / place(metastore, "raw")
     before = contents(old)
-    (old / "not_ours.csv").write_text("of somebody else\n")
+    (old / "not_ours.csv").write_text("of another program\n")
     (reader,) = metastore.transactions.open(user="reader")
     (raw / "one.csv").write_text("changed\n")
     (raw / "three.csv").write_text("three\n")
@@ -268,14 +268,14 @@ def test_a_target_that_is_lost_on_the_way_registers_nothing(metastore: Metastore
         metastore.replicator.replicate("t", "c2", threads=1, bytes_per_second=1_000)
     assert not usable_on(metastore, "c2", "t")
     if root.exists():
-        # Whoever writes into a folder without its disk makes it.
+        # A write into a folder without its disk makes the folder.
         root.rename(tmp_path / "without_disk")
     (tmp_path / "unmounted").rename(root)
     metastore.replicator.replicate("t", "c2")
     assert contents(root) == contents(tmp_path / "c1")
 
 
-def test_a_source_that_is_lost_on_the_way_is_told(metastore: Metastore, t: Session, tmp_path: Path) -> None:
+def test_a_source_that_is_lost_on_the_way_is_reported(metastore: Metastore, t: Session, tmp_path: Path) -> None:
     root = tmp_path / "c1"
     with while_copying(metastore, tmp_path / "c2", lambda: root.rename(tmp_path / "unmounted")):
         fails(metastore, "t", StorageError, "c1", threads=1, bytes_per_second=1_000)

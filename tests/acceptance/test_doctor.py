@@ -1,4 +1,4 @@
-"""The doctor tells where registered directories and disks differ, and nothing of what is merely under way."""
+"""The doctor reports where registered directories and disks differ, and nothing of what is merely under way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ on_sqlite = pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody deletes anything here while the doctor looks, but where a test says so."""
+    """No process deletes files here while the doctor looks, unless a test does."""
     monkeypatch.setattr(doctor, "PAUSE_S", 0)
 
 
@@ -57,7 +57,7 @@ def put(*paths: Path) -> None:
         path.write_bytes(b"12345")
 
 
-def told(found: Sequence[Finding], root: Path) -> list[tuple[str, str]]:
+def places_of(found: Sequence[Finding], root: Path) -> list[tuple[str, str]]:
     """Each finding's kind, and its path below the folder of all clusters."""
     return [(each.kind.value, each.path.removeprefix(f"{root.as_uri()}/")) for each in found]
 
@@ -105,9 +105,9 @@ def test_a_warehouse_in_use_has_no_differences(
     put(database / "t" / "p=1" / "_SUCCESS", database / "t" / ".a.orc.crc")
     (database / "t" / "p=9" / "delta_0000009_0000009_0000").mkdir(parents=True)
     (database / "empty" / "folder").mkdir(parents=True)
-    told_so_far: list[str] = []
-    assert metastore.doctor.examine(progress=told_so_far.append) == []
-    assert told_so_far == [
+    lines_so_far: list[str] = []
+    assert metastore.doctor.examine(progress=lines_so_far.append) == []
+    assert lines_so_far == [
         "tables to compare: 7, on c1, c2, c3",
         "tables compared: 7 of 7, findings: 0",
     ]
@@ -131,7 +131,7 @@ def test_lost_and_changed_files_are_errors(metastore: Metastore, t: Session, tmp
     put(database / "t" / "p=2" / "delta_0000003_0000003_0000" / "bucket_00001")
     (database / "t" / "p=2" / "delta_0000002_0000002_0000" / "bucket_00000").unlink()
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("missing", "c1/default.db/t/p=1/delta_0000002_0000002_0000"),
         ("different", "c1/default.db/t/p=1/delta_0000003_0000003_0000"),
         ("missing", "c1/default.db/t/p=2/delta_0000002_0000002_0000"),
@@ -159,7 +159,7 @@ def test_copies_are_held_against_what_is_registered_on_their_cluster(
     copy_table("t", "c2")
     shutil.rmtree(tmp_path / "c2" / "default.db" / "t" / "p=1" / "delta_0000002_0000002_0000")
     (lost,) = metastore.doctor.examine()
-    assert told([lost], tmp_path) == [("missing", "c2/default.db/t/p=1/delta_0000002_0000002_0000")]
+    assert places_of([lost], tmp_path) == [("missing", "c2/default.db/t/p=1/delta_0000002_0000002_0000")]
     assert "Copy it again from cluster c1" in lost.message
     shutil.rmtree(database / "t" / "p=2" / "delta_0000002_0000002_0000")
     (of_primary,) = metastore.doctor.examine(cluster="c1")
@@ -170,7 +170,7 @@ def test_copies_are_held_against_what_is_registered_on_their_cluster(
     t.sql("INSERT INTO t VALUES (5, 'e', 1)")
     new = Path("default.db", "t", "p=1", "delta_0000004_0000004_0000")
     shutil.copytree(tmp_path / "c1" / new, tmp_path / "c2" / new)
-    assert told(metastore.doctor.examine(cluster="c2"), tmp_path)[1:] == [("unregistered copy", f"c2/{new}")]
+    assert places_of(metastore.doctor.examine(cluster="c2"), tmp_path)[1:] == [("unregistered copy", f"c2/{new}")]
 
 
 def test_a_copy_elsewhere_is_found_there(metastore: Metastore, t: Session, tmp_path: Path, database: Path) -> None:
@@ -178,13 +178,13 @@ def test_a_copy_elsewhere_is_found_there(metastore: Metastore, t: Session, tmp_p
     metastore.catalog.register_copy("default", "t", "c3", ["p=1"], location="copies/of_t")
     shutil.copytree(database / "t", tmp_path / "c3" / "later")
     metastore.catalog.register_copy("default", "t", "c3", ["p=2"], location="later")
-    assert told(metastore.doctor.examine(), tmp_path) == [
+    assert places_of(metastore.doctor.examine(), tmp_path) == [
         ("unregistered copy", f"c3/later/p=1/delta_000000{each}_000000{each}_0000") for each in (2, 3)
     ]
     metastore.catalog.unregister_copy("default", "t", "c3", ["p=1"])
     shutil.rmtree(tmp_path / "c3" / "later" / "p=1")
     shutil.rmtree(tmp_path / "c3" / "later" / "p=2" / "delta_0000003_0000003_0000")
-    assert told(metastore.doctor.examine(), tmp_path) == [("missing", "c3/later/p=2/delta_0000003_0000003_0000")]
+    assert places_of(metastore.doctor.examine(), tmp_path) == [("missing", "c3/later/p=2/delta_0000003_0000003_0000")]
 
 
 def test_original_files_count_one_by_one(metastore: Metastore, session: Session, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_original_files_count_one_by_one(metastore: Metastore, session: Session,
     assert metastore.doctor.examine() == []
     (folder / "sub" / "b.orc").unlink()
     put(folder / "a.orc", folder / "sub" / "d.orc", folder / "e.orc")
-    assert told(metastore.doctor.examine(), tmp_path) == [
+    assert places_of(metastore.doctor.examine(), tmp_path) == [
         ("different", "c1/old/a.orc"),
         ("missing", "c1/old/sub/b.orc"),
         ("unknown", "c1/old/e.orc"),
@@ -218,7 +218,7 @@ def test_what_is_being_written_is_no_finding_until_it_is_left(
     assert metastore.doctor.examine() == []
     metastore.transactions.abort(txn_id)
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("left", f"c1/default.db/t/_staging_{number}_0"),
         ("left", f"c1/default.db/t/p=1/{name}"),
     ]
@@ -236,7 +236,7 @@ def test_what_a_compaction_writes_is_its_own(metastore: Metastore, t: Session, t
     put(database / "t" / "p=1" / f"_staging_v{txn_id}" / "part-0")
     assert metastore.doctor.examine() == []
     metastore.transactions.commit(txn_id)
-    assert told(metastore.doctor.examine(), tmp_path) == [
+    assert places_of(metastore.doctor.examine(), tmp_path) == [
         ("unknown", f"c1/default.db/t/p=1/_staging_v{txn_id}"),
         ("unknown", f"c1/default.db/t/p=1/base_0000003_v{txn_id:07d}"),
     ]
@@ -255,7 +255,7 @@ def test_what_is_nobodys_only_takes_space(metastore: Metastore, t: Session, tmp_
         table / "delta_0000001_0000001_0000" / "bucket_00000",
     )
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("unknown", f"c1/default.db/t/{each}")
         for each in (
             "_staging_2_0",
@@ -276,7 +276,7 @@ def test_what_comes_from_the_future_is_an_error(
     metastore: Metastore, t: Session, copy_table: CopyTable, tmp_path: Path, database: Path
 ) -> None:
     copy_table("t", "c2")
-    # Nobody writes to a copy.
+    # No statement writes to a copy.
     copied = "default.db/t/p=1/delta_0000009_0000009_0000"
     put(tmp_path / "c2" / copied / "bucket_00000")
     put(
@@ -284,7 +284,7 @@ def test_what_comes_from_the_future_is_an_error(
         database / "t" / "p=1" / "base_0000002_v0000900" / "bucket_00000",
     )
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("ahead", "c1/default.db/t/p=1/base_0000002_v0000900"),
         ("ahead", "c1/default.db/t/p=1/delta_0000004_0000004_0000"),
         ("unknown", f"c2/{copied}"),
@@ -308,15 +308,17 @@ def test_files_of_a_streaming_batch_are_counted_by_transaction(
         put(delta / "bucket_00000_2")
         assert metastore.doctor.examine() == []
     # The last two transactions are aborted.
-    assert told(metastore.doctor.examine(), tmp_path) == [
+    assert places_of(metastore.doctor.examine(), tmp_path) == [
         ("unknown", "c1/default.db/b/delta_0000002_0000005/bucket_00000_2")
     ]
     (delta / "bucket_00000_2").unlink()
     (delta / "bucket_00000_1").unlink()
-    assert told(metastore.doctor.examine(), tmp_path) == [("different", "c1/default.db/b/delta_0000002_0000005")]
+    assert places_of(metastore.doctor.examine(), tmp_path) == [("different", "c1/default.db/b/delta_0000002_0000005")]
 
 
-def test_folders_that_are_no_tables_are_told(metastore: Metastore, t: Session, tmp_path: Path, database: Path) -> None:
+def test_folders_that_are_no_tables_are_reported(
+    metastore: Metastore, t: Session, tmp_path: Path, database: Path
+) -> None:
     t.sql("CREATE TABLE deep (id int) LOCATION 'default.db/deep/er'")
     t.sql("CREATE DATABASE shop LOCATION 'default.db/shop'")
     put(
@@ -328,7 +330,7 @@ def test_folders_that_are_no_tables_are_told(metastore: Metastore, t: Session, t
         tmp_path / "c2" / "default.db" / "t" / "p=1" / "a",
     )
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("unknown", "c1/default.db/copied"),
         ("unknown", "c1/default.db/deep/beside"),
         ("unknown", "c1/default.db/file"),
@@ -342,11 +344,11 @@ def test_folders_that_are_no_tables_are_told(metastore: Metastore, t: Session, t
         ("shop", 1),
         ("default", 1),
     ]
-    assert told(metastore.doctor.examine("shop"), tmp_path) == [("unknown", "c1/default.db/shop/a")]
+    assert places_of(metastore.doctor.examine("shop"), tmp_path) == [("unknown", "c1/default.db/shop/a")]
     assert metastore.doctor.examine(table="t") == []
 
 
-def test_dropped_files_that_are_still_there_are_told(
+def test_dropped_files_that_are_still_there_are_reported(
     metastore: Metastore, t: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_given: object, **_named: object) -> None:
@@ -359,7 +361,7 @@ def test_dropped_files_that_are_still_there_are_told(
         t.sql("ALTER TABLE t DROP PARTITION (p = 2)")
         t.sql("DROP TABLE u")
     found = metastore.doctor.examine()
-    assert told(found, tmp_path) == [
+    assert places_of(found, tmp_path) == [
         ("dropped", "c1/default.db/t/p=2/delta_0000002_0000002_0000"),
         ("dropped", "c1/default.db/t/p=2/delta_0000003_0000003_0000"),
         ("dropped", "c1/default.db/u"),
@@ -387,13 +389,13 @@ def test_a_table_that_a_query_is_making_is_no_finding(
     put(database / "made" / "delta_0000001_0000001_0000" / "bucket_00000")
     assert metastore.doctor.examine() == []
     metastore.transactions.abort(txn_id)
-    assert told(metastore.doctor.examine(), tmp_path) == [("dropped", "c1/default.db/made")]
+    assert places_of(metastore.doctor.examine(), tmp_path) == [("dropped", "c1/default.db/made")]
 
 
 # -- what the cleaner is about to remove ---------------------------------------------------------
 
 
-def test_what_is_being_cleaned_is_no_loss_unless_somebody_reads_it(
+def test_a_directory_in_cleaning_is_no_loss_unless_a_transaction_reads_it(
     lockless: Metastore, tmp_path: Path, database: Path
 ) -> None:
     delta = "default.db/t/p=1/delta_0000002_0000002_0000"
@@ -403,11 +405,11 @@ def test_what_is_being_cleaned_is_no_loss_unless_somebody_reads_it(
         (reader,) = lockless.transactions.open(user="reader")
         session.sql("TRUNCATE TABLE t")
     shutil.rmtree(tmp_path / "c1" / delta)
-    assert told(lockless.doctor.examine(), tmp_path) == [("missing", f"c1/{delta}")]
+    assert places_of(lockless.doctor.examine(), tmp_path) == [("missing", f"c1/{delta}")]
     lockless.transactions.commit(reader)
-    # Nobody reads it, and no cleaning is about to remove its row.
+    # No query reads it, and no cleaning is about to remove its row.
     (obsolete,) = lockless.doctor.examine()
-    assert told([obsolete], tmp_path) == [("obsolete", f"c1/{delta}")]
+    assert places_of([obsolete], tmp_path) == [("obsolete", f"c1/{delta}")]
     assert not obsolete.is_error
     lockless.compactor.request("default", "t", "p=1", "major")
     assert lockless.compactor.work() is not None
@@ -433,7 +435,7 @@ def test_clusters_that_cannot_be_looked_at_are_errors_and_the_others_are_examine
     (absent, other) = metastore.doctor.examine()
     assert (absent.kind, absent.cluster, absent.database) == (FindingKind.UNREACHABLE, "c2", None)
     assert "Is it not mounted?" in absent.message
-    assert told([other], tmp_path) == [("unknown", "c1/default.db/t/x")]
+    assert places_of([other], tmp_path) == [("unknown", "c1/default.db/t/x")]
     assert metastore.doctor.examine(cluster="c3") == []
     changed = {"c1": clusters["c1"], "c2": {**clusters["c2"], "filesystem": "nosuch://bucket/c2"}}
     with Metastore.open(metastore_url, clusters=changed, default_cluster="c1") as later:
@@ -463,7 +465,7 @@ def test_a_folder_that_cannot_be_read_is_not_taken_for_empty(
     (unreadable, other) = metastore.doctor.examine()
     assert (unreadable.kind, unreadable.table) == (FindingKind.UNREACHABLE, "t")
     assert "Permission denied" in unreadable.message
-    assert told([other], tmp_path) == [("unknown", "c1/default.db/u/x")]
+    assert places_of([other], tmp_path) == [("unknown", "c1/default.db/u/x")]
 
 
 def test_what_a_transaction_could_not_delete_goes_with_the_housekeeping(
@@ -499,7 +501,7 @@ def test_what_a_later_try_has_taken_back_is_left_once_its_transaction_has_ended(
         assert metastore.doctor.examine() == []
         metastore.commit(txn_id)
     (left,) = metastore.doctor.examine()
-    assert told([left], tmp_path) == [("left", "c1/default.db/t/p=1/base_0000004")]
+    assert places_of([left], tmp_path) == [("left", "c1/default.db/t/p=1/base_0000004")]
     assert "hivex metastore housekeep" in left.message
     metastore.housekeeper.run()
     assert metastore.doctor.examine() == []
@@ -550,11 +552,11 @@ def test_what_changes_between_the_looks_is_no_finding(
     for change in changes:
         done: list[object] = []
         then(*[lambda: None] * point, lambda change=change, done=done: done.append(change()))
-        assert told(metastore.doctor.examine(), tmp_path) == expected
+        assert places_of(metastore.doctor.examine(), tmp_path) == expected
         assert done
     batch.close()
     then(*[lambda: None] * point, lambda: t.sql("DROP TABLE t"))
-    assert told(metastore.doctor.examine(), tmp_path) in ([], expected)
+    assert places_of(metastore.doctor.examine(), tmp_path) in ([], expected)
 
 
 def test_what_goes_away_while_it_is_looked_at_again_is_no_finding(
@@ -563,7 +565,7 @@ def test_what_goes_away_while_it_is_looked_at_again_is_no_finding(
     metastore, then = between
     left = [database / "t" / "p=5" / f"delta_0000002_0000002_000{each}" for each in range(4)]
     put(*(each / "bucket_00000" for each in left), database / "stray" / "a", database / "stray" / "b")
-    # Somebody deletes one after the other.
+    # Another process deletes one after the other.
     deletions: list[Callable[[], object]] = [lambda each=each: shutil.rmtree(each) for each in left]
     deletions += [(database / "stray" / each).unlink for each in ("a", "b")]
     then(*(each for deletion in deletions for each in (lambda: None, deletion)))

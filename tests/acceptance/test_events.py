@@ -42,7 +42,7 @@ WATCHED = {
 WITHOUT_EVENTS = {
     "link_partitions": "the event of the link has them",
     "quotas": "the event of the database has them",
-    "capacity_history": "sums of what other events have told",
+    "capacity_history": "sums of the numbers of other events",
     "counters": "numbers that were handed out",
     "cluster_roots": "where clusters are, as they are configured",
     "txns": "a commit or abort that has written leaves an event; a snapshot has the others",
@@ -61,7 +61,7 @@ WITHOUT_EVENTS = {
     "moved_copies": "for the housekeeping, whose withdrawals have events",
     "namespace_moves": "how far a move is; its switch has an event for each table",
     "namespace_homes": "of other metastores",
-    "former_write_ids": "of names whose tables are gone, whose event tells so",
+    "former_write_ids": "of names whose tables are gone, whose event says so",
     "locks": "not kept",
     "partition_events": "marks for clients of Hive, which has no events for them",
     "compaction_queue": "requests, which change nothing that is read",
@@ -70,8 +70,8 @@ WITHOUT_EVENTS = {
     "recorded_events": "the events",
     "notification_log": "the events",
 }
-# Rows of tables and partitions that nobody sees need none: those of a CREATE TABLE AS SELECT that has not committed,
-# and those that were dropped, until their files are gone.
+# Rows of tables and partitions that no reader sees need no event: those of a CREATE TABLE AS SELECT that has not
+# committed, and those that were dropped, until their files are gone.
 WATCH = """
 CREATE TABLE seen_changes (transaction bigint, name text, operation text);
 CREATE FUNCTION is_hidden(watched text, changed jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -132,7 +132,7 @@ READS = {
     "commits": {"mark", "after", "directories_of", "of_transactions", "volumes"},
     "cache": {"cancel_prewarm", "catch_up", "close", "prewarm", "state"},
     "notification_log": {"bookmark", "current_event_id", "events", "lag", "note_restore", "purge", "read"},
-    # Marks, of which no event tells in Hive.
+    # Marks, which have no event in Hive.
     "partition_events": {"is_marked", "mark", "purge"},
     "compactor": {
         *("abort", "cancel", "explain", "housekeep", "initiate", "plan_clean", "request", "request_each", "show"),
@@ -180,10 +180,12 @@ def changes(store: Store) -> tuple[set[str], set[str]]:
     with store.read() as connection:
         rows = connection.execute(text("SELECT transaction, name, operation FROM seen_changes")).all()
     store.write(lambda connection: connection.execute(text("DELETE FROM seen_changes")))
-    telling = {transaction for transaction, name, _ in rows if name == "recorded_events"}
+    with_event = {transaction for transaction, name, _ in rows if name == "recorded_events"}
     seen = {f"{operation} {name}": transaction for transaction, name, operation in rows if name in WATCHED}
     silent = {
-        f"{operation} {name}" for transaction, name, operation in rows if name in WATCHED and transaction not in telling
+        f"{operation} {name}"
+        for transaction, name, operation in rows
+        if name in WATCHED and transaction not in with_event
     }
     return set(seen), silent
 

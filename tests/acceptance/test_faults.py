@@ -138,7 +138,7 @@ def is_quiet(metastore: Metastore) -> bool:
 
 
 @contextmanager
-def told(name: str, faults: Faults) -> Iterator[None]:
+def reporting(name: str, faults: Faults) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
@@ -154,7 +154,7 @@ def test_a_failed_step_of_files_leaves_all_as_it_was(warehouse: Opened, faults: 
     held, tree = warehouse.held(), warehouse.tree()
     for at in steps(name):
         faults.begin(at, lasts=bool(at % 3))
-        with told(name, faults):
+        with reporting(name, faults):
             error = attempt(warehouse.session, statement)
             assert (error is not None) == faults.is_done, error or "a failed step was not noticed"
             if error is None:
@@ -182,7 +182,7 @@ def test_a_database_that_fails_at_a_step_leaves_all_as_it_was(
     held, tree = warehouse.held(), warehouse.tree()
     for at in steps(name):
         faults.begin(at, of_database=True)
-        with told(name, faults):
+        with reporting(name, faults):
             error = attempt(warehouse.session, statement)
             assert error is None or faults.is_done, error
             if not faults.is_done:
@@ -190,7 +190,7 @@ def test_a_database_that_fails_at_a_step_leaves_all_as_it_was(
             seen = faults.seen[at]
             faults.begin(None)
             if not is_quiet(warehouse.metastore):
-                # Nobody can know whose it is; its time will be over.
+                # The owner is not known; it will time out.
                 assert seen.startswith("after"), "it was not aborted"
                 later.housekeeper.run()
             assert is_quiet(warehouse.metastore)
@@ -231,7 +231,7 @@ def test_rows_are_those_before_or_after_a_statement_whose_process_dies_at_a_step
         session = warehouse.metastore.session()
         faults.begin(at, dies=True)
         died = False
-        with told(name, faults):
+        with reporting(name, faults):
             try:
                 session.sql(statement)
             except Dead:
@@ -244,7 +244,7 @@ def test_rows_are_those_before_or_after_a_statement_whose_process_dies_at_a_step
             if not died or committed:
                 break
             assert warehouse.held() == held
-    # What the dead have left is in nobody's way.
+    # The leftovers of dead processes are in no one's way.
     warehouse.session.sql("INSERT INTO q VALUES (99, 'x', '1')")
     found = warehouse.rows()
     found["q"].remove((99, "x", "1"))
@@ -267,7 +267,7 @@ def test_a_failed_step_in_a_transaction_leaves_the_statements_before_it(
         held, tree = warehouse.held(), warehouse.tree()
         for at in steps(name):
             faults.begin(at, lasts=bool(at % 3) and not of_database, of_database=of_database)
-            with told(name, faults):
+            with reporting(name, faults):
                 error = attempt(session, statement)
                 assert error is None or faults.is_done, error
                 if not faults.is_done:

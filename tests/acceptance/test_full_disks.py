@@ -1,6 +1,6 @@
 """No room for the files of a statement that writes, or of a compaction: in Spark's tasks, and in this process.
 
-A limit on the length of files stands for the full disk: to whoever writes it is as real an error, and setting it
+A limit on the length of files stands for the full disk: for the writer it is as real an error, and setting it
 asks for no rights.
 """
 
@@ -146,7 +146,7 @@ def test_a_full_disk_changes_nothing_and_the_statement_works_once_there_is_room(
         statement = text.format(t="t", other="other")
         with no_room_for_tasks(warehouse.folder("t")):
             warehouse.fails(statement, "t")
-        # Of files of layout flat the driver writes none itself but the one that tells the layout's version.
+        # Of files of layout flat the driver writes none itself but the one with the layout's version.
         with most_bytes(os.getpid(), _MOST_BYTES.get(name, 10_000) if layout == "hive" else 0):
             warehouse.fails(statement, "t")
         warehouse.session.sql(statement)

@@ -69,7 +69,7 @@ def history(session: Session, table: str = "t") -> list[tuple[object, ...]]:
 
 
 @pytest.mark.every_backend
-def test_history_tells_who_has_committed_what(metastore: Metastore, clock: Clock) -> None:
+def test_history_shows_who_has_committed_what(metastore: Metastore, clock: Clock) -> None:
     with metastore.session(user="ana", agent_info="dag=daily run=r1 task=load") as session:
         session.sql("CREATE TABLE t (a int)")
         clock.advance(1)

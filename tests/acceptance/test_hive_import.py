@@ -228,7 +228,7 @@ def test_tables_and_views_that_spark_has_made_are_read_as_before(
     assert facts["Statistics"].endswith("2 rows")
 
 
-def test_what_cannot_be_taken_over_is_told_and_stops_nothing(
+def test_an_object_that_cannot_be_taken_over_is_reported_and_stops_nothing(
     hive: HiveObjects, run: Import, target: Metastore, tmp_path: Path
 ) -> None:
     hive.database("odd")
@@ -604,7 +604,7 @@ def test_acid_tables_whose_rows_would_not_be_those_of_hive_are_refused(
         assert session.sql("SELECT name FROM refused.opened").rows == [("a",)]
 
 
-# -- a metastore that stops, or is none ---------------------------------------------------
+# -- a metastore that stops, or a server that is not one ---------------------------------------------------
 
 
 @contextmanager
@@ -628,7 +628,7 @@ def served(handle: Callable[[socket.socket], None]) -> Iterator[str]:
 
 @contextmanager
 def cut_after(port: int, size: int) -> Iterator[str]:
-    """The address of a way to a port that ends for ever once so many bytes have come back over it."""
+    """The address of a way to a port that ends for ever once this number of bytes has come back over it."""
     left = [size]
 
     def copy(near: socket.socket) -> None:
@@ -672,7 +672,7 @@ def test_a_metastore_that_dies_leaves_no_half_table_and_a_repeated_import_comple
     assert target.catalog.list_tables("large") == ["a", "b", "c"]
 
 
-def test_a_server_of_another_protocol_is_told_apart(run: Import) -> None:
+def test_a_server_of_another_protocol_is_recognised(run: Import) -> None:
     def answer(connection: socket.socket) -> None:
         connection.recv(4096)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -751,9 +751,9 @@ def test_the_command_prints_a_report(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    hive.database("told")
-    hive.table("told", "good", ID)
-    hive.table("told", "odd", [("u", "uniontype<int,string>")])
+    hive.database("mixed")
+    hive.table("mixed", "good", ID)
+    hive.table("mixed", "odd", [("u", "uniontype<int,string>")])
     monkeypatch.setenv("HIVEX_METASTORE_URL", sqlite_url)
     properties = {"c1": {"filesystem": root.as_uri(), "jobtracker": "local[2]"}}
     monkeypatch.setenv("HIVEX_CLUSTER_PROPERTIES", json.dumps(properties))
@@ -761,14 +761,14 @@ def test_the_command_prints_a_report(
     captured = capsys.readouterr()
     printed = json.loads(captured.out)
     outcomes = {row[2]: row[0] for row in printed["rows"]}
-    assert outcomes == {"default": "present", "told": "imported", "told.good": "imported", "told.odd": "refused"}
+    assert outcomes == {"default": "present", "mixed": "imported", "mixed.good": "imported", "mixed.odd": "refused"}
     assert "2 imported, 1 present, 1 refused" in captured.err
     assert main(["metastore", "import", server.address, "--table", "good"]) == 0
     assert main(["metastore", "import", "thrift://127.0.0.1"]) == 1
     assert "HIVE_ADDRESS" in capsys.readouterr().err
 
 
-# -- everything that both sides tell ------------------------------------------------------
+# -- everything that both sides have ------------------------------------------------------
 
 TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(12,3)", "string", "varchar(9)"),
@@ -788,7 +788,7 @@ STATISTICS = ("numRows", "totalSize", "numFiles", "rawDataSize", "COLUMN_STATS_A
 
 @pytest.mark.timeout(900)  # Hive adds 5,000 partitions in minutes
 @pytest.mark.evidence
-def test_everything_that_both_sides_tell_is_equal(
+def test_everything_that_both_sides_have_is_equal(
     hive: HiveObjects, run: Import, target: Metastore, counts: Counts
 ) -> None:
     chosen = random.Random(f"{evidence.SEED} hive import")
@@ -811,7 +811,7 @@ def test_everything_that_both_sides_tell_is_equal(
     compared = 0
     for name in names:
         given, table = hive.client.get_table("all", name), target.catalog.get_table("all", name)
-        assert told_here(table, table.storage, table.location) == told_by_hive(given, given.sd), name
+        assert fields_here(table, table.storage, table.location) == fields_of_hive(given, given.sd), name
         assert [(key.name, key.type) for key in table.partition_keys] == [
             (key.name, key.type) for key in given.partitionKeys
         ]
@@ -823,7 +823,10 @@ def test_everything_that_both_sides_tell_is_equal(
         for each in there:
             partition = here[tuple(each.values)]
             storage = partition.storage or table.storage
-            assert told_here(partition, storage, partition.location) == told_by_hive(each, each.sd), (name, each.values)
+            assert fields_here(partition, storage, partition.location) == fields_of_hive(each, each.sd), (
+                name,
+                each.values,
+            )
             compared += 1
     counts["Imported from Hive Metastore 2.3, and equal"] = {
         "tables": len(names),
@@ -865,7 +868,7 @@ def key_value(type: str, number: int) -> str:
     return (date(2024, 1, 1) + timedelta(days=number)).isoformat() if type == "date" else str(number)
 
 
-def told_by_hive(given: Any, sd: Any) -> dict[str, object]:
+def fields_of_hive(given: Any, sd: Any) -> dict[str, object]:
     serde = sd.serdeInfo
     is_table = hasattr(given, "tableType")
     parameters = {key: value for key, value in given.parameters.items() if key not in STATISTICS}
@@ -887,7 +890,7 @@ def told_by_hive(given: Any, sd: Any) -> dict[str, object]:
     }
 
 
-def told_here(given: Any, storage: StorageDescriptor, location: str) -> dict[str, object]:
+def fields_here(given: Any, storage: StorageDescriptor, location: str) -> dict[str, object]:
     skew = storage.skew
     is_table = isinstance(given, Table)
     return {

@@ -48,7 +48,7 @@ Rows = dict[str, dict[int, str]]
 
 
 class Worker:
-    """A process with its Spark that compacts when it is told to."""
+    """A process with its Spark that compacts on command."""
 
     def __init__(self, url: str, clusters: dict[str, dict[str, str]], log: Path) -> None:
         self._log = log
@@ -71,14 +71,14 @@ class Worker:
         self._process.stdin.flush()
 
     def kill(self, *, with_spark: bool) -> list[str]:
-        """kill -9; what it had told until then. Spark's own process ends by itself if it is not killed, too."""
+        """kill -9; return its output until then. Spark's own process ends by itself if it is not killed, too."""
         if with_spark:
             os.killpg(self._process.pid, signal.SIGKILL)
         else:
             self._process.kill()
         # Until Spark's process has ended: it has the pipe as well.
-        told, _ = self._process.communicate()
-        return told.splitlines()
+        reported, _ = self._process.communicate()
+        return reported.splitlines()
 
     def close(self) -> None:
         if self._process.poll() is None:
@@ -98,7 +98,7 @@ def metastore(sqlite_url: str, properties: dict[str, dict[str, str]]) -> Iterato
 
 @pytest.fixture
 def later(sqlite_url: str, properties: dict[str, dict[str, str]]) -> Iterator[Metastore]:
-    """The same, hours later: whoever is dead has timed out."""
+    """The same, hours later: dead processes have timed out."""
     clock = lambda: system_clock() + HOURS_MS  # noqa: E731 - as short as the clock is
     with Metastore.open(sqlite_url, clusters=properties, clock=clock) as metastore:
         yield metastore
@@ -209,9 +209,9 @@ def kill_both(worker: Worker, cleaner: ClientProcess, ready: Path, chance: rando
             assert cleaner.is_alive, cleaner.error()
             cleaner.kill()
         else:
-            told = worker.kill(with_spark=with_spark)
-            hit["workers were done"] += "idle" in told
-            hit["compactions done"] += sum(line != "idle" for line in told)
+            reported = worker.kill(with_spark=with_spark)
+            hit["workers were done"] += "idle" in reported
+            hit["compactions done"] += sum(line != "idle" for line in reported)
 
 
 def bury(metastore: Metastore, later: Metastore) -> None:

@@ -28,7 +28,7 @@ from tests.processes import RandomKills
 
 KILLS = evidence.amount("HIVEX_MOVE_KILLS", share=1, whole=20)
 EVERY = 1 if evidence.IS_WHOLE else 200
-"""Of the rows of the demo, each of so many."""
+"""One of this number of rows of the demo is taken."""
 
 SETTINGS = {
     # Those who wait for a dead process find out soon, and old copies go while others read.

@@ -33,7 +33,7 @@ from tests.standalone_clusters import StandaloneCluster
 
 KILLS = evidence.amount("HIVEX_REPLICATION_KILLS", share=6, whole=300)
 SETTINGS = {
-    # Statements that wait for a dead replication find out soon, and the cleaner deletes what nobody reads now.
+    # Statements that wait for a dead replication find out soon, and the cleaner deletes files that no query reads now.
     "metastore.acid.housekeeper.interval": 1,
     "hivex.dataframe.retention.time": 0,
 }

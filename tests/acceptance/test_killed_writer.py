@@ -198,14 +198,14 @@ def _contents(metastore: Metastore, ids: str) -> tuple[object, ...]:
 
 
 def _run_and_kill(statement: str, moment: Moment, writers: Writers) -> bool:
-    """Give a statement to a writer, kill it at the moment, and tell whether it had acknowledged the statement."""
+    """Give a statement to a writer, kill it at the moment, and return whether it had acknowledged the statement."""
     writer = writers.take()
     before = _names(writers.folder)
     _begin(writer, statement)
     _wait_for(moment, before, writers.folder, writer)
     writer.send_signal(signal.SIGKILL)
-    told, _ = writer.communicate()
-    return "done" in told
+    output, _ = writer.communicate()
+    return "done" in output
 
 
 def _answer(writer: subprocess.Popen[str]) -> str:

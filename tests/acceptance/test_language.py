@@ -23,7 +23,7 @@ _WORKING_DRAWN = 4
 
 
 def error_of(metastore: Metastore, root: Path, example: Example) -> str:
-    """What the error of a statement says; empty where there is none."""
+    """Return the error of a statement, or an empty text."""
     with metastore.session(user="reader") as session:
         try:
             read(example.text)

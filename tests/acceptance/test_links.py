@@ -645,16 +645,16 @@ def test_table_like_a_link_has_the_definition_of_its_source(a: Session, metastor
         a.sql("CREATE TABLE other LIKE t2@b")
 
 
-def test_link_tells_no_statistics_of_rows_that_it_hides(a: Session, b: Session) -> None:
+def test_link_shows_no_statistics_of_rows_that_it_hides(a: Session, b: Session) -> None:
     b.sql("ALTER TABLE t1 UPDATE STATISTICS FOR COLUMN id SET ('lowValue' = '1', 'highValue' = '2', 'numNulls' = '0')")
     a.sql("CREATE LINK TO t1@b")
     assert described(b, "DESCRIBE FORMATTED t1 id")["max"] == "2"
     for partition in ((), ("1",)):
         for value in partition:
             a.sql(f"ALTER LINK t1@b ADD PARTITION (ds = '{value}')")
-        told = described(a, "DESCRIBE FORMATTED t1@b id")
-        assert {told[fact] for fact in ("min", "max", "num_nulls", "distinct_count")} == {"NULL"}
-        assert "COLUMN_STATS_ACCURATE" not in told
+        facts = described(a, "DESCRIBE FORMATTED t1@b id")
+        assert {facts[fact] for fact in ("min", "max", "num_nulls", "distinct_count")} == {"NULL"}
+        assert "COLUMN_STATS_ACCURATE" not in facts
     # The statistics of the whole source are those of a link that shows all of it.
     a.sql("ALTER LINK t1@b ADD PARTITION (ds = '2')")
     assert described(a, "DESCRIBE FORMATTED t1@b id")["max"] == "2"
@@ -667,8 +667,8 @@ def test_descriptions_and_errors_of_a_link_have_its_own_name_and_properties(a: S
     assert document["table_properties"] == {"mine": "yes"}
     of_partition = json.loads(str(a.sql("DESCRIBE EXTENDED t1@b PARTITION (ds = '1') AS JSON").rows[0][0]))
     assert (of_partition["table_name"], of_partition["table_properties"]) == ("t1@b", {"mine": "yes"})
-    told = described(a, "DESCRIBE EXTENDED t1@b PARTITION (ds = '1')")
-    assert (told["Database"], told["Table"]) == ("a", "t1@b")
+    facts = described(a, "DESCRIBE EXTENDED t1@b PARTITION (ds = '1')")
+    assert (facts["Database"], facts["Table"]) == ("a", "t1@b")
     for text in (
         "DESCRIBE t1@b PARTITION (ds = '2')",
         "DESCRIBE t1@b PARTITION (ds = '9')",

@@ -248,7 +248,7 @@ class KilledError(BaseException):
     """Stands for the death of a process: nothing of the statement goes on."""
 
 
-def test_a_file_is_loaded_once_whoever_comes_or_dies(
+def test_a_file_is_loaded_once_even_if_processes_come_or_die(
     metastore: Metastore, metastore_url: str, clusters: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     file = tmp_path / "c1" / "in" / "f"

@@ -48,7 +48,7 @@ class Cluster:
     _others: set[int] = field(default_factory=set)
 
     def run(self, statement: str, *, loses: int = 0, table: str = "") -> dict[str, Any]:
-        """The answer to a statement; so many executors are killed while they write to the table, each in the middle."""
+        """The answer to a statement; a number of executors is killed, each in the middle of a write to the table."""
         assert self.driver.stdin is not None
         assert self.driver.stdout is not None
         self.driver.stdin.write(f"{statement}\n")

@@ -222,7 +222,7 @@ def test_old_copies_are_deleted_together_also_after_an_interrupt_and_beside_a_re
         metastore.moves.move("a", "c1")
         metastore.moves.move("a", "c3")
         metastore.moves.clean()
-        # One transaction for each cluster. Whoever has no time leaves the rest to the next call.
+        # One transaction for each cluster. A call without time leaves the rest to the next one.
         before = metastore.transactions.valid_txns().high_watermark
         assert metastore.replicator.clean(most_s=0) == 7
         assert sorted(map(bool, (files_on(tmp_path, "c1"), files_on(tmp_path, "c2")))) == [False, True]

@@ -147,7 +147,7 @@ def test_a_store_that_hangs_is_a_cluster_that_is_not_there(
                 with pytest.raises(StorageError, match="has not answered for 5 seconds"):
                     session.sql("SELECT * FROM t")
                 asked.append(accepted(silent))
-        # The first one has waited, and the others have been told.
+        # The first one has waited, and the others know.
         assert asked[0] > 0
         assert asked[1:] == [0, 0]
 

@@ -123,7 +123,7 @@ def _throwing(thrower: Thrower, step: str, function: Callable[..., Any]) -> Call
 def metastore(metastore_url: str, tmp_path: Path, thrower: Thrower) -> Iterator[Metastore]:
     clusters = {"c1": {"filesystem": (tmp_path / "c1").as_uri(), "jobtracker": "local[2]"}}
     with Metastore.open(metastore_url, clusters=clusters, fault=thrower.step) as metastore:
-        # Each use of the database begins with this; the metastore tells the steps before and after its commit.
+        # Each use of the database begins with this; the metastore reports the steps before and after its commit.
         event.listen(metastore.services.store.engine, "checkout", lambda *_: thrower.step("database"))
         with metastore.session() as session:
             session.sql("CREATE TABLE p (a int, v string) PARTITIONED BY (k string)")
@@ -137,7 +137,7 @@ def settled(metastore: Metastore) -> bool:
 
 
 def throw(metastore: Metastore, thrower: Thrower, statements: list[str], at: int, kind: str) -> bool:
-    """Run statements with a fault at a step, look at what is left, and tell whether the step has come."""
+    """Run statements with a fault at a step, look at what is left, and return whether the step has come."""
     raised: BaseException | None
     thrown, raised = KINDS[kind](), None
     try:
@@ -151,9 +151,9 @@ def throw(metastore: Metastore, thrower: Thrower, statements: list[str], at: int
             came = thrower.is_done
             thrower.at = None
         # Of what asks the process to end nothing else is made. Some steps may fail unnoticed.
-        told_as = HivexError if isinstance(thrown, Exception) else type(thrown)
+        expected_error = HivexError if isinstance(thrown, Exception) else type(thrown)
         assert came or raised is None
-        assert raised is None or isinstance(raised, told_as)
+        assert raised is None or isinstance(raised, expected_error)
         str(raised).encode()
         assert settled(metastore)
         with metastore.session() as other:
@@ -186,7 +186,7 @@ STATEMENTS = {
 
 @pytest.mark.timeout(1800 if _EVERY else 240)
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_any_exception_at_any_step_is_told_as_ours_and_settles_all(
+def test_any_exception_at_any_step_is_raised_as_ours_and_settles_all(
     metastore: Metastore, thrower: Thrower, counts: Counts, name: str
 ) -> None:
     counts["exceptions out of adapters"] = {"faults": _try(metastore, thrower, STATEMENTS[name], name)}

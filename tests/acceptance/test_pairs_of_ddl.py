@@ -63,7 +63,7 @@ def at_once(pool: ThreadPoolExecutor, metastore: Metastore, statements: Iterable
 
 
 def deadlocks(url: str) -> int:
-    """How many deadlocks the database has broken; connections tell of theirs when they are closed."""
+    """How many deadlocks the database has broken; connections report theirs when they are closed."""
     store = Store(url)
     try:
         with store.read() as connection:

@@ -121,7 +121,7 @@ def test_write_of_a_later_transaction_before_the_locks_is_kept(
         points.append(point)
         # The transaction of the change, after that of the first copy, is open, and has its locks not yet.
         if point == "after open" and points.count(point) == 2:
-            # A reader leaves the directories of now in the cache, if there is one.
+            # A reader leaves the current directories in the cache, if there is one.
             assert rows_on(other, None) == [1]
             t.sql("INSERT INTO t VALUES (2)")
 

@@ -7,7 +7,7 @@ before and others, and DataFrames that were made in them are computed again and 
 or their processes die, at one step after the other, and workers are given up for dead that are not.
 
 ``HIVEX_RANDOM_COMPACTIONS=500`` runs as many steps instead of the few of the gate, and ``HIVEX_RANDOM_SEED`` begins
-with another seed. A failure tells the seed and the steps.
+with another seed. A failure prints the seed and the steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests import evidence
 from tests.acceptance import registered_directories
 from tests.acceptance.faults import Dead, Faults, install
 from tests.acceptance.hive_reading import HiveReader
-from tests.acceptance.test_random_statements import LOCKS, Play, told
+from tests.acceptance.test_random_statements import LOCKS, Play, reporting
 from tests.acceptance.warehouse_model import (
     Column,
     Rows,
@@ -266,7 +266,7 @@ class CompactedPlay(Play):
             return
         assert isinstance(rows, DataFrame)
         self.log.append(f"{_HELD} makes a DataFrame of {table.name}")
-        # Later changes of its columns are none of the DataFrame's.
+        # Later changes of its columns do not change the DataFrame.
         expected = table.shown(self.model.rows(_HELD, table))
         self.frames.append(_Shown(self.model.open[_HELD], table.key, rows, expected))
 
@@ -340,13 +340,13 @@ class CompactedPlay(Play):
         waiting = [each for each in self.metastore.compactor.show() if each.state is CompactionState.INITIATED]
         tables = {each.table for each in waiting}
         if any(each.type is CompactionType.REBALANCE for each in waiting):
-            # It counts as a change of rows, also where its worker does not live to tell.
+            # It counts as a change of rows, also where its worker does not live to report it.
             self.model.commits.append({table.key for table in self.model.tables})
         # Another one, if it is in the middle of something.
         worker_id = "host-3" if self.is_between else "host-1"
         with self.as_part("work"), self.failing("work", how):
             done = self.metastore.compactor.work(worker_id)
-            self.log.append(f"   {_told(done)}")
+            self.log.append(f"   {_state_of(done)}")
             self.done[f"{done.type.shown.lower()}, {done.state.shown}" if done else "nothing to do"] += 1
             if done is not None and done.state is CompactionState.FAILED and not self._is_excused:
                 self._check_in_the_way(done, "\n".join(self.log[before:]))
@@ -384,7 +384,7 @@ class CompactedPlay(Play):
 
     @contextmanager
     def failing(self, what: str, how: str) -> Iterator[None]:
-        """Do it with a fault of this kind at the next step that had none; afterwards all is as if nobody had cared."""
+        """Do it with a fault of this kind at the next step without one; afterwards all is as if no fault had been."""
         kind = f"{what}, {how}"
         points = _TURNING_POINTS.get((what, how), ())
         named = self.chance.choice(points) if points and self.chance.random() < 0.5 else None
@@ -578,7 +578,7 @@ def _is_of_batch(uri: str) -> bool:
     return directory is not None and directory.is_batch
 
 
-def _told(done: Compaction | None) -> str:
+def _state_of(done: Compaction | None) -> str:
     return (
         "nothing waits" if done is None else f"{done.id} of {done.name}: {done.state.shown} {done.error_message or ''}"
     )
@@ -627,7 +627,7 @@ def test_no_compaction_or_cleaning_is_seen(
         play = CompactedPlay(faults, later, metastore, seed, locks, tmp_path, stack)
         plays.append(play)
         faults.on_file = play.reached
-        with told(play, seed):
+        with reporting(play, seed):
             for _ in range(STEPS):
                 play.step()
             play.finish()

@@ -3,7 +3,7 @@
 In every second sequence all files are of row layout ``hive``, in the others those of some tables; after each step
 Hive's own classes read them, too.
 
-``make evidence`` runs 2,000 statements; ``HIVEX_RANDOM_STATEMENTS`` sets another number. A failure tells the seed and
+``make evidence`` runs 2,000 statements; ``HIVEX_RANDOM_STATEMENTS`` sets another number. A failure prints the seed and
 the statements.
 """
 
@@ -73,7 +73,7 @@ LOCKS: dict[str, dict[str, object]] = {
     "optimistic": {"hive.acid.lockless.reads.enabled": True, "hive.txn.xlock.write": False},
     "default": {},
 }
-"""Settings under which sessions are more or less in each other's way. Nobody waits: one thread runs them all."""
+"""Settings under which sessions are more or less in each other's way. No session waits: one thread runs them all."""
 
 _WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For a few rows, generating code takes longer than it saves; every third sequence does it nevertheless."""
@@ -138,10 +138,10 @@ class Play:
             return True
         if isinstance(error, (LockTimeoutError, LockNotAcquiredError)):
             others = [name for name in self.model.open if name != session]
-            self.claim(bool(others), "nobody else holds a lock", error)
+            self.claim(bool(others), "no other session holds a lock", error)
         elif isinstance(error, WriteConflictError):
-            self.claim(transaction is not None, "a statement of its own has nobody to conflict with", error)
-            self.claim(self.model.others_wrote_since(session, self.model.tables), "nobody has written", error)
+            self.claim(transaction is not None, "a statement of its own has no other to conflict with", error)
+            self.claim(self.model.others_wrote_since(session, self.model.tables), "no other session has written", error)
             if self.sessions[session].txn_id is not None:
                 self.sessions[session].sql("ROLLBACK")
             self.model.roll_back(session)
@@ -798,7 +798,7 @@ class Play:
 
 
 @contextmanager
-def told(sequence: Play, seed: int) -> Iterator[None]:
+def reporting(sequence: Play, seed: int) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
@@ -828,7 +828,7 @@ def test_every_statement_does_what_the_model_does(
         ExitStack() as stack,
     ):
         sequence = Play(metastore, seed, locks, tmp_path, stack, _LAYOUTS if seed % 2 else ("hive",))
-        with told(sequence, seed):
+        with reporting(sequence, seed):
             for _ in range(STATEMENTS):
                 sequence.step()
             sequence.finish()

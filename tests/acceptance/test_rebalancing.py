@@ -90,7 +90,9 @@ def test_changes_across_a_rebalance_have_each_row_that_it_has_numbered(metastore
         assert found == [*(("delete", number) for number in range(1, 6)), *inserted]
 
 
-def test_nobody_deletes_rows_by_ids_that_they_do_not_have_any_more(metastore: Metastore, session: Session) -> None:
+def test_no_statement_deletes_rows_by_ids_that_they_do_not_have_any_more(
+    metastore: Metastore, session: Session
+) -> None:
     session.sql("CREATE TABLE t (id int)")
     session.sql("INSERT INTO t VALUES (1), (2)")
     session.sql("INSERT INTO t VALUES (3), (4)")

@@ -234,7 +234,7 @@ def test_aborted_replication_registers_nothing(metastore: Metastore, days: Sessi
         assert secondary.explain("SELECT * FROM days").cluster == "c2"
 
 
-def test_target_that_is_full_is_told(metastore: Metastore, days: Session, tmp_path: Path) -> None:
+def test_target_that_is_full_is_reported(metastore: Metastore, days: Session, tmp_path: Path) -> None:
     place = tmp_path / "c2" / location_of(metastore, "days")
     place.parent.mkdir(parents=True)
     place.write_text("a file where a folder has to be")

@@ -59,7 +59,7 @@ def test_rows_are_deleted_updated_and_merged(t: Session) -> None:
     assert rows(t) == [(10, "merged", 1), (40, "fresh", 9)]
     assert t.sql("DELETE FROM t").rows_deleted == 2
     assert rows(t) == []
-    assert t.sql("UPDATE t SET v = 'nobody'").rows_written == 0
+    assert t.sql("UPDATE t SET v = 'absent'").rows_written == 0
 
 
 @on_sqlite
@@ -104,7 +104,7 @@ def test_a_source_may_be_the_target_itself_and_conditions_may_read_it(session: S
 
 
 @on_sqlite
-def test_tables_of_one_name_are_told_apart_by_their_databases(session: Session) -> None:
+def test_tables_of_one_name_are_distinguished_by_their_databases(session: Session) -> None:
     session.sql("CREATE DATABASE a")
     session.sql("CREATE DATABASE b")
     for database in "ab":
@@ -191,7 +191,7 @@ def ids_by_file(directory: Path) -> dict[str, list[int]]:
 
 
 @on_sqlite
-def test_a_transaction_sees_its_own_changes_and_nobody_else_does(t: Session, metastore: Metastore) -> None:
+def test_a_transaction_alone_sees_its_own_changes(t: Session, metastore: Metastore) -> None:
     t.sql("START TRANSACTION")
     t.sql("UPDATE t SET v = 'one' WHERE id = 1")
     t.sql("UPDATE t SET v = concat(v, ' two') WHERE id = 1")

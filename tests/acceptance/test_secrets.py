@@ -126,7 +126,7 @@ def test_refused_description_of_a_cluster_is_not_quoted(description: Any) -> Non
         f"postgresql://scott:{SECRET} {SECRET}@[::1/db",
     ],
 )
-def test_refused_url_is_told_without_its_password(url: str, tmp_path: Path) -> None:
+def test_refused_url_is_shown_without_its_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidSettingError) as raised:
         Metastore.open(url, clusters=secretive(tmp_path), default_cluster="c1")
     assert_silent(*failures_of(raised.value))

@@ -54,10 +54,10 @@ def test_variables_of_hive_are_pieces_of_text(session: Session) -> None:
     shown = dict(rows(session, "SET -v"))
     assert {"hivevar:id": "1", "source": "default.t", "metastore.txn.timeout": "300"}.items() <= shown.items()
     with pytest.raises(NoSuchTableError):
-        session.sql("DROP TABLE nobody")
+        session.sql("DROP TABLE missing")
     session.sql("SET hive.exec.drop.ignorenonexistent = true")
     for kind in ("TABLE", "VIEW", "FUNCTION", "TEMPORARY FUNCTION"):
-        assert session.sql(f"DROP {kind} nobody").rows == []
+        assert session.sql(f"DROP {kind} missing").rows == []
     session.sql("DECLARE VARIABLE x INT DEFAULT 1")
     with pytest.raises(InvalidOperationError, match="SET VARIABLE x"):
         session.sql("SET x = 2")

@@ -263,7 +263,7 @@ def test_filter_that_fits_nothing_is_an_error(tables: Session) -> None:
 # -- ABORT TRANSACTIONS ------------------------------------------------------------------
 
 
-def test_abort_frees_locks_and_tells_which_were_open(metastore: Metastore, tables: Session) -> None:
+def test_abort_frees_locks_and_returns_the_open_ones(metastore: Metastore, tables: Session) -> None:
     ann, bob, cid = (open_one(metastore, user) for user in ("ann", "bob", "cid"))
     metastore.transactions.abort(bob, "the reason of bob")
     metastore.transactions.commit(cid)
@@ -306,7 +306,7 @@ def test_aborted_holder_lets_the_waiting_one_go_on(metastore: Metastore, tables:
         assert asking.result(timeout=30).is_acquired
 
 
-def test_aborted_waiter_is_told_who_did_it(metastore: Metastore, tables: Session) -> None:
+def test_aborted_waiter_learns_who_did_it(metastore: Metastore, tables: Session) -> None:
     ann = open_one(metastore, "ann")
     metastore.locks.acquire([on("t", LockType.EXCLUSIVE)], ann, user="ann")
     with waiting(metastore, "bob", on("t", LockType.EXCLUSIVE)) as (bob, asking):

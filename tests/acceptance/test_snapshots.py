@@ -38,7 +38,7 @@ PAUSED = "paused"
 
 
 class _Gate(logging.Filter):
-    """Holds the statement of the paused thread where it tells its route: its snapshot is taken, nothing is run.
+    """Holds the statement of the paused thread where it reports its route: its snapshot is taken, nothing is run.
 
     It is a filter because a handler has a lock, for which all other threads would wait.
     """
@@ -401,7 +401,7 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
         before = data_files(tmp_path)
 
         def abort(txn_id: int) -> None:
-            metastore.transactions.abort(txn_id, "somebody was in a hurry")
+            metastore.transactions.abort(txn_id, "an operator was in a hurry")
 
         def reap_and_forget(txn_id: int) -> None:
             # As for a process that was paused for long.
@@ -431,7 +431,9 @@ def test_statement_whose_transaction_was_ended_stops_its_job_and_says_why(
             for write in (batch.write, lambda rows: warehouse.write(rows, "t")):
                 running = pool.submit(write, spark.sql(LONG).toDF("a"))
                 wait_for_job(running)
-                metastore.transactions.abort(metastore.transactions.valid_txns().open_ids[0], "somebody was in a hurry")
+                metastore.transactions.abort(
+                    metastore.transactions.valid_txns().open_ids[0], "an operator was in a hurry"
+                )
                 with pytest.raises(TransactionAbortedError, match="in a hurry"):
                     running.result(timeout=60)
                 wait_for_no_job(spark.sparkContext)

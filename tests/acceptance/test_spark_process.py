@@ -44,7 +44,7 @@ def run(program: str, url: str, folder: Path, **environment: str) -> subprocess.
     return found
 
 
-def test_process_that_is_killed_is_told_and_replaced(sqlite_url: str, tmp_path: Path) -> None:
+def test_process_that_is_killed_is_reported_and_replaced(sqlite_url: str, tmp_path: Path) -> None:
     program = """
 threading.Timer(0.1, session.cancel).start()
 fails("SELECT 1")
@@ -60,7 +60,7 @@ print("given to Spark:", SparkContext.getOrCreate()._jsc.hadoopConfiguration().g
 tracker = SparkContext.getOrCreate().statusTracker()
 def kill():
     while not tracker.getActiveJobsIds():
-        # Between two looks at whether Spark has begun the job: nothing tells.
+        # Between two looks at whether Spark has begun the job: no event reports it.
         time.sleep(0.01)
     os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
 killer = threading.Thread(target=kill)
@@ -74,8 +74,8 @@ session.sql("INSERT INTO t VALUES (1)")
 print(session.sql("SELECT id FROM t").rows)
 """
     found = run(program, sqlite_url, tmp_path)
-    told = [line for line in found.stdout.splitlines() if not line.startswith(("log: INFO airflow_hivex", "  c1 ("))]
-    assert told == [
+    lines = [line for line in found.stdout.splitlines() if not line.startswith(("log: INFO airflow_hivex", "  c1 ("))]
+    assert lines == [
         "JobCancelledError False The job on cluster c1 failed: it was cancelled",
         "cancelled while Spark started: True",
         "[(1,)]",

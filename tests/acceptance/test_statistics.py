@@ -1,4 +1,4 @@
-"""ANALYZE and what DESCRIBE tells of it."""
+"""ANALYZE, and its numbers in DESCRIBE."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rows_and_sizes_follow_from_what_was_written(session: Session) -> None:
     assert accurate(session, "t") == {"BASIC_STATS": "true"}
 
 
-def test_statistics_of_an_earlier_snapshot_are_told_from_those_of_now(session: Session) -> None:
+def test_statistics_of_an_earlier_snapshot_differ_from_the_current_ones(session: Session) -> None:
     session.sql("CREATE TABLE t (id INT)")
     session.sql("INSERT INTO t VALUES (1)")
     session.sql("ANALYZE TABLE t COMPUTE STATISTICS")
@@ -130,7 +130,7 @@ def test_columns_of_all_types_are_counted_without_deleted_rows(session: Session)
     assert accurate(session, "t") == {"BASIC_STATS": "true", "COLUMN_STATS": dict.fromkeys(names, "true")}
     own = {"comment", "data_type", "col_name", "COLUMN_STATS_ACCURATE"}
     found = {name: column(session, "t", f"`{name}`") for name in [*names, "many"]}
-    assert {name: {key: told[key] for key in told if key not in own} for name, told in found.items()} == {
+    assert {name: {key: values[key] for key in values if key not in own} for name, values in found.items()} == {
         "yes": {"num_nulls": "1", "num_trues": "2", "num_falses": "1"},
         "id": {"num_nulls": "1", "distinct_count": "3", "min": "1", "max": "3"},
         "price": {"num_nulls": "1", "distinct_count": "3", "min": "-2.25", "max": "3.00"},
@@ -184,11 +184,11 @@ def test_external_and_empty_tables_are_counted(metastore: Metastore, session: Se
     session.sql("CREATE TABLE empty (id INT, name STRING) PARTITIONED BY (ds STRING)")
     session.sql("ANALYZE TABLE empty COMPUTE STATISTICS FOR ALL COLUMNS")
     assert facts(session, "empty")["Statistics"] == "0 bytes, 0 rows"
-    told = column(session, "empty", "id")
-    assert (told["num_nulls"], told["distinct_count"], told.get("max")) == ("0", "0", None)
+    values = column(session, "empty", "id")
+    assert (values["num_nulls"], values["distinct_count"], values.get("max")) == ("0", "0", None)
 
 
-def test_given_statistics_are_shown_and_never_told_to_be_exact(session: Session) -> None:
+def test_given_statistics_are_shown_and_never_called_exact(session: Session) -> None:
     session.sql("CREATE TABLE t (id INT, v STRING, d DATE, a ARRAY<INT>) PARTITIONED BY (p INT)")
     session.sql("INSERT INTO t (id, v, p) VALUES (1, 'one', 1), (2, 'two', 2)")
     session.sql("ALTER TABLE t UPDATE STATISTICS SET ('numRows' = '500', 'rawDataSize' = '9')")

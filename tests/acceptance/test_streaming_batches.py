@@ -113,8 +113,8 @@ def test_what_fails_leaves_nothing_and_the_batch_goes_on(
     batch = session.transaction_batch("events", 7)
     batch.write([(1,)])
     second = min(transaction.id for transaction in metastore.transactions.show() if transaction.state.name == "OPEN")
-    metastore.transactions.abort(second, "somebody did")
-    with pytest.raises(TransactionAbortedError, match="somebody did"):
+    metastore.transactions.abort(second, "an administrator did")
+    with pytest.raises(TransactionAbortedError, match="an administrator did"):
         batch.write([(2,)])
     with pytest.raises(InvalidParametersError, match="Row 2"):
         batch.write([(3,), {"id": 3}])

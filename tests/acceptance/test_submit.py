@@ -293,7 +293,7 @@ def test_secrets_are_in_no_argument_log_or_page_of_spark(
         processes = [driver, *driver.children(recursive=True), *cluster.executors()]
         assert len(processes) > 2
         assert not [each for each in processes if SECRET in command_line(each)]
-        # The file with the configuration has gone, and nobody else can look into its folder.
+        # The file with the configuration has gone, and no other user can look into its folder.
         folder = Path(driver.cwd())
         assert folder.stat().st_mode & 0o777 == 0o700
         assert not [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]

@@ -213,7 +213,7 @@ def test_transaction_that_can_never_commit_is_aborted(metastore: Metastore, tabl
 
 
 @on_sqlite
-def test_statement_that_failed_before_it_wrote_conflicts_with_nobody(tables: Session, other: Session) -> None:
+def test_statement_that_failed_before_it_wrote_conflicts_with_no_other(tables: Session, other: Session) -> None:
     tables.sql("START TRANSACTION")
     other.sql("START TRANSACTION")
     with pytest.raises(RoutingError):
@@ -530,7 +530,7 @@ def test_commit_is_tried_again_after_the_metastore_was_lost(
 
 
 @on_sqlite
-def test_error_of_a_statement_is_told_when_its_write_cannot_be_taken_back(
+def test_error_of_a_statement_is_raised_when_its_write_cannot_be_withdrawn(
     metastore_url: str, tables: Session, tmp_path: Path
 ) -> None:
     losing = Losing("after allocate", "before write")
@@ -546,7 +546,7 @@ def test_error_of_a_statement_is_told_when_its_write_cannot_be_taken_back(
 def test_first_read_sees_what_its_snapshot_has(
     metastore_url: str, metastore: Metastore, tables: Session, other: Session, tmp_path: Path
 ) -> None:
-    """Somebody commits while the snapshot is being taken; on SQLite it waits for that commit."""
+    """Another client commits while the snapshot is being taken; on SQLite it waits for that commit."""
     committing, reached, begun = threading.Event(), threading.Event(), threading.Event()
 
     def hold(point: str) -> None:

@@ -1,4 +1,4 @@
-"""TRUNCATE TABLE: rows go at once, without a job; nobody who reads or writes meanwhile is surprised."""
+"""TRUNCATE TABLE: rows go at once, without a job; concurrent readers and writers see a consistent table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever may write SQL reads and writes tables, and reaches nothing else on the clusters."""
+"""A user who may write SQL reads and writes tables, and reaches nothing else on the clusters."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_refresh_and_touch_change_nothing(session: Session, metastore: Metastore
     session.sql("CREATE TABLE t (id INT) PARTITIONED BY (p INT)")
     assert rows(session, "REFRESH TABLE t") == rows(session, "REFRESH t") == []
     with pytest.raises(NoSuchTableError):
-        session.sql("REFRESH TABLE nobody")
+        session.sql("REFRESH TABLE missing")
     before = metastore.catalog.get_table("default", "t")
     session.sql("ALTER TABLE t TOUCH")
     after = metastore.catalog.get_table("default", "t")

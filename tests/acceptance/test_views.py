@@ -91,7 +91,7 @@ def test_a_query_is_described_without_being_run(t: Session) -> None:
     assert [row[:2] for row in described.rows] == [("number", "int"), ("n", "bigint"), ("e", "void")]
     assert described.cluster == "c1"
     with pytest.raises(AnalysisError):
-        t.sql("DESC SELECT nobody FROM w")
+        t.sql("DESC SELECT missing FROM w")
 
 
 def test_a_view_and_its_columns_have_comments(t: Session, metastore: Metastore) -> None:
@@ -151,7 +151,7 @@ def test_a_query_is_explained_without_being_run(t: Session, metastore: Metastore
     assert metastore.locks.show() == []
     assert t.sql("SHOW TRANSACTIONS").rows == []
     with pytest.raises(AnalysisError):
-        t.sql("EXPLAIN SELECT nobody FROM w")
+        t.sql("EXPLAIN SELECT missing FROM w")
 
 
 def test_views_of_views_see_what_is_written_later(t: Session) -> None:

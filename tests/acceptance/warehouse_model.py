@@ -1,7 +1,7 @@
 """A plain model of tables and transactions, which random statements are compared with. Not a test itself.
 
 A row is a set of (column's key, value) without the NULLs, so that a change of columns leaves rows as they are:
-what a table shows of them is what its columns of now ask for.
+what a table shows of them is what its current columns ask for.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Column:
     name: str
     type: str
     most: int | None = None
-    """Of a partition key, so many values are used; None is all that there are."""
+    """The number of used values of a partition key; None is all of them."""
 
     def constant(self, chance: random.Random, *, is_key: bool = False, nulls: bool = True) -> tuple[str, Value]:
         """A value, NULL among them, as SQL and as rows have it."""

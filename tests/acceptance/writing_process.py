@@ -9,7 +9,7 @@ from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import JobCancelledError, TransactionAbortedError
 
 
-def tell(step: str) -> None:
+def report(step: str) -> None:
     """Let the parent know."""
     sys.stdout.write(step + "\n")
     sys.stdout.flush()
@@ -23,15 +23,15 @@ def main(url: str, clusters: str) -> None:
     with Metastore.open(url, clusters=clusters) as metastore, metastore.session(user="killed") as session:
         signal.signal(signal.SIGTERM, lambda _signal, _frame: session.cancel())
         session.sql("SELECT 1")
-        tell("ready")
+        report("ready")
         while statement := sys.stdin.readline().strip():
-            tell("begin")
+            report("begin")
             try:
                 session.sql(statement)
             except (JobCancelledError, TransactionAbortedError):
-                tell("cancelled")
+                report("cancelled")
             else:
-                tell("done")
+                report("done")
 
 
 if __name__ == "__main__":

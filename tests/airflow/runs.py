@@ -147,7 +147,7 @@ def go_on(dag: DAG, run: DagRun, *, but_first: Sequence[tuple[str, Callable[[], 
                 return current
             session.expunge_all()
         if scheduled is None:
-            # Nothing tells when a retry or a deferred task is ready; the test's own time-out ends it.
+            # No event reports when a retry or a deferred task is ready; the test's own time-out ends it.
             time.sleep(0.05)
         elif action := actions.pop(scheduled.task_id, None):
             action()
@@ -168,7 +168,7 @@ def context(**fields: Any) -> Any:
 def kill_at(point: str, operator: BaseOperator, count: int = 1, **fields: Any) -> None:
     """Run an operator in a process of its own, made as Airflow makes those of tasks, which is killed at a point.
 
-    It is one of those that ``Metastore.open(fault=...)`` is told of, the ``count``-th time that it is reached.
+    It is one of those that ``Metastore.open(fault=...)`` reports, the ``count``-th time that it is reached.
     """
     pid = os.fork()
     if not pid:

@@ -1,4 +1,4 @@
-"""What the warehouse tells people and metrics about its state."""
+"""The reports of the warehouse about its state to people and metrics."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def gauges() -> Iterator[dict[str, float]]:
     stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
 
 
-def test_notifier_tells_of_old_transactions_and_failed_compactions_only(warehouse: dict[str, Any]) -> None:
+def test_notifier_reports_old_transactions_and_failed_compactions_only(warehouse: dict[str, Any]) -> None:
     metastore = HivexHook().get_metastore()
     texts: list[str] = []
-    tell = HivexAttentionNotifier(notifiers=[Kept(texts)], open_for=timedelta(0))
-    tell({})
+    notifier = HivexAttentionNotifier(notifiers=[Kept(texts)], open_for=timedelta(0))
+    notifier({})
     assert texts == []
     (txn_id,) = metastore.transactions.open(agent_info="load.orders run 1")
     HivexAttentionNotifier(notifiers=[Kept(texts)])({})
     assert texts == []
-    tell({})
+    notifier({})
     (text,) = texts
     assert text.startswith(f"Transaction {txn_id} of load.orders run 1 is open since ")
     metastore.abort(txn_id)
@@ -79,23 +79,23 @@ def test_notifier_tells_of_old_transactions_and_failed_compactions_only(warehous
     entry = metastore.compactor.queue.next_entry("worker-1")
     assert entry is not None
     metastore.compactor.queue.mark_failed(entry, "disk full")
-    tell({})
+    notifier({})
     assert texts[1:] == [f"Compaction {entry.id} of default.t has failed: disk full"]
     HivexAttentionNotifier(notifiers=[Kept(texts)], failed_within=timedelta(0))({})
     assert len(texts) == 2
 
 
-def test_notifier_tells_of_quotas_from_their_warning_level_on(warehouse: dict[str, Any]) -> None:
+def test_notifier_reports_quotas_from_their_warning_level_on(warehouse: dict[str, Any]) -> None:
     metastore = HivexHook().get_metastore()
     HivexHook().run("CREATE DATABASE shop; CREATE TABLE shop.sales (id INT); INSERT INTO shop.sales VALUES (1)")
     (used,) = (each.used_bytes for each in metastore.capacity.show("shop"))
     texts: list[str] = []
-    tell = HivexAttentionNotifier(notifiers=[Kept(texts)])
+    notifier = HivexAttentionNotifier(notifiers=[Kept(texts)])
     metastore.capacity.set_quota("shop", used * 2)
-    tell({})
+    notifier({})
     assert texts == []
     metastore.capacity.set_quota("shop", used * 2, warning_percent=50)
-    tell({})
+    notifier({})
     assert texts == [f"Namespace shop holds {used:,} of {used * 2:,} bytes on cluster c1, 50 % of its quota."]
 
 

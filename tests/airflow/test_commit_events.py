@@ -57,7 +57,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def told(uri: str) -> list[dict[str, Any]]:
+def payloads_of(uri: str) -> list[dict[str, Any]]:
     """The payloads of the events that Airflow has stored for an asset, in their order."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
@@ -97,7 +97,7 @@ def watching() -> int:
 @pytest.mark.skipif(
     not evidence.does_all("HIVEX_KILLED_TRIGGERERS"), reason="each start of a triggerer takes seconds; make evidence"
 )
-def test_each_commit_is_told_once_though_the_triggerer_is_killed(
+def test_each_commit_is_reported_once_though_the_triggerer_is_killed(
     warehouse: dict[str, Any],
     store_dag: Callable[[DAG], None],
     tmp_path: Path,
@@ -128,31 +128,31 @@ def test_each_commit_is_told_once_though_the_triggerer_is_killed(
     for stop in [*kill_after, commits]:
         with triggerer(log) as process:
             wait_for(lambda: watching() >= 2)
-            before = len(told("hivex://hivex_default/shop/a"))
+            before = len(payloads_of("hivex://hivex_default/shop/a"))
             while number < stop:
                 commit(number)
                 number += 1
             if stop == commits:
-                wait_for(lambda: len(told("hivex://hivex_default/shop/a")) >= len(committed["a"]))
-                wait_for(lambda: len(told("hivex://hivex_default/shop/b")) >= len(committed["b"]))
+                wait_for(lambda: len(payloads_of("hivex://hivex_default/shop/a")) >= len(committed["a"]))
+                wait_for(lambda: len(payloads_of("hivex://hivex_default/shop/b")) >= len(committed["b"]))
             else:
-                # In the middle of what it tells.
-                wait_for(lambda before=before: len(told("hivex://hivex_default/shop/a")) > before)
+                # In the middle of its reports.
+                wait_for(lambda before=before: len(payloads_of("hivex://hivex_default/shop/a")) > before)
                 kill(process, signal.SIGKILL)
         commit(number)
         number += 1
     with triggerer(log):
-        wait_for(lambda: len(told("hivex://hivex_default/shop/a")) >= len(committed["a"]))
-        wait_for(lambda: len(told("hivex://hivex_default/shop/b")) >= len(committed["b"]))
+        wait_for(lambda: len(payloads_of("hivex://hivex_default/shop/a")) >= len(committed["a"]))
+        wait_for(lambda: len(payloads_of("hivex://hivex_default/shop/b")) >= len(committed["b"]))
     for table in ("a", "b"):
-        payloads = told(f"hivex://hivex_default/shop/{table}")
+        payloads = payloads_of(f"hivex://hivex_default/shop/{table}")
         assert [payload["txn_id"] for payload in payloads] == committed[table]
         assert {tuple(payload["tables"]) for payload in payloads} == {(f"shop.{table}",)}
-    first = told("hivex://hivex_default/shop/a")[0]
+    first = payloads_of("hivex://hivex_default/shop/a")[0]
     assert first["partitions"] == {"shop.a": ["ds=day%3D0"]}
     assert first["write_ids"] == {"shop.a": 2}
-    told_once = len(committed["a"] + committed["b"])
-    counts["commits to watched tables, each told once"] = {"commits": told_once, "kills of the triggerer": kills}
+    received = len(committed["a"] + committed["b"])
+    counts["commits to watched tables, each reported once"] = {"commits": received, "kills of the triggerer": kills}
 
 
 class StateInDatabase:
@@ -188,7 +188,7 @@ def watcher_of(uri: str) -> tuple[int, int]:
 
 
 async def watch(uri: str, tables: str, store: int, lose: int) -> None:
-    """Run a watcher: Airflow stores so many of its events, and the process ends before the next ones are stored."""
+    """Run a watcher: Airflow stores a number of its events, and the process ends before the next ones are stored."""
     from airflow.models.trigger import Trigger
 
     trigger_id, asset_id = watcher_of(uri)
@@ -232,23 +232,23 @@ def test_watcher_goes_on_after_the_last_event_that_airflow_has_stored(
     commit(2)
     asyncio.run(watch(uri, "club.a", store=1, lose=3))
     asyncio.run(watch(uri, "club.a", store=3, lose=0))
-    assert [payload["txn_id"] for payload in told(uri)] == committed
+    assert [payload["txn_id"] for payload in payloads_of(uri)] == committed
     assert unrequested(uri) == 0
     # One transaction with several tables is one event.
     hook.run(["INSERT INTO club.a VALUES (9)", "INSERT INTO club.b VALUES (9)"], autocommit=False)
     hook.get_metastore().notification_log.current_event_id()
     asyncio.run(watch(uri, "club.a", store=1, lose=0))
-    assert told(uri)[-1]["tables"] == ["club.a", "club.b"]
+    assert payloads_of(uri)[-1]["tables"] == ["club.a", "club.b"]
     # The log was cut while no triggerer ran.
     commit(2)
     log = hook.get_metastore().notification_log
     log.current_event_id()
     log.purge(2**60)
     asyncio.run(watch(uri, "club.a", store=1, lose=0))
-    assert told(uri)[-1]["missed"] is True
+    assert payloads_of(uri)[-1]["missed"] is True
     commit(1)
     asyncio.run(watch(uri, "club.a", store=1, lose=0))
-    assert told(uri)[-1]["txn_id"] == committed[-1]
+    assert payloads_of(uri)[-1]["txn_id"] == committed[-1]
 
 
 @pytest.mark.parametrize(

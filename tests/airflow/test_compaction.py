@@ -42,7 +42,7 @@ def metastore(warehouse: dict[str, Any]) -> Metastore:
 
 
 def fill(metastore: Metastore, table: str = "t", *, properties: str = TRANSACTIONAL, deltas: int = 2) -> None:
-    """A table with so many deltas of a row each."""
+    """A table with a number of deltas of a row each."""
     with metastore.session() as session:
         session.sql(f"CREATE TABLE {table} (id INT) TBLPROPERTIES ({properties})")
         for number in range(deltas):

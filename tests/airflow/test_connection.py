@@ -205,7 +205,7 @@ def test_silent_database_of_a_connection_does_not_hold_up_another_one(
     close_metastores()
 
 
-def test_secrets_of_a_connection_are_told_to_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_a_connection_are_registered_with_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.log import redact
 
     extra = {

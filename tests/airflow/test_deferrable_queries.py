@@ -326,7 +326,7 @@ def test_a_statement_that_is_outrun_is_deferred_again() -> None:
 
     def outrun(deferral: TaskDeferred) -> Any:
         event = run_trigger(deferral)
-        # Somebody who takes no locks is faster.
+        # A client that takes no locks is faster.
         (txn_id,) = metastore.transactions.open()
         metastore.transactions.allocate_write_ids([txn_id], "default", "t", operation=Operation.UPDATE)
         metastore.transactions.commit(txn_id)
@@ -358,13 +358,13 @@ def test_a_job_in_the_process_cannot_be_deferred(monkeypatch: pytest.MonkeyPatch
     HivexHook().run("USE CLUSTER c2; CREATE TABLE u (id int); INSERT INTO u VALUES (1)")
     with pytest.raises(AirflowFailException, match=r"needs a cluster with a Spark Connect server.*c2 \(local\[2\]\)"):
         query("SELECT * FROM u", cluster="c2").execute(context())
-    # Only the route of the statement tells.
+    # Only the route of the statement shows it.
     operator = query("SELECT * FROM u")
     deferral = deferred(lambda: operator.execute(context()))
     event = run_trigger(deferral)
     with pytest.raises(AirflowFailException, match=r"cluster c2 cannot be left to a server.*deferrable=False"):
         resume(operator, deferral, event)
-    # Nobody has asked for it in this task.
+    # No statement of this task has asked for it.
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     operator = query("SELECT * FROM u", deferrable=None)
     deferral = deferred(lambda: operator.execute(context()))

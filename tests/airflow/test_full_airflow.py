@@ -38,7 +38,7 @@ class WatchedTable:
         return bool(self._airflow.get(f"/api/v2/assets/{self._asset_id}/state-store")["total_entries"])
 
     def commit(self, count: int) -> ClientProcess:
-        """Start a process that makes so many commits."""
+        """Start a process that makes this number of commits."""
         arguments = (self._airflow.metastore_url, self._clusters, len(self.txn_ids()), count, self._journal)
         return ClientProcess(commit, *arguments, log=self._folder / "commit.log")
 
@@ -59,11 +59,11 @@ class WatchedTable:
         """The runs of the DAG."""
         return self._all(f"/api/v2/dags/{DAG_ID}/dagRuns?order_by=run_after", "dag_runs")
 
-    def told_to(self, run: dict[str, Any]) -> list[dict[str, Any]]:
+    def commits_seen_by(self, run: dict[str, Any]) -> list[dict[str, Any]]:
         """The commits that have started a run, as its task has seen them."""
         path = f"/api/v2/dags/{DAG_ID}/dagRuns/{run['dag_run_id']}/taskInstances/log_commits/xcomEntries/return_value"
-        told: list[dict[str, Any]] = self._airflow.get(path)["value"]
-        return told
+        received: list[dict[str, Any]] = self._airflow.get(path)["value"]
+        return received
 
     def _all(self, path: str, key: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -113,21 +113,21 @@ def test_each_commit_of_another_process_reaches_one_run_though_the_triggerer_is_
                 for each in metastore.commits.of_transactions(txn_ids):
                     written.setdefault(each.txn_id, {})[each.table] = each.write_id
             wait_for("an event of each commit", lambda: orders.event_count() >= commits)
-            told: list[dict[str, Any]] = []
+            received: list[dict[str, Any]] = []
 
             def each_run_has_ended() -> bool:
                 runs = orders.runs()
                 if any(run["state"] not in ("success", "failed") for run in runs):
                     return False
-                told[:] = [payload for run in runs for payload in orders.told_to(run)]
-                return len(told) >= commits
+                received[:] = [payload for run in runs for payload in orders.commits_seen_by(run)]
+                return len(received) >= commits
 
             wait_for("a run for each commit", each_run_has_ended)
             runs = orders.runs()
             assert {run["state"] for run in runs} == {"success"}
-            assert [each["txn_id"] for each in told] == txn_ids
-            assert orders.payloads() == told
-            assert {each["txn_id"]: each["write_ids"] for each in told} == written
+            assert [each["txn_id"] for each in received] == txn_ids
+            assert orders.payloads() == received
+            assert {each["txn_id"]: each["write_ids"] for each in received} == written
         finally:
             airflow.stop()
     counts["commits of another process, each reported to one run of dags/hivex_on_commit.py"] = {

@@ -57,8 +57,10 @@ def test_check_reads_scripts_and_dag_files(sqlite_url: str, tmp_path: Path, caps
     dag.write_text(DAG_FILE)
     code, rows = check(sqlite_url, capsys, "--sql", str(script), "--dag", str(dag))
     assert code == 1
-    told = [(row["object"], row["name"], row["create_link"], row["line"]) for row in rows if row["kind"] == "statement"]
-    assert told == [
+    shown = [
+        (row["object"], row["name"], row["create_link"], row["line"]) for row in rows if row["kind"] == "statement"
+    ]
+    assert shown == [
         (str(script), "b.u", "CREATE LINK TO u@b", 2),
         ("nightly.load", "b.t", "CREATE LINK TO t@b", 1),
         ("nightly.elsewhere", "b", None, None),
@@ -219,7 +221,7 @@ def test_check_reports_the_statements_that_routing_would_refuse(
         code, rows = check(sqlite_url, capsys, *options)
         assert metastore.notification_log.current_event_id() == before
         assert metastore.catalog.list_tables("a") == ["far", "own"]
-    told = sorted((str(row["object"]).removeprefix("nightly."), row["kind"], row["reason"]) for row in rows)
+    shown = sorted((str(row["object"]).removeprefix("nightly."), row["kind"], row["reason"]) for row in rows)
     assert code == 1
     expected = [
         ("after", "route", "Table a.nothing does not exist"),
@@ -236,8 +238,8 @@ def test_check_reports_the_statements_that_routing_would_refuse(
         ("pulled", "statement", "'ti' is undefined"),
         ("unmarked", "route", "id"),
     ]
-    assert [each[:2] for each in told] == [each[:2] for each in expected]
-    for (_, _, reason), (_, _, fragment) in zip(told, expected, strict=True):
+    assert [each[:2] for each in shown] == [each[:2] for each in expected]
+    for (_, _, reason), (_, _, fragment) in zip(shown, expected, strict=True):
         assert fragment in str(reason)
     (apart,) = (row for row in rows if row["object"] == "nightly.apart")
     assert (apart["name"], apart["line"], apart["column"]) == ("SELECT", 2, 1)

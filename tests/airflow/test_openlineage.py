@@ -72,7 +72,7 @@ def extracted(operator: Any, state: str) -> OperatorLineage:
     return found
 
 
-def test_facets_of_a_query_tell_tables_columns_cluster_rows_and_bytes(shop: HivexHook) -> None:
+def test_facets_of_a_query_have_tables_columns_cluster_rows_and_bytes(shop: HivexHook) -> None:
     sql = "USE shop; INSERT INTO totals SELECT ds, SUM(amount) FROM sales GROUP BY ds"
     operator = HivexQueryOperator(task_id="t", sql=sql)
     for state in ("start", "failure"):
@@ -148,7 +148,7 @@ def test_facets_of_the_operators_of_common_sql_come_from_the_hook(shop: HivexHoo
     assert after.outputs[0].outputFacets["outputStatistics"].rowCount == 3
 
 
-def test_commit_of_a_group_tells_the_tables_of_the_transaction(shop: HivexHook) -> None:
+def test_commit_of_a_group_reports_the_tables_of_the_transaction(shop: HivexHook) -> None:
     metastore = shop.get_metastore()
     (txn_id,) = metastore.transactions.open()
     with shop.session(txn_id=txn_id) as session:

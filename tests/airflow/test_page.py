@@ -308,7 +308,7 @@ def test_transactions_of_a_task_are_listed_in_any_state(metastore: Metastore, vi
     assert other not in {row["id"] for row in found["rows"]}
 
 
-def test_waiting_lock_is_told_with_its_table_and_holder(metastore: Metastore, viewer: TestClient) -> None:
+def test_waiting_lock_is_reported_with_its_table_and_holder(metastore: Metastore, viewer: TestClient) -> None:
     agent = "nightly.load scheduled__2026 1"
     with metastore.session() as session:
         session.sql("CREATE DATABASE shop")
@@ -322,12 +322,12 @@ def test_waiting_lock_is_told_with_its_table_and_holder(metastore: Metastore, vi
     assert (wait["name"], wait["agent_info"], wait["for_agent_info"]) == ("shop.orders day=1", agent, agent)
     overview = read(viewer, "overview")
     assert overview["blocked"]["table"] == "shop.orders"
-    (told,) = (each for each in overview["attention"] if each["tab"] == "transactions")
-    assert told["sentence"].endswith(
+    (item,) = (each for each in overview["attention"] if each["tab"] == "transactions")
+    assert item["sentence"].endswith(
         f"transaction {second} of task nightly.load waits for shop.orders day=1, "
         f"which transaction {first} of task nightly.load has locked."
     )
-    assert told["table"] == "shop.orders"
+    assert item["table"] == "shop.orders"
 
 
 def test_table_is_described(metastore: Metastore, viewer: TestClient) -> None:
@@ -441,14 +441,14 @@ def test_route_of_a_statement_is_explained(metastore: Metastore, viewer: TestCli
     assert wrong.json()["error"]["message"]
 
 
-def test_state_of_a_metastore_is_told(
+def test_state_of_a_metastore_is_reported(
     warehouse: dict[str, Any],
     viewer: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     sqlite_template: Path,
 ) -> None:
-    def told(url: str) -> str:
+    def code_of(url: str) -> str:
         connection = {"conn_type": "hivex", "extra": {**warehouse, "metastore_url": url}}
         monkeypatch.setenv("AIRFLOW_CONN_HIVEX_DEFAULT", json.dumps(connection))
         answer = viewer.get("/hivex/api/overview?conn_id=hivex_default")
@@ -456,12 +456,12 @@ def test_state_of_a_metastore_is_told(
         assert "Traceback" not in answer.text
         return str(answer.json()["error"]["code"])
 
-    assert told(f"sqlite:///{tmp_path / 'new.db'}") == "STORE_MISSING"
+    assert code_of(f"sqlite:///{tmp_path / 'new.db'}") == "STORE_MISSING"
     assert not (tmp_path / "new.db").exists()
-    assert told("postgresql://nobody@127.0.0.1:1/nothing") == "STORE_UNAVAILABLE"
+    assert code_of("postgresql://someone@127.0.0.1:1/nothing") == "STORE_UNAVAILABLE"
     other = shutil.copy(sqlite_template, tmp_path / "other.db")
     _set_revision(other, "9999")
-    assert told(f"sqlite:///{other}") == "STORE_TOO_NEW"
+    assert code_of(f"sqlite:///{other}") == "STORE_TOO_NEW"
     for conn_id in ("nothing", "x'<y>"):
         answer = viewer.get("/hivex/api/overview", params={"conn_id": conn_id})
         assert answer.status_code == 404

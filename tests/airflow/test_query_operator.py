@@ -95,7 +95,7 @@ def test_query_runs_in_a_dag_and_its_rows_reach_the_next_task(
     assert (seen["cluster"], seen["truncated"]) == ("c2", False)
 
 
-def test_insert_tells_rows_written_cluster_and_transaction(warehouse: dict[str, Any]) -> None:
+def test_insert_returns_rows_written_cluster_and_transaction(warehouse: dict[str, Any]) -> None:
     execute(CREATE)
     result = execute("INSERT INTO sales (id) VALUES (1), (2), (3)")
     assert (result["rows_written"], result["cluster"], result["rows"]) == (3, "c1", [])
@@ -157,12 +157,12 @@ def test_statement_that_is_wrong_is_not_retried_by_airflow(
         HivexQueryOperator(task_id="wrong", sql="SELECT * FROM nowhere", retries=3, retry_delay=timedelta(hours=1))
     run = run_dag(dag)
     assert [(ti.state, ti.try_number) for ti in run.get_task_instances()] == [("failed", 1)]
-    told = "".join(capfd.readouterr())
-    assert told.count("Traceback (most recent call last)") == 1
-    assert "alembic" not in told
+    output = "".join(capfd.readouterr())
+    assert output.count("Traceback (most recent call last)") == 1
+    assert "alembic" not in output
 
 
-def test_parameters_that_no_statement_uses_are_told_and_left_out(warehouse: dict[str, Any]) -> None:
+def test_parameters_that_no_statement_uses_are_reported_and_skipped(warehouse: dict[str, Any]) -> None:
     assert execute("SELECT :a AS a", parameters={"a": 1, "b": 2})["rows"] == [[1]]
     assert HivexHook().run("SELECT 1 AS a", parameters={"b": 2}).rows == [(1,)]
 
@@ -248,7 +248,7 @@ def test_task_that_times_out_stops_its_job_and_leaves_the_table_as_it_was(run_da
 
 @pytest.fixture
 def rivals(warehouse: dict[str, Any]) -> list[int]:
-    """The table sales, and a number: so often somebody who takes no locks is faster with an update of it."""
+    """The table sales, and a number: so often a client that takes no locks is faster with an update of it."""
     execute(CREATE)
     left = [0]
     configuration = HivexHook().get_configuration()
@@ -345,9 +345,9 @@ def test_agent_info_names_dag_task_run_and_try() -> None:
 def test_hook_runs_statements_and_tests_its_connection(warehouse: dict[str, Any]) -> None:
     hook = HivexHook()
     assert hook.run("SELECT 1 AS one").rows == [(1,)]
-    succeeded, told = hook.test_connection()
+    succeeded, output = hook.test_connection()
     assert succeeded
-    assert all(words in told for words in ("the metastore answers", "Cluster c1: ", "Cluster c2: "))
+    assert all(words in output for words in ("the metastore answers", "Cluster c1: ", "Cluster c2: "))
 
 
 def test_metastore_is_opened_once_per_configuration(warehouse: dict[str, Any]) -> None:

@@ -50,10 +50,10 @@ def test_sensor_waits_until_a_quota_has_reached_its_warning_level(metastore: Met
         await asyncio.to_thread(insert)
         return (await asyncio.wait_for(waiting, 30)).payload
 
-    (told,) = asyncio.run(waits())["answer"]["quotas"]
-    assert told == look(cluster=quota.cluster)["quotas"][0]
+    (quota_facts,) = asyncio.run(waits())["answer"]["quotas"]
+    assert quota_facts == look(cluster=quota.cluster)["quotas"][0]
     (after,) = metastore.capacity.show("default")
-    assert told == {
+    assert quota_facts == {
         "namespace": "default",
         "cluster": quota.cluster,
         "status": "warning",

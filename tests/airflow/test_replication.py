@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.airflow
 
 
-def test_operator_copies_and_tells_what(warehouse: dict[str, Any]) -> None:
+def test_operator_copies_and_returns_the_counts(warehouse: dict[str, Any]) -> None:
     metastore = HivexHook().get_metastore()
     with metastore.session() as session:
         session.sql("CREATE TABLE t (id INT)")

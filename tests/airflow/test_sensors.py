@@ -95,9 +95,9 @@ def test_transaction_that_cannot_be_is_not_waited_for(
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_aborted_transaction_fails_with_its_reason(metastore: Metastore, deferrable: bool) -> None:
     (txn_id,) = metastore.transactions.open()
-    metastore.transactions.abort(txn_id, "somebody stumbled")
+    metastore.transactions.abort(txn_id, "a colleague stumbled")
     sensor = HivexTransactionSensor(task_id="t", txn_id=txn_id, deferrable=deferrable)
-    with pytest.raises(AirflowFailException, match="somebody stumbled"):
+    with pytest.raises(AirflowFailException, match="a colleague stumbled"):
         sensor.execute(context())
     soft = HivexTransactionSensor(task_id="t", txn_id=txn_id, deferrable=deferrable, soft_fail=True)
     with pytest.raises(AirflowSkipException):

@@ -116,7 +116,7 @@ def test_a_host_that_is_not_a_master_is_never_taken_for_yarn(host: str, monkeypa
         runner_for(Cluster("c1", "file:///data/c1", CONN_ID))
 
 
-def test_a_connection_that_does_not_exist_is_told_by_statements_and_by_the_test_of_the_connection(
+def test_a_missing_connection_is_reported_by_statements_and_by_its_own_test(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clusters = {"c1": {"filesystem": tmp_path.as_uri(), "jobtracker": "no_such_spark"}}

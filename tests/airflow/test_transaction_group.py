@@ -92,7 +92,7 @@ def count(warehouse: dict[str, Any], table: str) -> int:
 
 
 class Reader:
-    """Somebody who looks at both tables again and again, each time in one snapshot."""
+    """A reader that looks at both tables again and again, each time in one snapshot."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
@@ -641,7 +641,7 @@ def test_second_session_of_a_task_would_discard_its_work(metastore: Metastore, r
 
 def test_begin_says_what_became_of_an_unfinished_transaction(metastore: Metastore) -> None:
     txn_id = begin()
-    metastore.abort(txn_id, "somebody stumbled")
-    with pytest.raises(TransactionAbortedError, match="somebody stumbled"):
+    metastore.abort(txn_id, "a colleague stumbled")
+    with pytest.raises(TransactionAbortedError, match="a colleague stumbled"):
         metastore.session(txn_id=txn_id)
     assert begin(try_number=2) != txn_id

@@ -212,7 +212,7 @@ class Installation:
         return self.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}")
 
     def java_process(self, busy_s: float) -> psutil.Process | None:
-        """A Java process of a task that runs now, and has worked for so many seconds of a processor."""
+        """A Java process of a task that runs now, and has used this number of seconds of a processor."""
         scheduler = self._processes.get("scheduler")
         if scheduler is None:
             return None

@@ -47,7 +47,7 @@ class Trial:
             return int(session.sql(text, {"run": run_id}).rows[0][0])
 
     def expect_rows(self, table: str, run_id: str, count: int) -> None:
-        """See to it that a run has written so many rows.
+        """See to it that a run has written this number of rows.
 
         Raises:
             NotHappenedError: it has others.

@@ -145,7 +145,7 @@ def show_run(console: Console, scheduler: Installation, title: str) -> list[Any]
             each["task_id"],
             each["state"],
             result.get("cluster") or "",
-            told(result),
+            summary(result),
             f"{each['duration'] or 0:.1f}",
         )
     console.print(table)
@@ -159,7 +159,7 @@ def result_of(scheduler: Installation, path: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def told(result: dict[str, Any]) -> str:
+def summary(result: dict[str, Any]) -> str:
     """Return what a task did with rows, in a few words."""
     if "detail" in result:
         return str(result["detail"])

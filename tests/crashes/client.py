@@ -26,7 +26,7 @@ LOCKS = [LockComponent(DATABASE, name, KEY, LockType.EXCL_WRITE, DataOperation.U
 
 @dataclass(frozen=True)
 class Victim:
-    """What the process is told: where the warehouse is, at which point it dies, and where it tells its progress."""
+    """The orders of the process: the place of the warehouse, the point of its death, and the file of its progress."""
 
     url: str
     folder: Path
@@ -59,50 +59,50 @@ def _open(victim: Victim) -> tuple[Metastore, Callable[[str, int], None]]:
         if point == victim.point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def tell(step: str, number: int = 0) -> None:
+    def note(step: str, number: int = 0) -> None:
         # Written when the call returns, whatever becomes of this process.
         with victim.progress.open("a") as file:
             file.write(json.dumps([step, number]) + "\n")
 
-    return open_warehouse(victim.url, victim.folder, fault=fault), tell
+    return open_warehouse(victim.url, victim.folder, fault=fault), note
 
 
-def told(progress: Path) -> dict[str, int]:
-    """The steps that a victim was told were done, and the ids that they brought."""
+def noted_steps(progress: Path) -> dict[str, int]:
+    """Return the steps that were acknowledged to a victim, with their ids."""
     return dict(map(json.loads, progress.read_text().splitlines())) if progress.exists() else {}
 
 
 def write_until_killed(victim: Victim) -> None:
     """A whole transaction: open, lock, allocate, heartbeat, commit."""
-    metastore, tell = _open(victim)
+    metastore, note = _open(victim)
     with metastore:
         (txn_id,) = metastore.transactions.open(user="victim")
-        tell("open", txn_id)
-        tell("lock", metastore.locks.acquire(LOCKS, txn_id, user="victim").lock_id)
+        note("open", txn_id)
+        note("lock", metastore.locks.acquire(LOCKS, txn_id, user="victim").lock_id)
         write_ids = {}
         for name in TABLES:
             write_ids[name] = metastore.transactions.allocate_write_ids([txn_id], DATABASE, name)[txn_id]
-            tell(f"allocate {name}", write_ids[name])
+            note(f"allocate {name}", write_ids[name])
         metastore.transactions.heartbeat(txn_id)
-        tell("heartbeat", txn_id)
+        note("heartbeat", txn_id)
         if victim.point.endswith("abort"):
             metastore.transactions.abort(txn_id)
-            tell("abort", txn_id)
+            note("abort", txn_id)
         else:
             commit_both(metastore, victim.folder, txn_id, write_ids, element=1)
-            tell("commit", txn_id)
+            note("commit", txn_id)
 
 
 def lock_until_killed(victim: Victim) -> None:
     """Locks without a transaction: acquire, heartbeat, unlock."""
-    metastore, tell = _open(victim)
+    metastore, note = _open(victim)
     with metastore:
         lock_id = metastore.locks.acquire(LOCKS, user="victim").lock_id
-        tell("lock", lock_id)
+        note("lock", lock_id)
         metastore.locks.heartbeat(lock_id)
-        tell("heartbeat", lock_id)
+        note("heartbeat", lock_id)
         metastore.locks.unlock(lock_id)
-        tell("unlock", lock_id)
+        note("unlock", lock_id)
 
 
 def wait_for_lock(url: str, folder: Path, progress: Path, ahead_s: float) -> None:

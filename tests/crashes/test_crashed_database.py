@@ -30,9 +30,7 @@ def server() -> Iterator[TemporaryPostgresqlServer]:
     server.stop()
 
 
-def test_whoever_needs_the_database_is_told_that_it_is_not_there(
-    server: TemporaryPostgresqlServer, tmp_path: Path
-) -> None:
+def test_users_of_the_database_learn_that_it_is_not_there(server: TemporaryPostgresqlServer, tmp_path: Path) -> None:
     with open_warehouse(server.create_database(), tmp_path) as metastore:
         create_tables(metastore)
         transactions = metastore.transactions
@@ -79,7 +77,7 @@ def test_clients_go_on_after_the_database_has_crashed(
         )
     )
     counts["PostgreSQL crashed under load"] = outcome.describe()
-    # Nothing acknowledged is lost, and nobody was told "aborted" of what is committed.
+    # Nothing acknowledged is lost, and no client got "aborted" for a committed transaction.
     assert outcome.report.findings == [], outcome.report.describe()
     assert outcome.report.unknown == 0
     assert outcome.errors["STORE_UNAVAILABLE"], "no client has noticed a crash"

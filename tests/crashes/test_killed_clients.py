@@ -16,7 +16,7 @@ from tests.crashes.client import (
     Victim,
     commit_both,
     lock_until_killed,
-    told,
+    noted_steps,
     wait_for_lock,
     write_until_killed,
 )
@@ -47,12 +47,12 @@ WITHOUT_LOCKS = ("before open", "after open", "before lock", "after abort", "aft
 
 
 def kill_at(point: str, survivor: Survivor, body: Callable[[Victim], None], folder: Path) -> dict[str, int]:
-    """Let a client die there; return what it was told before."""
+    """Let a client die there; return the answers that it got before."""
     victim = Victim(survivor.url, survivor.folder, point, folder / "progress")
     with ClientProcess(body, victim, log=folder / "victim.log") as process:
         code = process.wait()
         assert code == -9, f"the victim ended with {code}: {process.error()}"
-    return told(victim.progress)
+    return noted_steps(victim.progress)
 
 
 def is_free(survivor: Survivor) -> bool:
@@ -82,7 +82,7 @@ def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     transactions = survivor.metastore.transactions
     state = STATES[point]
     committed = state is TxnState.COMMITTED
-    # Both tables or none, and what is there does not depend on whether its writer was told.
+    # Both tables or none, and what is there does not depend on whether its writer got an answer.
     assert survivor.read(*TABLES) == ([(1,), (1,)] if committed else [(), ()])
     found = transactions.valid_txns()
     if state is None:
@@ -93,7 +93,7 @@ def test_writer_killed(survivor: Survivor, tmp_path: Path, point: str) -> None:
     owners = [transactions.get(txn_id).user for txn_id in found.open_ids]
     assert owners == (["victim"] if state is TxnState.OPEN else [])
     if "allocate list_a" in done and state is TxnState.OPEN:
-        # What was acknowledged is still so for whoever asks again.
+        # What was acknowledged is still so for a client that asks again.
         again = transactions.allocate_write_ids([done["open"]], DATABASE, "list_a")
         assert again == {done["open"]: done["allocate list_a"]}
     assert is_free(survivor) == (point in WITHOUT_LOCKS)
@@ -163,5 +163,5 @@ def test_waiting_process_goes_on_after_the_housekeeper(survivor: Survivor, tmp_p
     with ClientProcess(wait_for_lock, *arguments, log=tmp_path / "waiter.log") as waiter:
         # It does the housekeeping that is due while it waits, or finds it done by another.
         assert waiter.wait() == 0, waiter.error()
-    assert told(progress)
+    assert noted_steps(progress)
     assert survivor.read(*TABLES) == [(2,), (2,)]

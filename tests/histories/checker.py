@@ -1,13 +1,12 @@
 """Finds what snapshot isolation forbids in a history of lists and sets (Elle's idea, in our own words).
 
-A read of a list tells in which order its elements were appended. From these orders follow, for
+A read of a list shows in which order its elements were appended. From these orders follow, for
 committed transactions, who wrote after whom (``ww``), who read from whom (``wr``) and who read what
-another has overwritten (``rw``); the clock tells who had been told of a commit before another
-began (``rt``). Under snapshot isolation with real-time snapshots, every circle of such edges has two
-``rw`` in a row (Fekete et al. 2005; Cerone and Gotsman 2018). A circle with one ``rw`` or none is an anomaly;
-one with several that are apart is a long fork, which is counted. What needs no circle is looked
-for directly: lost, duplicate, aborted and intermediate elements, reads that do not repeat. The names
-are Adya's, as in Elle.
+another has overwritten (``rw``); the clock shows which commits were acknowledged before another transaction began
+(``rt``). Under snapshot isolation with real-time snapshots, every circle of such edges has two ``rw`` in a row (Fekete
+et al. 2005; Cerone and Gotsman 2018). A circle with one ``rw`` or none is an anomaly; one with several that are apart
+is a long fork, which is counted. What needs no circle is looked for directly: lost, duplicate, aborted and intermediate
+elements, reads that do not repeat. The names are Adya's, as in Elle.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class Anomaly(enum.Enum):
     FORK = "two reads that no one order explains"
     NON_REPEATABLE_READ = "a transaction read two states of one key"
     OWN_WRITE_MISSING = "a transaction did not read what it had written"
-    FROM_NOWHERE = "an element was read that nobody has tried to commit"
-    UNASKED = "a transaction is committed whose commit nobody has asked for"
+    FROM_NOWHERE = "an element was read that no transaction has tried to commit"
+    UNASKED = "a transaction is committed whose commit no client has asked for"
     FENCE = "a commit was acknowledged after the transaction had been reaped"
-    WRONG_OUTCOME = "a client was told another outcome than the metastore has"
+    WRONG_OUTCOME = "a client got another outcome than the metastore has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Report:
 def check(history: Sequence[Transaction], *, reaped: Collection[int] = ()) -> Report:
     """All anomalies of a history.
 
-    An UNKNOWN transaction counts as committed when somebody who is has read an element of it.
+    An UNKNOWN transaction counts as committed when a committed transaction has read an element of it.
     ``reaped`` are the ids of transactions that the housekeeper has aborted.
     """
     return _Check(history, frozenset(reaped)).run()
@@ -143,7 +142,7 @@ class _Check:
     # -- single transactions ----------------------------------------------------------
 
     def _settle_unknown(self) -> None:
-        """Whoever wrote what a committed transaction has read has committed, too, if it asked for that."""
+        """A transaction whose element a committed one has read has committed, too, if it asked for that."""
         waiting = [n for n, each in enumerate(self.history) if each.status is Status.COMMITTED]
         while waiting:
             for operation in self.history[waiting.pop()].operations:

@@ -70,7 +70,7 @@ Lists = dict[Key, Elements]
 
 @dataclass(frozen=True)
 class Client:
-    """What a client process is told: where the warehouse is, how much to do, and a bug to ``plant``.
+    """The orders of a client process: the place of the warehouse, the amount of work, and a bug to ``plant``.
 
     Keys change with the ids of transactions: ``keys`` of each table serve ``generation`` ids, so that lists
     stay short and clients meet on the same ones. ``slow`` is the share of readers that take their time,
@@ -175,7 +175,7 @@ class Reader:
         return {name.partition(".")[2]: found for name, found in lists.items()}
 
     def read(self, name: str, keys: Sequence[str] | None, write_ids: WriteIds, snapshot: ValidTxnList) -> Lists:
-        """The elements by key, empty for those that nobody has written; without ``keys`` of all there are."""
+        """The elements by key, empty for unwritten ones; without ``keys`` of all there are."""
         wanted: dict[str, object] = {"table": self.tables[name].id}
         if keys is not None:
             wanted["partitions"] = [f"k={key}" for key in keys]
@@ -337,7 +337,7 @@ class Work:
 
     @contextmanager
     def _recorded(self, running: Running) -> Iterator[None]:
-        """An error of the transaction is its end; it is aborted then, and its client is told why."""
+        """An error of the transaction is its end; it is aborted then, and its client gets the reason."""
         try:
             yield
         except CommitOutcomeUnknownError as error:

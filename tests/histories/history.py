@@ -1,7 +1,7 @@
 """What client processes did and saw: the values that the checker judges, and the files that they are kept in.
 
 Every client appends to a file of its own, one JSON array a line, so that a kill loses nothing that
-it had told before. Elements are numbers that no two operations write.
+it had written before. Elements are numbers that no two operations write.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def add(key: str, element: int) -> Operation:
 class Transaction:
     """One transaction of a history.
 
-    ``began_ns`` is before its snapshot; ``ended_ns`` is after somebody was told how it ended, None
-    when nobody was. Times are of one clock for all processes. ``asked`` says that a commit was asked for.
+    ``began_ns`` is before its snapshot; ``ended_ns`` is after a client got its outcome, None if no client did. Times
+    are of one clock for all processes. ``asked`` says that a commit was asked for.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Transaction:
 
 
 class Recorder:
-    """Writes the history of one client. What it was told is on its way to the disk when a call returns."""
+    """Writes the history of one client. An answer to it is on its way to the disk when a call returns."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -100,7 +100,7 @@ class Recorder:
         self._write(number, "commit" if commit else "abort", rows)
 
     def ended(self, number: int, status: Status, error: str | None = None) -> None:
-        """Its client knows how it ended, or that it will not be told."""
+        """Its client knows its outcome, or that no answer will come."""
         self._write(number, status.value, [time.monotonic_ns(), error])
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ def check_a_long_history(metastore_url: str, tmp_path: Path, counts: Counts) -> 
     counts[f"long history, {metastore_url.partition(':')[0].partition('+')[0]}"] = outcome.describe()
     assert outcome.report.findings == [], outcome.report.describe()
     assert len(outcome.history) >= TRANSACTIONS
-    assert outcome.report.unknown == 0, "the metastore did not tell how a transaction has ended"
+    assert outcome.report.unknown == 0, "the metastore did not return the outcome of a transaction"
     # What the history is about has happened in it.
     assert outcome.kills >= KILLS // 2
     assert outcome.reaped

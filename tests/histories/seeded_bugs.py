@@ -93,7 +93,7 @@ def no_first_committer_wins() -> None:
 
 
 @bug(Anomaly.LOST_UPDATE)
-def locks_that_keep_nobody_out() -> None:
+def harmless_locks() -> None:
     """Every lock is granted at once."""
     LockMatrix.blocker = lambda *_: None  # type: ignore[method-assign, assignment]
 
@@ -119,7 +119,7 @@ def aborted_write_ids_visible() -> None:
 
 @bug(Anomaly.NON_REPEATABLE_READ, Anomaly.G_SINGLE, slow=0.3)
 def new_snapshot_for_every_read() -> None:
-    """The write ids of a table are those of now, whatever the snapshot of the transaction."""
+    """The write ids of a table are the current ones, whatever the snapshot of the transaction."""
 
     def valid_write_ids(
         self: TransactionManager, names: Sequence[str], valid_txns: ValidTxnList

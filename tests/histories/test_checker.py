@@ -128,7 +128,7 @@ def test_read_skew_between_a_list_and_a_set() -> None:
     assert anomalies(*history) == {Anomaly.G_SINGLE}
 
 
-def test_long_fork_is_told_apart() -> None:
+def test_long_fork_is_recognised() -> None:
     history = (
         transaction("a", append("x", 1), append("y", 1)),
         transaction("b", append("z", 2), append("w", 2)),
@@ -257,7 +257,7 @@ def test_reaped_transaction_that_commits() -> None:
     assert anomalies(transaction("a", append("x", 1), txn_id=7, status=ABORTED), reaped=[7]) == set()
 
 
-def test_commit_that_nobody_has_asked_for() -> None:
+def test_commit_without_a_request() -> None:
     assert anomalies(transaction("a", asked=False)) == {Anomaly.UNASKED}
 
 

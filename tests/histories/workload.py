@@ -114,11 +114,11 @@ def run(workload: Workload) -> Outcome:
         read_everything(metastore, workload.folder, recorder)
         recorder.close()
     seconds = time.monotonic() - began
-    told = [transaction for path in sorted(folder.iterdir()) for transaction in load(path)]
-    settled = [ledger.settle(transaction) for transaction in told]
+    recorded = [transaction for path in sorted(folder.iterdir()) for transaction in load(path)]
+    settled = [ledger.settle(transaction) for transaction in recorded]
     history = [transaction for transaction, _ in settled]
     looked_up = Counter(
-        known.status.value for known, before in zip(history, told, strict=True) if before.status is Status.UNKNOWN
+        known.status.value for known, before in zip(history, recorded, strict=True) if before.status is Status.UNKNOWN
     )
     report = check(history, reaped=reaped)
     report.findings += [finding for _, finding in settled if finding is not None]
@@ -129,7 +129,7 @@ class _TimeOfRound:
     """The clock of the process that keeps house, set on when a round begins.
 
     The records of ended transactions are removed after their time-out, and a round may take longer than that: with
-    the clock running, it would remove what nobody has taken note of.
+    the clock running, it would remove outcomes that were not noted yet.
     """
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ class Ledger:
                 self.changed.add(txn_id)
 
     def settle(self, transaction: Transaction) -> tuple[Transaction, Finding | None]:
-        """A transaction with the outcome that the metastore has, and what is wrong with what its client was told."""
+        """A transaction with the outcome that the metastore has, and the fault in the answer that its client got."""
         if transaction.txn_id not in self.ended:
             return transaction, None
         state, known_ns = self.ended[transaction.txn_id]
@@ -257,7 +257,7 @@ class Ledger:
             return replace(transaction, status=status, ended_ns=known_ns), None
         if status is transaction.status and transaction.txn_id not in self.changed:
             return transaction, None
-        sentence = f"{transaction.name} (transaction {transaction.txn_id}) was told {transaction.status.value}"
+        sentence = f"{transaction.name} (transaction {transaction.txn_id}) got {transaction.status.value}"
         return transaction, Finding(Anomaly.WRONG_OUTCOME, sentence)
 
 

@@ -88,7 +88,7 @@ def test_interrupt_cancels_a_statement_that_waits(sqlite_url: str, tmp_path: Pat
         assert "ABORTED" in terminal.wait_for("(1 row)")
 
 
-def test_lines_are_found_again_by_later_prompts_and_by_nobody_else(sqlite_url: str, tmp_path: Path) -> None:
+def test_lines_are_found_again_by_later_prompts_of_the_user_only(sqlite_url: str, tmp_path: Path) -> None:
     with prompt(sqlite_url, tmp_path) as terminal:
         terminal.wait_for("hivex> ")
         terminal.type("SHOW DATABASES;\r")

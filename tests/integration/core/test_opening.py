@@ -189,7 +189,7 @@ def test_server_that_refuses_says_why_without_the_password(postgresql_url: str) 
     for url in (
         "postgresql://etl:hunter2-s3cret@127.0.0.1:1/hivex",
         "postgresql://127.0.0.1:1/hivex?user=etl&password=hunter2-s3cret",
-        f"postgresql://nobody_of_that_name:hunter2-s3cret@{rest}",
+        f"postgresql://unknown_name:hunter2-s3cret@{rest}",
     ):
         with pytest.raises(StoreUnavailableError) as raised:
             Metastore.open(url, clusters=CLUSTERS)

@@ -18,7 +18,7 @@ def timeout_of(url: str, root: Path, **settings: object) -> int:
 
 def test_clients_share_the_time_out(metastore_url: str, tmp_path: Path) -> None:
     assert timeout_of(metastore_url, tmp_path) == 300
-    # Nobody is harmed by another value as long as nothing is open; who names none takes the last.
+    # Another value does no harm as long as nothing is open; a client without a value takes the last.
     assert timeout_of(metastore_url, tmp_path, hive_txn_timeout=60) == 60
     assert timeout_of(metastore_url, tmp_path) == 60
     assert timeout_of(metastore_url, tmp_path, metastore_txn_timeout="2min") == 120

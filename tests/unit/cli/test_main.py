@@ -155,7 +155,7 @@ def test_without_a_metastore_the_usage_says_how_to_name_one(hivex: Hivex, monkey
     assert "HIVEX_METASTORE_URL" in err
 
 
-def test_status_and_upgrade_tell_the_revision(hivex: Hivex) -> None:
+def test_status_and_upgrade_return_the_revision(hivex: Hivex) -> None:
     code, out, _ = hivex("metastore", "status")
     assert code == 0
     assert "state: new" in out
@@ -267,7 +267,7 @@ def test_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> Non
         assert process.stderr.read() == b""
 
 
-def test_doctor_tells_lost_rows_by_its_exit_code(hivex: Hivex, tmp_path: Path) -> None:
+def test_doctor_reports_lost_rows_by_its_exit_code(hivex: Hivex, tmp_path: Path) -> None:
     table = tmp_path / "warehouse" / "default.db" / "t"
     assert hivex("sql", "-e", f"{CREATE} INSERT INTO t VALUES (1, 'x')")[0] == 0
     code, out, err = hivex("metastore", "doctor")

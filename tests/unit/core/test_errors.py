@@ -90,7 +90,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "InvalidLockRequestError": ("it has no components",),
     "NoSuchLockError": (3,),
     "LockOfOpenTransactionError": (3, 7),
-    "LockNotAcquiredError": ("somebody else holds it",),
+    "LockNotAcquiredError": ("another transaction holds it",),
     "LockTimeoutError": ("default/t", 5.0, None),
     "InvalidWriteIdListError": ("x", "it needs a high watermark"),
     "MissingWriteIdListError": ("default.t",),
@@ -181,7 +181,7 @@ def assert_survives(raised: HivexError) -> None:
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
-def test_error_tells_what_a_caller_may_do(error: type[HivexError]) -> None:
+def test_error_says_what_a_caller_may_do(error: type[HivexError]) -> None:
     assert isinstance(error.retryable, bool)
     assert isinstance(error.outcome, Outcome)
     assert error.__doc__

@@ -193,8 +193,8 @@ def _code() -> str:
     return "\n".join(path.read_text() for path in package.rglob("*.py") if path.name != "settings_table.py")
 
 
-def test_who_sets_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    name = "hive.compactor.worker.once-told.threads"
+def test_a_setting_without_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    name = "hive.compactor.worker.once-logged.threads"
     with caplog.at_level(logging.WARNING):
         Settings({name: 3})
         Settings({name: 3})

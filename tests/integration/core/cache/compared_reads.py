@@ -1,4 +1,4 @@
-"""Random reads of a process with a cache, each compared with the catalog that has none."""
+"""Random reads of a process with a cache, each compared with the catalog without a cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import ColumnReference, Comparison
-from tests.integration.core.cache.told_process import Peer
+from tests.integration.core.cache.driven_process import Peer
 
 Name = tuple[str, str]
 Read = Callable[[ObjectStore, Name, GivenList], Any]
@@ -78,7 +78,7 @@ def compare(
         read = drawn.choice((*READS, *CONTENTS))
         ids, form = _list_of(peer, name), drawn.choice(("value", "text", "none"))
         if ids is None and not is_followed:
-            # A reader without a list is told of a dropped external table by its event.
+            # A reader without a list learns of a dropped external table by its event.
             read = drawn.choice(CONTENTS)
         is_managed = ids is None or plain.get_table(*name).is_transactional
         if form == "none" and not is_followed:

@@ -30,7 +30,7 @@ STORAGE = StorageDescriptor((Column("a", "int"),), ClusterStorageDescriptor("c1"
 
 
 class Process:
-    """What one process has: a cache, and a follower that applies events when it is told to."""
+    """The parts of one process: a cache, and a follower that applies events on command."""
 
     def __init__(
         self, store: Store, clusters: Clusters, clock: Clock, cache: TableCache | None = None, **settings: object
@@ -87,14 +87,14 @@ def tables(catalog: ObjectStore) -> None:
 
 
 class Writer:
-    """Statements of somebody who uses no cache, each in a transaction of its own."""
+    """Statements of a client without a cache, each in a transaction of its own."""
 
     def __init__(self, catalog: ObjectStore, transactions: TransactionManager) -> None:
         self.catalog = catalog
         self.transactions = transactions
 
     def list_of(self, name: tuple[str, str]) -> ValidWriteIdList:
-        """The write id list of now."""
+        """The current write id list."""
         full = ".".join(name)
         return self.transactions.valid_write_ids([full], self.transactions.valid_txns())[full]
 

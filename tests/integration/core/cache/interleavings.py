@@ -204,7 +204,7 @@ class Interleaving:
     # -- readers
 
     def take_list(self) -> None:
-        """Take the list of now, for reads of now and later."""
+        """Take the current list, for reads now and later."""
         self.lists.append(self.writer.list_of(P))
 
     def read_by_list(self) -> None:

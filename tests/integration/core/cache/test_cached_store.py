@@ -102,7 +102,7 @@ def test_new_partitions_of_an_insert_are_seen(near: Process, writer: Writer) -> 
     assert near.catalog.get_partition(*P, ["y"], ids).name == "d=y"
 
 
-def test_change_without_a_write_id_is_seen_by_whoever_has_taken_the_list_here(near: Process, writer: Writer) -> None:
+def test_change_without_a_write_id_is_seen_by_readers_that_took_the_list_here(near: Process, writer: Writer) -> None:
     """Lists that the transaction manager gives know the version of their table; their text form does not."""
     near.catalog.list_partition_names(*P, None, writer.list_of(P))
     table = writer.catalog.get_table(*P)

@@ -26,7 +26,7 @@ from tests import evidence
 from tests.conftest import Counts
 from tests.integration.core.cache.compared_reads import Compared, Name, compare
 from tests.integration.core.cache.conftest import STORAGE, Writer
-from tests.integration.core.cache.told_process import Peer, told_processes
+from tests.integration.core.cache.driven_process import Peer, driven_processes
 from tests.restoring import Backup, back_up, restore
 
 READS = evidence.amount("HIVEX_COMPARED_READS", 480, 60_000)
@@ -194,7 +194,7 @@ def test_reads_of_several_caches_are_those_of_the_database(
     changes = Changes(writer, store, drawn)
     reads = hits = 0
     clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in ("c1", "c2")}
-    with told_processes(PROCESSES, metastore_url, clusters, tmp_path) as processes:
+    with driven_processes(PROCESSES, metastore_url, clusters, tmp_path) as processes:
         for name in NAMES:
             changes.create(writer.catalog, name)
         while reads < READS // 2:

@@ -26,7 +26,7 @@ def test_seven_steps_of_a_cache_update(near: Process, far: Process, writer: Writ
     # 1. Both have the same list. 2. The first one changes the table.
     txn_id, _, ids = writer.begin(T)
     writer.alter(T, txn_id, ids, k="v")
-    # 3. The entry of the other one is as it was, and answers whoever does not see the change.
+    # 3. The entry of the other one is as it was, and answers readers that do not see the change.
     before = writer.list_of(T)
     assert far.hits(lambda: far.catalog.get_table(*T, str(before)))
     assert far.catalog.get_table(*T, str(before)) == cached
@@ -311,7 +311,7 @@ def far_rows(process: Process) -> list[object]:
     return list(registered_caches(process.store))
 
 
-def test_lost_future_answers_nobody_after_a_restore_and_as_many_new_events(
+def test_lost_future_answers_no_reader_after_a_restore_and_as_many_new_events(
     near: Process, far: Process, writer: Writer, store: Store
 ) -> None:
     """All numbers are equal: ids of tables, transactions, write ids, versions and events."""
@@ -358,7 +358,7 @@ def test_noted_restore_empties_the_memory_of_each_process(near: Process, writer:
         assert [each.name for each in contents.partitions] == [f"d={name}"]
 
 
-def test_reader_of_the_log_is_told_of_a_restore(writer: Writer, store: Store) -> None:
+def test_reader_of_the_log_learns_of_a_restore(writer: Writer, store: Store) -> None:
     """Also a reader that knows nothing but the id of the last event that it has read."""
     log = NotificationLog(store)
     backup = back_up(store)

@@ -55,7 +55,7 @@ def test_follower_goes_on_after_a_restart_of_the_server(
             far.catalog.get_table(*T, ids)
             far.catalog.get_table(*E, None)
         server.crash()
-        # Memory answers what nobody can have changed.
+        # Memory answers what cannot have changed.
         assert far.hits(lambda: far.catalog.get_table(*T, ids))
         server.restart()
         writer.alter(E, 0, None, k="v")
@@ -71,7 +71,7 @@ def test_follower_goes_on_after_a_restart_of_the_server(
             store.close()
 
 
-def test_exception_that_nobody_expects_does_not_end_the_following(
+def test_unexpected_exception_does_not_end_the_following(
     far: Process, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     thrown: list[str] = []

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.predicates import ColumnReference, Comparison
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.cache.conftest import STORAGE, E, P, T, Writer
-from tests.integration.core.cache.told_process import Peer, ToldProcess, told_processes
+from tests.integration.core.cache.driven_process import DrivenProcess, Peer, driven_processes
 
 pytestmark = pytest.mark.evidence(cases=1)
 
@@ -26,14 +26,14 @@ CLUSTERS = ("c1", "c2", "c3")
 
 
 @pytest.fixture
-def three(writer: Writer, metastore_url: str, tmp_path: Path) -> Iterator[Sequence[ToldProcess]]:
+def three(writer: Writer, metastore_url: str, tmp_path: Path) -> Iterator[Sequence[DrivenProcess]]:
     """Three processes; the tables of ``writer`` exist."""
     clusters = {name: {"filesystem": (tmp_path / name).as_uri(), "jobtracker": "local[2]"} for name in CLUSTERS}
-    with told_processes(3, metastore_url, clusters, tmp_path) as found:
+    with driven_processes(3, metastore_url, clusters, tmp_path) as found:
         yield found
 
 
-# What the processes are told to do.
+# The commands of the processes.
 
 
 def properties(peer: Peer, name: Name, ids: str | None) -> tuple[dict[str, str], bool]:
@@ -124,7 +124,7 @@ def text(name: Name, high_watermark: int, open_ids: Sequence[int] = ()) -> str:
     return f"{'.'.join(name)}:{high_watermark}:{least}:{','.join(map(str, open_ids))}:"
 
 
-def test_chains_of_create_alter_and_update_table(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_chains_of_create_alter_and_update_table(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, far = three
     one.ask(create, N, text(N, 1))
     assert writer.text_of(N) == text(N, 1)
@@ -153,7 +153,7 @@ def test_chains_of_create_alter_and_update_table(three: Sequence[ToldProcess], w
         assert ({"altered", "updated"} <= updated.keys(), is_hit) == (True, True)
 
 
-def test_seven_steps_of_a_cache_update(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_seven_steps_of_a_cache_update(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, _ = three
     list_with(writer.transactions, T, 13, [7, 8, 12])
     before, after = text(T, 13, [7, 8, 12]), text(T, 14, [7, 8, 12])
@@ -179,7 +179,7 @@ def test_seven_steps_of_a_cache_update(three: Sequence[ToldProcess], writer: Wri
     assert ("k" in found, is_hit) == (True, True)
 
 
-def test_list_queries_have_the_partitions_of_their_list(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_list_queries_have_the_partitions_of_their_list(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, _ = three
     one.ask(add, P, writer.text_of(P), "x")
     list_with(writer.transactions, P, 8, [7, 8])
@@ -197,11 +197,11 @@ def test_list_queries_have_the_partitions_of_their_list(three: Sequence[ToldProc
         assert two.ask(names, P, after, how) == (["d=x", "d=y"], True)
     one.ask(add, P, after, "z")
     two.ask(catch_up)
-    # Nobody has read it since the change: the follower has.
+    # No client has read it since the change: the follower has.
     assert two.ask(names, P, writer.text_of(P)) == (["d=x", "d=y", "d=z"], True)
 
 
-def test_writes_of_one_transaction_are_never_seen_in_part(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_writes_of_one_transaction_are_never_seen_in_part(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, far = three
     before = writer.text_of(P)
     for process in (two, far):
@@ -220,7 +220,7 @@ def test_writes_of_one_transaction_are_never_seen_in_part(three: Sequence[ToldPr
             process.ask(catch_up, 1)
 
 
-def test_external_table_is_eventually_consistent(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_external_table_is_eventually_consistent(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, _ = three
     assert two.ask(properties, E, None) == ({}, False)
     one.ask(alter, E, None, "k")
@@ -232,7 +232,7 @@ def test_external_table_is_eventually_consistent(three: Sequence[ToldProcess], w
     assert two.ask(names, E, None)[0] == ["d=x"]
 
 
-def test_managed_table_is_not_read_or_changed_without_a_list(three: Sequence[ToldProcess], writer: Writer) -> None:
+def test_managed_table_is_not_read_or_changed_without_a_list(three: Sequence[DrivenProcess], writer: Writer) -> None:
     one, two, _ = three
     two.ask(properties, T, writer.text_of(T))
     for question in (lambda: two.ask(properties, T, None), lambda: one.ask(alter, T, None, "k")):
@@ -241,7 +241,7 @@ def test_managed_table_is_not_read_or_changed_without_a_list(three: Sequence[Tol
 
 
 def test_prewarm_beside_changes_of_others_answers_as_the_database_does(
-    three: Sequence[ToldProcess], writer: Writer, catalog: ObjectStore
+    three: Sequence[DrivenProcess], writer: Writer, catalog: ObjectStore
 ) -> None:
     one, two, far = three
     tables = [("default", f"w{number}") for number in range(6)]

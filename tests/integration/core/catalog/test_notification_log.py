@@ -67,7 +67,7 @@ def test_many_events_are_numbered_in_the_order_in_which_they_were_recorded(store
     assert [event.database for event in events] == [row["database"] for row in rows]
 
 
-def test_reader_below_the_floor_is_told_that_events_are_gone(
+def test_reader_below_the_floor_learns_that_events_are_gone(
     log: NotificationLog, catalog: ObjectStore, clock: Clock, housekeeper: Housekeeper
 ) -> None:
     catalog.create_database(Database("old"))
@@ -88,7 +88,7 @@ def test_reader_below_the_floor_is_told_that_events_are_gone(
         log.events(1)
 
 
-def test_events_that_nobody_reads_are_purged_too(
+def test_unread_events_are_purged_too(
     store: Store, catalog: ObjectStore, clock: Clock, housekeeper: Housekeeper
 ) -> None:
     for number in range(3):

@@ -96,7 +96,7 @@ def test_names_that_are_none_are_refused(catalog: ObjectStore, name: str) -> Non
     assert catalog.list_tables("default") == []
 
 
-def test_missing_objects_are_told_apart(catalog: ObjectStore) -> None:
+def test_missing_objects_are_distinguished(catalog: ObjectStore) -> None:
     with pytest.raises(NoSuchDatabaseError):
         catalog.get_table("nowhere", "t")
     with pytest.raises(NoSuchTableError):

@@ -1,4 +1,4 @@
-"""What the catalog reads as of a snapshot, and what tells whoever keeps it that it has changed."""
+"""The reads of the catalog as of a snapshot, and the signs of a change for a cache."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_snapshot_of_any_number_of_tables_is_one_round_trip(
         assert (len(trips), len(again)) == (1, 1)
 
 
-def test_missing_names_are_told_apart(reader: MetadataReader) -> None:
+def test_missing_names_are_distinguished(reader: MetadataReader) -> None:
     with pytest.raises(NoSuchTableError):
         reader.snapshot([T, ("default", "no")])
     with pytest.raises(NoSuchDatabaseError):
@@ -175,7 +175,7 @@ def test_of_many_partitions_only_the_contents_of_wanted_ones_are_read(
         assert sum(map(len, contents.directories.values())) == len(names)
 
 
-def test_a_snapshot_agrees_with_an_earlier_one_until_somebody_commits(
+def test_a_snapshot_agrees_with_an_earlier_one_until_a_commit(
     reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager
 ) -> None:
     commit = insert(catalog, transactions, "t")
@@ -190,7 +190,7 @@ def test_a_snapshot_agrees_with_an_earlier_one_until_somebody_commits(
     assert third.agrees_with(second, third.tables[P])
 
 
-def test_what_no_write_id_tells_changes_the_version(
+def test_a_change_without_a_write_id_changes_the_version(
     reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
 ) -> None:
     insert(catalog, transactions, "t")()

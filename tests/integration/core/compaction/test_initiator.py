@@ -88,7 +88,9 @@ def test_thresholds_of_a_table_take_the_place_of_the_settings(
     assert initiated(compactor) == [("default.pct", MAJOR)]
 
 
-def test_threshold_that_is_no_number_is_told_in_the_history_once(compactor: Compactor, warehouse: Warehouse) -> None:
+def test_threshold_that_is_no_number_is_recorded_in_the_history_once(
+    compactor: Compactor, warehouse: Warehouse
+) -> None:
     warehouse.table("t", {"compactorthreshold.hive.compactor.delta.num.threshold": "many"})
     warehouse.write("t")
     result = compactor.initiate()
@@ -264,9 +266,9 @@ def test_table_whose_last_compactions_failed_waits_for_a_week(
     fail(compactor)
     result = compactor.initiate()
     assert result.initiated == ()
-    (told,) = compactor.show(CompactionFilter(state=CompactionState.DID_NOT_INITIATE))
-    assert result.did_not_initiate == (told.id,)
-    assert "last 2 compactions have failed" in str(told.error_message)
+    (recorded,) = compactor.show(CompactionFilter(state=CompactionState.DID_NOT_INITIATE))
+    assert result.did_not_initiate == (recorded.id,)
+    assert "last 2 compactions have failed" in str(recorded.error_message)
     clock.advance(7 * DAY_S - 1)
     assert compactor.initiate().initiated == ()
     clock.advance(1)

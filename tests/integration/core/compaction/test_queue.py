@@ -320,7 +320,7 @@ def test_worker_that_dies_is_found_by_its_transaction(
 def test_compaction_whose_commit_failed_blocks_no_later_one(
     compactor: Compactor, warehouse: Warehouse, table: str
 ) -> None:
-    """A worker that does not tell of it within the commit (HIVE-29572)."""
+    """A worker that does not report it within the commit (HIVE-29572)."""
     ids = []
     for _ in range(2):
         assert compactor.request("default", table).is_accepted
@@ -482,7 +482,7 @@ def test_cleanup_of_aborts_can_fail_and_be_tried_again(
     assert compactor.cleaning.is_due(first)
     again = compactor.cleaning.note_abort_cleanup(request, "no answer again")
     assert (again.id, again.retry_retention_ms, again.error_message) == (first.id, 600_000, "no answer again")
-    # It is in nobody's way, and goes when the table is cleaned.
+    # It blocks no other entry, and goes when the table is cleaned.
     entry = ready(compactor, warehouse, table, 1)
     compactor.cleaning.mark_cleaned(entry)
     assert compactor.cleaning.abort_cleanups() == []

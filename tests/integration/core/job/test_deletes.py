@@ -1,4 +1,4 @@
-"""Deleted rows are left out, by whatever means: bitmaps told apart by cases, by a second array, or a join."""
+"""Deleted rows are left out, by whatever means: bitmaps distinguished by cases, by a second array, or a join."""
 
 from __future__ import annotations
 

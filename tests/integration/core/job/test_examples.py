@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.evidence]
 
 SHARE = 1 if evidence.does_all("HIVEX_TEST_ALL_EXAMPLES") else 20
-"""One function, or keyword, of so many is tried."""
+"""One function, or keyword, of this number is tried."""
 FIRST = evidence.SEED % SHARE
 # Words that hold a query together; each may need backquotes.
 STRUCTURE = frozenset(

@@ -315,7 +315,7 @@ def test_a_job_is_cancelled_from_another_thread(table: Any, writes: bool, spark:
 
 
 def test_cancelling_an_unknown_job_does_nothing(runner: Runner) -> None:
-    runner.cancel("nobody")
+    runner.cancel("unknown")
     assert run(runner, "SELECT 1").rows == ((1,),)
 
 

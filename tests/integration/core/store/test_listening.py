@@ -43,7 +43,7 @@ def test_listener_that_lost_its_connection_looks_soon_and_hears_again(store: Sto
         assert listener.wait(30) == ["first"]
         store.write(lambda connection: connection.execute(text(_LISTENERS)))
         began = time.monotonic()
-        # Nobody can tell what was announced meanwhile, so the waiter looks for itself, and not after ten minutes.
+        # The announcements made meanwhile are lost, so the waiter looks for itself, and not after ten minutes.
         assert listener.wait(600) is None
         assert listener.wait(600) is None
         assert time.monotonic() - began < 60

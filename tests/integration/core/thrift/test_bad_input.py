@@ -116,7 +116,7 @@ def test_calls_that_come_while_one_runs_are_all_answered(endpoint: Serving, hive
     assert received.count(b"\x00\x00\x00\x07default") == number
 
 
-def test_text_that_is_not_utf_8_is_told_and_the_connection_lives_on(endpoint: Serving) -> None:
+def test_text_that_is_not_utf_8_is_reported_and_the_connection_lives_on(endpoint: Serving) -> None:
     bad = call("get_table", ThriftHiveMetastore.get_table_args("default", "tXt")).replace(b"tXt", b"t\xfft")
     good = call("get_all_databases", ThriftHiveMetastore.get_all_databases_args())
     received = send(endpoint.port, bad + good)
@@ -390,7 +390,7 @@ def mutated(drawn: random.Random, message: bytes) -> bytes:
     return bytes(found)
 
 
-def test_database_that_is_away_for_a_while_is_told_and_asked_again(
+def test_database_that_is_away_for_a_while_is_reported_and_asked_again(
     postgresql_url: str, properties: dict[str, Any]
 ) -> None:
     with (

@@ -43,7 +43,7 @@ CREATE TRIGGER lost BEFORE DELETE ON partitions EXECUTE FUNCTION lose();
 """Rows of dropped objects are deleted after the commit."""
 
 
-def test_drop_that_has_committed_is_told_so(
+def test_drop_that_has_committed_is_reported_as_such(
     hive: Any, metastore: Metastore, metastore_url: str, tmp_path: Path
 ) -> None:
     hive.create_table(table("default", "t", keys={"n": "int"}))

@@ -59,7 +59,7 @@ def page(port: int, name: str) -> str:
         return str(answer.read().decode())
 
 
-def test_command_serves_until_it_is_told_to_stop(sqlite_url: str) -> None:
+def test_command_serves_until_it_is_stopped(sqlite_url: str) -> None:
     with served(sqlite_url, "--access-log") as (process, port, http_port), hive_client(port, "alice") as hive:
         assert hive.get_all_databases() == ["default"]
         assert page(http_port, "health") == "alive\n"
@@ -68,10 +68,10 @@ def test_command_serves_until_it_is_told_to_stop(sqlite_url: str) -> None:
         assert 'calls_total{method="get_all_databases",outcome="ok"} 1' in metrics
         assert re.findall(r"# TYPE (\w+)", metrics) == list(METRICS)
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert re.search(r"alice get_all_databases ok [0-9.]+ ms", told)
-    assert told.endswith("stopped\n")
+    assert re.search(r"alice get_all_databases ok [0-9.]+ ms", output)
+    assert output.endswith("stopped\n")
 
 
 def test_clients_leave_files_and_pages_to_the_server(sqlite_url: str) -> None:
@@ -163,7 +163,7 @@ def test_handshakes_that_do_not_end_count_as_connections_for_a_while(
         begun[0].sendall(b"\x80\x01\x00\x01\x00\x00\x00\x0cget_database")
         begun[1].sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01")
         while not running.server.metrics.refused:
-            # The first one may have lost its place by now; whoever gets it says nothing, either.
+            # The first one may have lost its place by now; the client that gets it says nothing, either.
             begun.append(socket.create_connection(("127.0.0.1", running.port), timeout=30))
             assert client.getStatus() == 2
         assert client.get_all_databases() == ["default"]

@@ -71,7 +71,7 @@ def test_transaction_begins_with_locks_notes_and_write_ids_in_one_round_trip(
         (begun.lock.lock_id, "default/tab1", "ann", "a task"),
     }
     assert notes(store, begun.txn_id) == [(tab3.id, "i")]
-    # The same write id, as for whoever asks again.
+    # The same write id, as for a client that asks again.
     assert transactions.allocate_write_ids([begun.txn_id], "default", "tab3") == {begun.txn_id: 2}
     transactions.commit(begun.txn_id)
     assert locks.show(txn_id=begun.txn_id) == []

@@ -169,7 +169,7 @@ def test_overlap_is_of_intervals_from_begin_to_commit(writer: Writer, store: Sto
     assert write_sets(store) == [(1, 2, "p=two", "u"), (3, 3, "p=two", "u")]
 
 
-def test_aborted_transaction_wins_against_nobody(writer: Writer) -> None:
+def test_aborted_transaction_wins_against_no_other(writer: Writer) -> None:
     first, second = writer.open(), writer.open()
     writer.write(first, "u")
     writer.write(second, "u")
@@ -311,7 +311,7 @@ def test_counter_under_concurrent_clients_loses_no_update(writer: Writer, store:
     assert value[max(each for each in value if each and snapshot.is_valid(each))] == 20
 
 
-def test_recheck_after_a_lock_wait_tells_what_was_written_meanwhile(
+def test_recheck_after_a_lock_wait_returns_tables_written_meanwhile(
     writer: Writer, housekeeper: Housekeeper, clock: Clock
 ) -> None:
     names = ["default.tab1", "default.tab2", "default.tab3"]

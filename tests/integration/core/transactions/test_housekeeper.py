@@ -145,7 +145,7 @@ def test_high_watermark_holds_where_a_later_transaction_took_the_lower_write_id(
     assert after == before
 
 
-def test_write_sets_stay_while_somebody_overlaps_them(
+def test_write_sets_stay_while_a_transaction_overlaps_them(
     housekeeper: Housekeeper, transactions: TransactionManager, store: Store
 ) -> None:
     updater, overlapping = transactions.open(2)

@@ -253,18 +253,18 @@ def test_lock_that_takes_too_long_names_its_holder_and_leaves_the_queue(locks: L
 
 # On PostgreSQL a waiter rests for as long as nothing is announced.
 @pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)
-def test_waiting_is_told_at_once_and_then_each_minute(
+def test_waiting_is_logged_at_once_and_then_each_minute(
     store: Store, clock: Clock, transactions: TransactionManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Some seconds pass whenever somebody looks.
+    # Some seconds pass at each look at the clock.
     seconds = count(step=7)
     locks = LockManager(store, Settings(), clock, transactions, monotonic=lambda: float(next(seconds)))
     locks.acquire([on(E)], user="ann", host="worker-7", agent_info="daily.load scheduled__2026-01-01 1")
     with caplog.at_level("INFO"), pytest.raises(LockTimeoutError):
         locks.acquire([on(R)], timeout=200)
-    told = [record.getMessage() for record in caplog.records if record.message.startswith("Waiting")]
-    assert len(told) == 3
-    assert told[0] == (
+    messages = [record.getMessage() for record in caplog.records if record.message.startswith("Waiting")]
+    assert len(messages) == 3
+    assert messages[0] == (
         "Waiting for locks on default/tab1, for 7 s so far and 200 s at most: "
         "ann on worker-7 (daily.load scheduled__2026-01-01 1) holds EXCLUSIVE on default/tab1 "
         "since 2023-11-14 22:13:20 UTC (lock 1.1, no transaction)"
@@ -283,7 +283,7 @@ def test_default_patience_is_that_of_hive(locks: LockManager) -> None:
     assert locks.waiter.patience_s() == pytest.approx(91 * 60 + 42, abs=1)
 
 
-def test_waiter_whose_transaction_is_aborted_is_told_why(locks: LockManager, transactions: TransactionManager) -> None:
+def test_waiter_whose_transaction_is_aborted_learns_why(locks: LockManager, transactions: TransactionManager) -> None:
     locks.acquire([on(E)])
     (txn_id,) = transactions.open()
     with in_background(lambda: locks.acquire([on(R)], txn_id, timeout=60)) as waiting:
@@ -337,7 +337,7 @@ def test_younger_of_two_in_a_circle_gives_way(locks: LockManager, transactions: 
     transactions.commit(older)
 
 
-def test_younger_is_told_at_once_when_it_closes_the_circle(
+def test_younger_gets_its_error_at_once_when_it_closes_the_circle(
     locks: LockManager, transactions: TransactionManager
 ) -> None:
     older, younger = transactions.open(2)
@@ -652,7 +652,7 @@ def test_exclusive_locks_of_many_threads_never_overlap(
 # -- retries -------------------------------------------------------------------------------
 
 
-def test_who_begins_again_keeps_its_locks_and_nobody_comes_in_between(
+def test_a_retried_transaction_keeps_its_locks_without_a_gap(
     locks: LockManager, transactions: TransactionManager, ask: Ask
 ) -> None:
     (first,) = transactions.open(user="writer", agent_info="dag", timeout=77)
@@ -668,7 +668,7 @@ def test_who_begins_again_keeps_its_locks_and_nobody_comes_in_between(
     assert (new.state, new.user, new.agent_info, new.timeout_s) == (TxnState.OPEN, "writer", "dag", 77)
     assert locks.check(queued.lock_id).state is WAITING
     assert {lock.txn_id for lock in locks.show() if lock.state is ACQUIRED} == {again}
-    # What it asks for again it has at once, although somebody is in the queue; and this is noted for it.
+    # What it asks for again it has at once, although another request is in the queue; and this is noted for it.
     assert ask(update, txn_id=again).state is ACQUIRED
     transactions.allocate_write_ids([again], "default", "tab3")
     transactions.commit(again)

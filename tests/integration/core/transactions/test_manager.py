@@ -186,7 +186,7 @@ def test_abort_is_final_and_repeatable(transactions: TransactionManager) -> None
 
 
 @pytest.mark.parametrize("txn_id", [-1, 0, 99, 2**62, 2**63, -(2**80), 2**200, True, "7", 1.5])
-def test_unknown_ids_are_told(transactions: TransactionManager, txn_id: int) -> None:
+def test_unknown_ids_are_reported(transactions: TransactionManager, txn_id: int) -> None:
     for call in (transactions.commit, transactions.abort, transactions.heartbeat, transactions.get):
         with pytest.raises(NoSuchTransactionError):
             call(txn_id)
@@ -284,7 +284,7 @@ def test_abort_of_many_ignores_those_that_are_not_open(transactions: Transaction
     assert transactions.get(committed).state is TxnState.COMMITTED
 
 
-def test_heartbeat_of_a_range_tells_who_has_ended(transactions: TransactionManager, clock: Clock) -> None:
+def test_heartbeat_of_a_range_returns_the_ended_transactions(transactions: TransactionManager, clock: Clock) -> None:
     first, committed, aborted, last = transactions.open(4)
     clock.advance(10)
     assert transactions.heartbeat_range(first, last) == HeartbeatRange()
@@ -303,17 +303,17 @@ def test_heartbeat_of_no_range_is_refused(transactions: TransactionManager, lo: 
         transactions.heartbeat_range(lo, hi)
 
 
-def test_heartbeat_of_nobody_is_refused(transactions: TransactionManager) -> None:
-    for nobody in (None, 0):
+def test_heartbeat_of_no_transaction_is_refused(transactions: TransactionManager) -> None:
+    for unknown in (None, 0):
         with pytest.raises(NoSuchTransactionError):
-            transactions.heartbeat(nobody)
+            transactions.heartbeat(unknown)
     (txn_id,) = transactions.open()
     transactions.commit(txn_id)
     with pytest.raises(NoSuchTransactionError):
         transactions.heartbeat(txn_id)
 
 
-def test_points_before_and_after_a_commit_are_told(metastore_url: str, store: Store, clock: Clock) -> None:
+def test_points_before_and_after_a_commit_are_reported(metastore_url: str, store: Store, clock: Clock) -> None:
     reached: list[str] = []
     watched = Store(metastore_url, reached.append)
     transactions = TransactionManager(watched, Settings({}), clock)

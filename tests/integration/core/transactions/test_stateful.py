@@ -333,7 +333,7 @@ class Machine(RuleBasedStateMachine):
             del self.requests[key]
         result = self.housekeeper.run()
         assert (list(result.aborted), list(result.dropped_locks)) == (late, dropped)
-        # Of those that have ended, the records may be gone; then nobody asks for them any more.
+        # Of those that have ended, the records may be gone; then the test does not ask for them any more.
         self.forgotten()
 
     def forgotten(self) -> None:

@@ -117,7 +117,7 @@ def test_many_commit_at_once(transactions: TransactionManager, locks: LockManage
     assert transactions.commit_together([]) == set()
 
 
-def test_transaction_that_somebody_uses_is_left_to_its_client(postgresql_url: str, clock: Clock) -> None:
+def test_transaction_in_use_is_left_to_its_client(postgresql_url: str, clock: Clock) -> None:
     store = Store(postgresql_url)
     transactions = TransactionManager(store, Settings({}), clock)
     locks = LockManager(store, Settings({}), clock, transactions)

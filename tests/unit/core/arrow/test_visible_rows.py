@@ -29,7 +29,7 @@ def some_stripe(rng: random.Random) -> tuple[list[tuple[int, int, int]], list[in
     return keys, [write_id + rng.choice([0, 0, 1]) for write_id, _, _ in keys]
 
 
-def test_statistics_tell_what_the_rows_themselves_tell() -> None:
+def test_statistics_agree_with_the_rows_themselves() -> None:
     rng = random.Random(21)
     read_less = 0
     for _ in range(500):

@@ -181,7 +181,7 @@ def test_a_table_read_and_written_needs_no_copy() -> None:
     assert route([T11], [T11_WRITTEN]).cluster == "C1"
 
 
-def test_every_lack_of_a_pinned_cluster_is_told() -> None:
+def test_every_lack_of_a_pinned_cluster_is_reported() -> None:
     (candidate,) = route([T11, T12], [T21_WRITTEN], pinned="C3").candidates
     assert candidate.lacks == (
         Lack("T21", "not primary", "C2"),

@@ -90,7 +90,7 @@ def test_joined_inserts_have_a_limited_size() -> None:
     assert join_rows("INSERT INTO t VALUES (?)", []) == []
 
 
-def test_descriptions_tell_spark_types_and_compare_with_the_types_of_pep_249() -> None:
+def test_descriptions_have_spark_types_and_compare_with_the_types_of_pep_249() -> None:
     found = describe(["a", "b", "c"], ["decimal(10,2)", "string", "timestamp"], [])
     assert found[0] == ("a", "decimal(10,2)", None, None, 10, 2, None)
     assert [column[1] for column in found] == [dbapi.NUMBER, dbapi.STRING, dbapi.DATETIME]
@@ -99,6 +99,6 @@ def test_descriptions_tell_spark_types_and_compare_with_the_types_of_pep_249() -
     assert dbapi.NUMBER != dbapi.STRING
 
 
-def test_without_types_the_first_value_tells_the_type() -> None:
+def test_without_types_the_first_value_decides_the_type() -> None:
     found = describe(["a", "b", "c"], [], [(None, "x", None), (1, "y", None)])
     assert [column[1] for column in found] == ["bigint", "string", "string"]

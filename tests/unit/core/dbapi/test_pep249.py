@@ -7,7 +7,7 @@ import pytest
 from airflow_hivex.core import dbapi, errors
 
 
-def test_module_tells_its_level_and_styles() -> None:
+def test_module_has_its_level_and_styles() -> None:
     assert (dbapi.apilevel, dbapi.threadsafety, dbapi.paramstyle) == ("2.0", 1, "named")
 
 

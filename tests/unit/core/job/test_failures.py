@@ -49,7 +49,7 @@ def test_a_job_that_writes_names_its_tables() -> None:
         assert error.facts[1] == "RuntimeError: it broke. Nothing was written to d.a, d.b."
 
 
-def test_no_room_is_told_of_the_storage_and_may_pass() -> None:
+def test_no_room_is_an_error_of_the_storage_and_may_pass() -> None:
     plan = Plan("t", "n", "SELECT 1", write=WRITES[0])
     for reason in ("No space left on device", "Disk quota exceeded", "[Errno 27] File too large"):
         text = f"Job aborted\n\tat o.Some.x(S.scala:1)\nCaused by: java.io.IOException: {reason}\n\tat o.Y.y(Y.scala:2)"
@@ -59,7 +59,7 @@ def test_no_room_is_told_of_the_storage_and_may_pass() -> None:
         assert error.facts == ("file:///c1/a", f"RuntimeError: {reason}. Nothing was written to d.a")
 
 
-def test_lost_executors_are_told_apart_and_may_come_back() -> None:
+def test_lost_executors_are_recognised_and_may_come_back() -> None:
     text = (
         "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Job aborted due to stage "
         "failure: Task 0 in stage 2.0 failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 (TID 9): "

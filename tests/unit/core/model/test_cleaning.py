@@ -26,7 +26,7 @@ def view(txns: ValidTxnList, highest: int, *, last: int = 3) -> View:
 @pytest.mark.parametrize(
     ("txns", "highest", "gone"),
     [
-        # What a compaction covers; a later overwrite is none of its business.
+        # What a compaction covers; a later overwrite does not concern it.
         (ValidTxnList.of(30), 2, {NAMES[0], NAMES[1]}),
         (ValidTxnList.of(30), 3, {NAMES[0], NAMES[1], NAMES[2]}),
         # A reader from before its commit.

@@ -297,7 +297,7 @@ def test_insert_only_tables_are_left_out_on_demand() -> None:
     assert found[0].name == "insert-only"
 
 
-def test_only_failures_are_told_in_the_history() -> None:
+def test_only_failures_are_recorded_in_the_history() -> None:
     assert [each.name for each in FILTERS if each.is_recorded] == ["failed too often"]
 
 

@@ -19,7 +19,7 @@ def columns_of(table: TableName) -> Sequence[str] | None:
     return COLUMNS.get(table.name)
 
 
-def told(text: str) -> list[dict[str, set[str]]]:
+def lineage_of(text: str) -> list[dict[str, set[str]]]:
     return [
         {column: {f"{table.name}.{name}" for table, name in sources} for column, sources in each.columns.items()}
         for each in column_lineage(text, columns_of, "shop")
@@ -47,8 +47,8 @@ def told(text: str) -> list[dict[str, set[str]]]:
         ("INSERT INTO totals SELECT name, id FROM names@other", {"name": {"names.name"}, "total": {"names.id"}}),
     ],
 )
-def test_written_columns_tell_the_columns_that_they_are_computed_from(text: str, expected: dict[str, set[str]]) -> None:
-    assert told(text) == [expected]
+def test_written_columns_have_the_columns_that_they_are_computed_from(text: str, expected: dict[str, set[str]]) -> None:
+    assert lineage_of(text) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_written_columns_tell_the_columns_that_they_are_computed_from(text: str,
     ],
 )
 def test_statements_whose_columns_are_not_known_are_skipped(text: str) -> None:
-    assert told(text) == []
+    assert lineage_of(text) == []

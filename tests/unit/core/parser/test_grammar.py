@@ -32,14 +32,14 @@ def test_syntax_names_kinds_of_values_that_can_be_read(statement: type[Statement
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
-def test_statement_tells_of_each_table_that_it_names(statement: type[Any]) -> None:
+def test_statement_returns_each_table_that_it_names(statement: type[Any]) -> None:
     hints = get_type_hints(statement, include_extras=True)
     unnamed = [
         field.name
         for field in fields(statement)
         if "TableName" in str(field.type) and not any(isinstance(each, Named) for each in _metadata(hints[field.name]))
     ]
-    # What has no role in its type is told by a method of the class.
+    # A method of the class returns the objects that have no role in their type.
     assert not unnamed or "uses" in vars(statement) or issubclass(statement, RoutedStatement)
 
 

@@ -197,7 +197,7 @@ def all_kinds(base: type[Statement] = Statement) -> Iterator[type[Statement]]:
         yield from all_kinds(kind)
 
 
-def told(text: str, inspection: Inspection) -> list[tuple[int, str]]:
+def facts_of(text: str, inspection: Inspection) -> list[tuple[int, str]]:
     return sorted(
         (use.start, f"{use.role} {text[use.start : use.end]}")
         for use in (*inspection.inputs, *inspection.outputs)
@@ -206,14 +206,14 @@ def told(text: str, inspection: Inspection) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("kind", sorted(all_kinds(), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
-def test_every_kind_of_statement_tells_what_it_names_and_where(kind: type[Statement]) -> None:
+def test_every_kind_of_statement_returns_its_objects_with_their_places(kind: type[Statement]) -> None:
     assert kind in EXAMPLES, "add an example of the new kind of statement"
     for text, expected in EXAMPLES[kind].items():
         assert type(read(text)) is kind
         (inspection,) = inspect(text)
         assert inspection.kind
         assert (inspection.start, inspection.end) == (0, len(text))
-        found = told(text, inspection)
+        found = facts_of(text, inspection)
         wanted = expected.split(", ") if expected else []
         assert sorted(what for _, what in found) == sorted(wanted)
         assert [what.split(" ", 1)[1] for _, what in found] == [what.split(" ", 1)[1] for what in wanted]
@@ -226,7 +226,7 @@ def test_all_kinds_of_statements_are_found_and_run() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if issubclass(kind, RoutedStatement)])
-def test_a_routed_statement_binds_what_it_tells(kind: type[Statement]) -> None:
+def test_a_routed_statement_binds_the_tables_that_it_names(kind: type[Statement]) -> None:
     for text in EXAMPLES[kind]:
         statement = read(text)
         assert isinstance(statement, RoutedStatement)
@@ -237,7 +237,7 @@ def test_a_routed_statement_binds_what_it_tells(kind: type[Statement]) -> None:
         assert {name for role, name in roles if role not in ("read", "describe", "create", "drop")} == written
 
 
-def test_a_merge_tells_database_and_namespace_of_its_target() -> None:
+def test_a_merge_names_database_and_namespace_of_its_target() -> None:
     text = "MERGE INTO db.t@ns AS x USING s@other ON x.id = s.id WHEN NOT MATCHED THEN INSERT *"
     (inspection,) = inspect(text, "here")
     (target,) = inspection.outputs

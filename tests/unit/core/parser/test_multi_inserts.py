@@ -111,7 +111,7 @@ def test_script_of_a_branch_is_refused_by_its_name(word: str) -> None:
         read(f"FROM s INSERT INTO a {word} x USING 'cat' AS (y)")
 
 
-def test_an_error_is_told_at_its_place() -> None:
+def test_an_error_is_reported_at_its_place() -> None:
     text = "FROM (SELECT x FROM t) s INSERT INTO a SELECT x\nINSERT INTO b SELECT x + + FROM"
     with pytest.raises(StatementSyntaxError) as error:
         read(text)

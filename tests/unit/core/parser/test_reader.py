@@ -575,7 +575,7 @@ def test_part_that_would_be_lost_is_refused_at_its_place(text: str, column: int)
     ],
 )
 def test_the_one_catalog_may_stand_before_a_database(text: str) -> None:
-    def told(catalog: str) -> tuple[object, list[str], list[str]]:
+    def read_with(catalog: str) -> tuple[object, list[str], list[str]]:
         statement = read(text.replace("{}", catalog))
         queries = statement.queries if isinstance(statement, RoutedStatement) else ()
         texts = [query.render([f"v{n}" for n in range(len(query.references))]) for query in queries]
@@ -584,7 +584,7 @@ def test_the_one_catalog_may_stand_before_a_database(text: str) -> None:
         return None if queries else statement, [" ".join(each.replace(catalog, "").split()) for each in texts], tables
 
     for catalog in ("spark_catalog.", "`SPARK_CATALOG` . "):
-        assert told(catalog) == told("")
+        assert read_with(catalog) == read_with("")
 
 
 def test_a_property_and_its_value_may_be_two_strings() -> None:

@@ -14,7 +14,7 @@ def test_no_parameters_stay_none() -> None:
     assert share_parameters(["SELECT 1", "SELECT 2"], None) == [None, None]
 
 
-def test_parameter_without_any_marker_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_parameter_without_any_marker_is_skipped_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     statements = ["SELECT :a", "SELECT ':c' /* :c */"]
     assert share_parameters(statements, {"a": 1, "c": 2}) == [{"a": 1}, None]
     assert share_parameters(["SELECT 1"], {"c": 2}) == [None]

@@ -42,13 +42,13 @@ def test_the_folder_of_sparks_own_tables_is_this_processs_alone() -> None:
         "folder = Path(_start_conf('local')['spark.sql.warehouse.dir'])\n"
         "print(folder, oct(folder.stat().st_mode & 0o777))"
     )
-    told = [
+    folders = [
         subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
         for _ in range(2)
     ]
-    assert [mode for _, mode in told] == ["0o700"] * 2
-    assert told[0][0] != told[1][0]
-    assert not any(Path(folder).exists() for folder, _ in told)
+    assert [mode for _, mode in folders] == ["0o700"] * 2
+    assert folders[0][0] != folders[1][0]
+    assert not any(Path(folder).exists() for folder, _ in folders)
 
 
 def test_importing_the_data_planes_front_does_not_import_pyspark() -> None:

@@ -49,7 +49,7 @@ def test_resource_managers_are_those_of_hadoops_configuration(
     assert masters.addresses("yarn", {"HADOOP_CONF_DIR": str(tmp_path)}) == found
 
 
-def test_a_file_of_hadoop_that_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
+def test_a_file_of_hadoop_that_cannot_be_read_has_no_settings(tmp_path: Path) -> None:
     (tmp_path / "yarn-site.xml").write_text("<configuration>")
     assert masters.addresses("yarn", {"YARN_CONF_DIR": str(tmp_path)}) == []
 

@@ -56,7 +56,7 @@ def test_a_job_needs_all_values_that_are_shipped() -> None:
     assert values <= {*ran.stdout.split()}
 
 
-def test_the_fingerprint_tells_files_apart() -> None:
+def test_the_fingerprint_distinguishes_files() -> None:
     files = shipped_files()
     assert fingerprint(files) == fingerprint(dict(reversed(files.items())))
     name, content = next(iter(files.items()))

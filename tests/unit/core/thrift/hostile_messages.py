@@ -30,7 +30,7 @@ def several(kind: int, count: int, one: bytes) -> bytes:
 
 
 def hostile(size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield messages of about so many bytes, with what each of them has."""
+    """Yield messages of about this number of bytes, with what each of them has."""
 
     def added(content: bytes) -> bytes:
         return call("add_partitions", field(_LIST, 1, content) + b"\0")
@@ -69,7 +69,7 @@ def hostile(size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def honest(partitions: int) -> bytes:
-    """Return a call that adds so many partitions, as clients send them."""
+    """Return a call that adds this number of partitions, as clients send them."""
     columns = {f"column_{number}": "string" for number in range(20)}
     found = [
         ttypes.Partition(

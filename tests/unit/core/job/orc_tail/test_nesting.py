@@ -138,7 +138,7 @@ def test_a_file_without_rows_becomes_one(tmp_path: Path, codec: str) -> None:
     assert (metadata["hive.acid.key.index"], metadata["hive.acid.stats"]) == (b"", b"0,0,0")
 
 
-def test_attributes_and_fields_that_nobody_knows_are_kept(tmp_path: Path) -> None:
+def test_unknown_attributes_and_fields_are_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "part", inserts([(1, BUCKET, 0)], user_columns(1)), compression="zlib")
     file = place(str(path))
     note(path, 0, "struct")

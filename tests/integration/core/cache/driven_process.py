@@ -1,4 +1,4 @@
-"""Processes of their own, each with a cache and a follower, that do what a test tells them."""
+"""Processes of their own, each with a cache and a follower, that a test drives."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _PATIENCE_S = 60
 
 
 class Peer:
-    """What a told process has: ``process`` with the cache, and ``writer``, whose changes go through the same cache."""
+    """The parts of a driven process: ``process`` with the cache, and ``writer``, which changes through the cache."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
-        # As Metastore.open has it: the follower begins with the first read by a list, and is told when to catch up.
+        # As Metastore.open has it: the follower begins with the first read by a list, and catches up on command.
         self.process = Process(store, clusters, system_clock)
         self.writer = Writer(self.process.catalog, TransactionManager(store, Settings({}), system_clock))
 
 
-class ToldProcess:
+class DrivenProcess:
     """A process of the operating system; as long as a question has no answer, the test goes on."""
 
     def __init__(self, client: ClientProcess, connection: Connection) -> None:
@@ -60,7 +60,9 @@ class ToldProcess:
 
 
 @contextmanager
-def told_processes(count: int, url: str, clusters: Mapping[str, Any], folder: Path) -> Iterator[Sequence[ToldProcess]]:
+def driven_processes(
+    count: int, url: str, clusters: Mapping[str, Any], folder: Path
+) -> Iterator[Sequence[DrivenProcess]]:
     """Processes over one metastore; they end with the block."""
     with ExitStack() as stack:
         found = []
@@ -70,7 +72,7 @@ def told_processes(count: int, url: str, clusters: Mapping[str, Any], folder: Pa
             stack.enter_context(client)
             stack.callback(near.close)
             far.close()
-            found.append(ToldProcess(client, near))
+            found.append(DrivenProcess(client, near))
         yield found
 
 
