@@ -59,11 +59,13 @@ def check_folder(
 ) -> None:
     """Refuse a folder that is, holds or lies in a folder of another namespace, if either of the two is closed.
 
-    ``table_id`` is the table that gets the folder. One round trip where no other namespace has a folder there.
+    ``table_id`` is the table that gets the folder. Of two transactions that choose folders, the second one waits for
+    the first. Two round trips where no other namespace has a folder there.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
     """
+    folders.hold_folders(connection)
     owner = foreign_owner(connection, namespace, cluster, location, table_id)
     if owner is not None:
         reason = (

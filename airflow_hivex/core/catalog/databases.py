@@ -58,8 +58,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
             connection.execute(insert(databases).values(**values))
     except IntegrityError as error:
         raise AlreadyExistsError("database", name) from error
-    if database.location:
-        check_database_folder(connection, name, location)
+    check_database_folder(connection, name, location)
     return name
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     CompoundSelect,
+    Connection,
     Select,
     String,
     bindparam,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    text,
     union_all,
 )
 
@@ -27,6 +29,22 @@ from airflow_hivex.core.store.schema import cluster_storage_descriptors, databas
 
 _COPIES = cluster_storage_descriptors.c
 _CLUSTER = bindparam("cluster", type_=String)
+# Any constant will do, as long as all clients take the same one.
+_LOCK_KEY = 0x68697665_79
+_LOCKS = {
+    chosen: text(f"SELECT pg_advisory_xact_lock{kind}({_LOCK_KEY})")
+    for chosen, kind in ((True, ""), (False, "_shared"))
+}
+
+
+def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
+    """Wait for the transactions that register folders, so that a check sees theirs; others wait for the caller's.
+
+    A folder that a user has ``chosen`` may be anywhere and waits for all. One that the warehouse chooses waits for
+    those. One round trip on PostgreSQL; on SQLite one transaction writes at a time.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCKS[chosen])
 
 
 def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:

@@ -26,7 +26,15 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.closed_namespaces import check_folder, check_parents
 from airflow_hivex.core.catalog.databases import matching, select_database
-from airflow_hivex.core.catalog.folders import HOLDING_DATABASE, LOCATIONS, OWNERS, beginning, beside, overlaps
+from airflow_hivex.core.catalog.folders import (
+    HOLDING_DATABASE,
+    LOCATIONS,
+    OWNERS,
+    beginning,
+    beside,
+    hold_folders,
+    overlaps,
+)
 from airflow_hivex.core.catalog.rows import (
     STORAGE_COLUMNS,
     storage_to_values,
@@ -203,8 +211,10 @@ def insert_table(
     name = check_name("table", table.name)
     check_spelling("table", table.full_name, table.parameters)
     database = select_database(connection, table.database)
-    storage_id = connection.execute(_INSERT_STORAGE, storage_to_values(table.storage)).scalar_one()
     primary = table.storage.primary
+    if not table.is_view:
+        hold_folders(connection, chosen=bool(primary.location))
+    storage_id = connection.execute(_INSERT_STORAGE, storage_to_values(table.storage)).scalar_one()
     location = primary.location
     if not location and not table.is_view:
         location = free_location(connection, primary.cluster, f"{database.location}/{name}")
@@ -305,11 +315,14 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
     Raises:
         InvalidObjectError: a managed table is there, or the folder belongs to another namespace.
     """
+    is_chosen = not location.startswith(f"{table.storage.primary.location}/")
+    if is_chosen:
+        hold_folders(connection)
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=True)
     if other is not None:
         reason = f"location {location} is not apart from that of {other}"
         raise InvalidObjectError("partition", f"{table.full_name} {partition}", f"{reason}; give it another one")
-    if not location.startswith(f"{table.storage.primary.location}/"):
+    if is_chosen:
         name = f"{table.full_name} {partition}"
         check_folder(connection, table.namespace, table.storage.primary.cluster, location, "partition", name, table.id)
 
@@ -427,6 +440,7 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
     Raises:
         InvalidObjectError: the folder is not apart from that of a managed table, or belongs to another namespace.
     """
+    hold_folders(connection)
     connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
     primary = replace(table.storage.primary, location=location)
     check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
