@@ -43,7 +43,7 @@ _ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "RE
 _HEADLESS = re.compile(r"(?:What|Who|Whom|Those|That|Whether|How|Where|Which|Whatever|All that|All who|Is|Are) ")
 _NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None|That) ")
 # It names the thing that is returned.
-_NAMELESS = re.compile(r"(?:Return|Yield|Raise) (?:what|who|that which) ")
+_NAMELESS = re.compile(r"[A-Z][a-z]+ (?:what|who|those|that which) ")
 
 
 def main() -> None:
@@ -88,9 +88,10 @@ def _long_lines(name: Path, text: str) -> Iterator[str]:
 
 def _docstrings(name: Path, text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef):
-            if _HEADLESS.match(ast.get_docstring(node) or ""):
-                yield f"{name}:{node.body[0].lineno}: the docstring begins with its subject, a noun"
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            # A function's docstring is an expression, too: its first word is a verb.
+            if _HEADLESS.match(str(node.value.value)):
+                yield f"{name}:{node.lineno}: the docstring begins with its subject, a noun"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if _NOUN_FIRST.match(first):

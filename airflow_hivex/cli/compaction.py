@@ -19,7 +19,7 @@ _TYPES = ("major", "minor", "rebalance")
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add what can be done to the command's parser."""
+    """Add the actions to the command's parser."""
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
 
     request = actions.add_parser("request", help="request a compaction of a table or partition")

@@ -19,7 +19,7 @@ COLUMNS = ("finding", "cluster", "database", "table", "partition", "path", "file
 
 
 def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Print what was found; 1 if rows are lost or statements will fail, else 0."""
+    """Print the findings; return 1 if rows are lost or statements will fail, else 0."""
     database, table = options.database, None
     if options.table is not None:
         name = read_table_name(options.table)

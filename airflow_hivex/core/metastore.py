@@ -216,7 +216,7 @@ class Metastore:
         default_cluster: str | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> list[Check]:
-        """Check what :meth:`open` would be given: the database, then each cluster. The database is only read.
+        """Check the database and each cluster that :meth:`open` would get. The database is only read.
 
         In the root of each cluster that exists a small file is written and deleted again.
 
@@ -458,7 +458,7 @@ class Metastore:
         return importer.run(namespace, tables=tables, into=into, dry_run=dry_run)
 
     def close(self) -> None:
-        """Stop what runs in the background, and give back the connections to the database."""
+        """Stop the background threads, and close the connections to the database."""
         if self.cache is not None:
             self.cache.close()
         self.services.store.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     RunHere = Callable[[Session, str, Mapping[str, Any] | None], dict[str, Any]]
 
 REST = timedelta(hours=1)
-"""How long the transaction of a deferred statement may wait for a triggerer or for a worker."""
+"""The time that the transaction of a deferred statement may wait for a triggerer or for a worker."""
 
 
 @dataclass(slots=True)

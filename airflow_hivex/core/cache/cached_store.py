@@ -134,7 +134,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return those partitions of these names that exist; see ``ObjectStore``. No round trip from memory."""
+        """Return the existing partitions of these names; see ``ObjectStore``. No round trip from memory."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             return super().get_partitions_by_names(database, table, names, valid_write_ids, cluster)

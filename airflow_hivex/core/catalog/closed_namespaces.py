@@ -18,7 +18,7 @@ _SHARED = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE).scal
 
 
 def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset[str]:
-    """Return those of the namespaces that are closed. One round trip.
+    """Return the closed ones of these namespaces. One round trip.
 
     The property ``hivex.namespace.mode`` of the database decides, else the mode that the clients share.
     """

@@ -120,7 +120,7 @@ _IN_OWN_FOLDER = (
     )
     .exists()
 )
-"""Whether ``location`` lies in the folder of the database ``own``, which may itself lie in that of another one."""
+"""Return whether ``location`` lies in the folder of the database ``own``, which may itself lie in that of another."""
 
 
 NAMESPACE_OF_TABLE = case(

@@ -34,7 +34,7 @@ def select_function(connection: Connection, database: str, name: str) -> Permane
 
 
 def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return those of the functions that exist, by their normalised databases and names, sorted. One round trip."""
+    """Return the existing ones of these functions, by their normalised databases and names, sorted. One round trip."""
     query = select(databases.c.name, functions.c.name).join(databases, functions.c.database_id == databases.c.id)
     found = connection.execute(query.where(tuple_(databases.c.name, functions.c.name).in_(sorted({*names}))))
     return sorted((database, name) for database, name in found)

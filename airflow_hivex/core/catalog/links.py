@@ -69,7 +69,7 @@ _DESCRIBED = _select(_L.parameters, _L.owner, _L.created_ms).order_by(_OWN.c.nam
 
 
 def find_links(connection: Connection, names: Collection[LinkName]) -> dict[LinkName, Link]:
-    """Return those of the links that exist, with the partitions that ALTER LINK has changed. One round trip.
+    """Return the existing ones of these links, with the partitions that ALTER LINK has changed. One round trip.
 
     Properties, owner and time are left out.
     """
@@ -210,7 +210,7 @@ def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *,
 
 
 def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> None:
-    """Remove what ALTER LINK has said of partitions of a link."""
+    """Remove the changes of ALTER LINK to partitions of a link."""
     for batch in batches(ids):
         rows = (_EXCEPTIONS.link_id == link_id, _EXCEPTIONS.partition_id.in_(batch))
         connection.execute(delete(link_partitions).where(*rows))

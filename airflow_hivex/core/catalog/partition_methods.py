@@ -158,7 +158,7 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return those partitions of these names that exist (and, with ``cluster``, have a copy there), by id."""
+        """Return the partitions of these names that exist (and, with ``cluster``, have a copy there), by id."""
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_names", write_ids)

@@ -131,7 +131,7 @@ def insert_partitions(
     now_ms: int,
     given: Mapping[str, Partition] | None = None,
 ) -> dict[str, int]:
-    """Add those partitions (name to relative location) that do not exist; return the ids of the added ones.
+    """Add the missing partitions (name to relative location); return the ids of the added ones.
 
     A location of "" is the default one, below the table's. ``given`` has the rest of what is known of them, by name.
     Two statements a batch of rows, and one more where partitions have storage descriptors of their own.

@@ -35,7 +35,7 @@ STORAGE_COLUMNS = tuple(
     for column in storage_descriptors.c
     if column is not storage_descriptors.c.id
 )
-"""What :func:`storage_from_row` reads, to be selected together with a table or partition that has parameters, too."""
+"""The columns that :func:`storage_from_row` reads, selected with a table or partition that has parameters, too."""
 
 
 _COLUMN_FIELDS = fields(Column)

@@ -359,7 +359,7 @@ def owner_at(connection: Connection, cluster: str, location: str, *, only_manage
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
-    """Let those who keep what they have read of tables see that it has changed. One round trip a batch.
+    """Raise the versions of tables, so that caches of their contents see a change. One round trip a batch.
 
     For changes of a table, its partitions, directories or copies that have no write id of the table. The rows of
     the tables come first in the caller's transaction, as in :func:`select_table_for_change`.

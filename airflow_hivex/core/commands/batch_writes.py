@@ -129,6 +129,6 @@ def _columns(
 
 
 def close_batch(context: StatementContext, transactions: Sequence[BatchTransaction]) -> None:
-    """End those of a batch's transactions that are still open."""
+    """End the transactions of a batch that are still open."""
     if transactions:
         context.services.transactions.abort_many([each.txn_id for each in transactions])

@@ -188,7 +188,7 @@ def abort_transaction(
 
 
 def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
-    """Abort those of the transactions that are open, delete their files, and return their ids."""
+    """Abort the open ones of these transactions, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
         _delete_pending(services, txn_id)

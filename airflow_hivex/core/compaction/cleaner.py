@@ -230,7 +230,7 @@ class Cleaner:
         return work.task(self._deletions(doomed))
 
     def _delete(self, work: CleaningWork, files: CleaningFiles) -> list[Doomed]:
-        """Delete what can go, and see to it that it is gone.
+        """Delete the obsolete files, and ensure that they do not exist any more.
 
         Raises:
             StorageError: not all of it could be deleted.

@@ -96,7 +96,7 @@ class Compactor:
         self._monotonic = monotonic
         self._sleep = sleep
         self.wait_timeout_s = int(settings["hive.compactor.wait.timeout"]) / 1000
-        """How long :meth:`wait` waits where its caller does not say it."""
+        """The time that :meth:`wait` waits by default."""
         self.queue = CompactionQueue(store, settings, clock)
         self.cleaning = CleaningQueue(store, settings, clock)
         self.history = CompactionHistory(store, settings, clock)

@@ -43,7 +43,7 @@ _GAP = 1_000_000
 _MOST_RECENT = 4
 """The events of a bookmark: a change, its commit, and some before them."""
 CHANNEL = "hivex_events"
-"""Where PostgreSQL notifies of new events, while a process waits for them."""
+"""The channel on which PostgreSQL notifies of new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
     select(func.pg_notify(literal_column(f"'{CHANNEL}'"), literal_column("''"))).where(
         select(caches.c.id).where(caches.c.armed_until_ms > bindparam("now_ms", type_=BigInteger)).exists()

@@ -33,7 +33,7 @@ def register_writes(
     *,
     reveals_table: bool = False,
 ) -> None:
-    """Register what a statement's own transaction has written to tables, in its commit.
+    """Register the writes of a statement's own transaction in its commit.
 
     Where the statement named no partition, the rows have decided, and the transaction's components now name those
     that they went to.
@@ -121,7 +121,7 @@ def take_back_writer(services: Services, txn_id: int, writer: str | None = None,
 
 
 def delete_abandoned(services: Services) -> int:
-    """Delete what no commit can register any more: writes of aborted transactions, and of killed statements."""
+    """Delete files that no commit can register any more: writes of aborted transactions, and of killed statements."""
     gone = after = 0
     while True:
         with services.store.read() as connection:

@@ -167,7 +167,7 @@ def end_writes(
     check: Callable[[], None] | None = None,
     also: Callable[[Connection], None] | None = None,
 ) -> None:
-    """Make what the job wrote count: commit it with the statement's own transaction, else note it for its commit.
+    """Commit the job's writes with the statement's own transaction, or else note them for the commit of the session's.
 
     ``check`` is called before that; its error takes the directories back. ``also`` is done in the commit of the
     statement's own transaction.

@@ -60,7 +60,7 @@ STATISTICS = (
 )
 """Parameters in which Hive keeps statistics. They become statistics here, which change with the table."""
 SPARK_STATISTICS = "spark.sql.statistics."
-"""How the names of parameters begin in which Spark keeps them."""
+"""The prefix of the parameters in which Spark keeps statistics."""
 
 AS_EXTERNAL = "it is managed without transactions in Hive, and becomes an external table"
 

@@ -158,7 +158,7 @@ class HiveMetastoreClient:
         return sorted(self._call(f"list the tables of {database}", lambda client: client.get_all_tables(database)))
 
     def tables(self, database: str, names: Sequence[str]) -> list[Any]:
-        """Return those of the named tables that exist."""
+        """Return the existing ones of the named tables."""
         types = self._types
         request = types.GetTablesRequest(
             dbName=database,
@@ -182,7 +182,7 @@ class HiveMetastoreClient:
         return list(self._call(doing, lambda client: client.get_partition_names(database, table, -1)))
 
     def partitions(self, database: str, table: str, names: Sequence[str]) -> list[Any]:
-        """Return those of the named partitions that exist."""
+        """Return the existing ones of the named partitions."""
         doing = f"read {len(names)} partitions of {database}.{table}"
         return list(self._call(doing, lambda client: client.get_partitions_by_names(database, table, list(names))))
 

@@ -55,6 +55,6 @@ class Channel:
         os.close(self._connection.detach())
 
     def free(self) -> None:
-        """Close what is left of a stream that has ended; for the thread that has received its messages."""
+        """Close the rest of a stream that has ended; for the thread that has received its messages."""
         self._lines.close()
         self._connection.close()

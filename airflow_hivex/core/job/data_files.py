@@ -26,7 +26,7 @@ _WRITE_OPTIONS = {
     "csv": {**_EXACT_TIMES, "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"},
     "json": _EXACT_TIMES,
 }
-"""What Spark's writers would change otherwise: blanks at both ends, and all that is less than a millisecond."""
+"""The options with which Spark's writers keep blanks at both ends of texts, and parts of a millisecond."""
 
 
 def source(spark: SparkSession, format: str) -> DataFrameReader:

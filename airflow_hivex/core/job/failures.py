@@ -26,7 +26,7 @@ from airflow_hivex.core.model.plans import Plan
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
-"""What a client of Spark Connect puts behind a message: it may have more causes, each with its stack."""
+"""The text that a client of Spark Connect puts behind a message: it may have more causes, each with its stack."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")

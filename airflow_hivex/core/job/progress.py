@@ -95,7 +95,7 @@ class ConnectProgress:
 
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
-        """Count what the server reports to this thread in the block."""
+        """Count the reports of the server to this thread in the block."""
         token = _counted.set(self)
         try:
             yield

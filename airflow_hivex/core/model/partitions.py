@@ -48,7 +48,7 @@ ESCAPED = {
         "^",
     ]
 }
-"""How each character that does not stand for itself is written, in three bytes instead of one."""
+"""The escapes of the characters that do not stand for themselves, in three bytes instead of one."""
 _TABLE = str.maketrans(ESCAPED)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 

@@ -26,7 +26,7 @@ from airflow_hivex.core.model.wildcards import wildcard_expression
 __all__ = ["ColumnReference", "Value"]
 
 Operand: TypeAlias = ColumnReference | Call
-"""What a predicate looks at: a column, or a function of columns."""
+"""The operand of a predicate: a column, or a function of columns."""
 
 
 class Truth(enum.Enum):

@@ -52,7 +52,7 @@ def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
 
 
 def foreign_tables(names: Iterable[TableName], namespace: str) -> list[TableName]:
-    """Return those of a view's names that are of other namespaces; a view's names have their databases."""
+    """Return the names in a view that belong to other namespaces; a view's names have their databases."""
     return [name for name in names if name.database not in (None, namespace)]
 
 

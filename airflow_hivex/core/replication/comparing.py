@@ -74,7 +74,7 @@ class CopyComparison:
         return checksum_of({name: hashed[copy] for name, copy in copies.items()}) == expected
 
     def _same(self, planned: PlannedTable, directory: PlannedDirectory, names: Collection[str]) -> list[str]:
-        """Return those of the files that have the checksum of their source."""
+        """Return the files that have the checksum of their source."""
         pairs = {
             name: ((planned.cluster, directory.place_of(name)), (directory.source, directory.source_of(name)))
             for name in names

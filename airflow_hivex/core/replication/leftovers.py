@@ -61,7 +61,7 @@ class CopyLeftovers:
         self._read_ms = int(services.settings["hivex.dataframe.retention.time"]) * 1000
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete what can be deleted, and return the number of places that are empty now.
+        """Delete the copies that can be deleted, and return the number of places that are empty now.
 
         Only files that replications have written are deleted. Those of a replication that has not finished stay for
         ``hivex.replication.retention``. Those of a copy that was registered stay until each transaction has ended that

@@ -84,7 +84,7 @@ class ReplicationTransactions:
             log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
 
     def abort_dead(self, owners: Mapping[int, str]) -> None:
-        """Abort those of the open transactions whose processes were on this machine, and have died."""
+        """Abort the open transactions whose processes were on this machine and have died."""
         for txn_id, process in owners.items():
             if is_dead(process):
                 log.warning("Transaction %s is aborted: %s has died", txn_id, shown(process))

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SILENCE_S = 60.0
-"""How long a server that runs a job may give no answer at all."""
+"""The longest time without an answer of a server that runs a job."""
 _RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
-"""How a lost connection is tried again: for a dozen seconds. pyspark itself tries for ten minutes."""
+"""The retries of a lost connection: for a dozen seconds. pyspark itself tries for ten minutes."""
 
 _Key = tuple[tuple[str, str], ...]
 
@@ -272,7 +272,7 @@ def _nothing_written(plan: Plan) -> str:
 
 @contextmanager
 def _libraries(cluster: str) -> Iterator[None]:
-    """Say what is missing where the block cannot import the client of Spark Connect.
+    """Raise an error that names the missing library where the block cannot import the client of Spark Connect.
 
     Raises:
         JobError: a library is missing, or the files of pyspark are not those of its package.

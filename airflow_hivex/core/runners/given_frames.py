@@ -17,7 +17,7 @@ from airflow_hivex.core.runners.given import GivenRunner, check_session, session
 
 
 def check_frame(value: object, name: str, what: str) -> None:
-    """Refuse what is not a DataFrame of Spark, such as one of pandas.
+    """Refuse a value that is not a DataFrame of Spark, such as one of pandas.
 
     Raises:
         InvalidParametersError: ``value`` is not one. ``name`` is its name, and ``what`` takes it.

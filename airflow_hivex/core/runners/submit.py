@@ -29,7 +29,7 @@ from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 log = logging.getLogger(__name__)
 
 _STOP_LIMIT_S = 10.0
-"""How long a job may take to stop before its driver is ended."""
+"""The time that a job gets to stop before its driver is ended."""
 
 
 class SubmitRunner:

@@ -162,7 +162,7 @@ def exchange_on(
 
 
 Observer: TypeAlias = Callable[[Sequence[str]], None]
-"""Is called with the texts of the statements of a round trip, before it is made."""
+"""A function that gets the texts of the statements of a round trip, before it is made."""
 
 
 class _Observed:

@@ -132,7 +132,7 @@ def watching(store: Store, channel: str) -> Iterator[Listener]:
 
 @contextmanager
 def listening(store: Store, channel: str) -> Iterator[Listener]:
-    """Hear what is announced on ``channel`` while the block runs, on a connection of its own.
+    """Receive the announcements on ``channel`` while the block runs, on a connection of its own.
 
     Where that is not available, the listener only lets time pass.
     """

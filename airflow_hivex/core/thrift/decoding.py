@@ -39,7 +39,7 @@ _REFERENCE = 8
 _ALWAYS = 8 << 20
 """The bytes that the values of each message may take."""
 _TIMES = 3.5
-"""How many times its own bytes the values of a message may take, besides."""
+"""The values of a message may take this many times its own bytes, besides."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:

@@ -26,7 +26,7 @@ _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 def abort_in(
     connection: Connection, clock: Clock, txn_ids: Sequence[int], reason: str | None, code: AbortReason
 ) -> list[int]:
-    """Abort those of the transactions that are open, and return their ids; ``txn_ids`` are sorted."""
+    """Abort the open ones of the transactions, and return their ids; ``txn_ids`` are sorted."""
     return [
         txn_id
         for batch in batches(txn_ids)

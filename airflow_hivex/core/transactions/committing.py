@@ -94,7 +94,7 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit those of at most 16 transactions that need only be committed, and return their ids. Two round trips.
+        """Commit the ones of at most 16 transactions that need no checks, and return their ids. Two round trips.
 
         Nothing is done with one that is not open, has writes to register or conflicts to look for, or is used by
         another client at the moment.

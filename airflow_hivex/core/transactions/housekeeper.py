@@ -188,7 +188,7 @@ class Housekeeper:
 
 
 def _purge_write_sets(connection: Connection) -> int:
-    """Remove those that no open transaction overlaps."""
+    """Remove the write sets that no open transaction overlaps."""
     lowest_open = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()
     return connection.execute(
         delete(write_set).where(write_set.c.commit_id < func.coalesce(lowest_open, _HIGHEST + 1))

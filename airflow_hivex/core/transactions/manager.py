@@ -78,7 +78,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._clock = clock
         self._committer = Committer(clock, register_writes)
         self.when_committed: Callable[[int], None] | None = None
-        """Is called with the id of each transaction that this process has committed."""
+        """A function that gets the id of each transaction that this process has committed."""
         self.limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
@@ -290,7 +290,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return row is None or row.statements > 0
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
-        """Commit those of several transactions that have nothing to wait for, and return their ids.
+        """Commit the ones of several transactions that need not wait, and return their ids.
 
         With the others nothing is done: use :meth:`commit`. Two round trips for 16 transactions.
 
@@ -378,7 +378,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
     ) -> list[int]:
-        """Abort those of the transactions that are open, and return their ids; the others are ignored."""
+        """Abort the open ones of the transactions, and return their ids; the others are ignored."""
         wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
 
         def work(connection: Connection) -> list[int]:

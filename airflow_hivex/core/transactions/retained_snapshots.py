@@ -58,5 +58,5 @@ def keep_lower(
 
 
 def purge(connection: Connection, now_ms: int) -> int:
-    """Remove those that have expired, and return their number."""
+    """Remove the expired snapshots, and return their number."""
     return connection.execute(delete(kept_snapshots).where(kept_snapshots.c.expires_ms <= now_ms)).rowcount

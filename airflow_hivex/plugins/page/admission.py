@@ -24,7 +24,7 @@ MOST_CALLS = 8
 MOST_CALLS_IN_ALL = 20
 """The calls that all warehouses together may have under way."""
 PATIENCE_S = 20.0
-"""How long a call waits for a place, and then for its answer."""
+"""The time that a call waits for a place, and again for its answer."""
 
 
 class Admission:

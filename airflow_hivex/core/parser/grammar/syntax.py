@@ -196,7 +196,7 @@ class _Attempt:
         self._start = _State(cursor.index, {}, {})
         self.farthest = cursor.index
         self.expected: dict[str, None] = {}
-        """What may stand at the farthest place, in the order of the forms."""
+        """The texts that may stand at the farthest place, in the order of the forms."""
         self._error: _Error | None = None
         self._repeated: dict[int, str] = {}
 
@@ -205,7 +205,7 @@ class _Attempt:
         return self._walk(form, 0, self._start)
 
     def miss(self, index: int, what: str) -> None:
-        """Note what else could stand at a place."""
+        """Note another text that could stand at a place."""
         if index > self.farthest:
             self.farthest, self.expected, self._error = index, {}, None
         if index == self.farthest:

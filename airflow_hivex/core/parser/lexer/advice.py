@@ -99,7 +99,7 @@ _INSTEAD = {
     "UPSERT": "use MERGE INTO",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
 }
-"""What to do instead of the statements that begin with these words; longer beginnings come first."""
+"""The advice for the statements that begin with these words; longer beginnings come first."""
 
 
 def instead(words: str) -> str:
@@ -135,7 +135,7 @@ _INSTEAD_OF_CHANGE = {
     "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
     "SET SKEWED": "SKEWED BY has no effect here",
 }
-"""What to do instead of ALTER TABLE with these words."""
+"""The advice for ALTER TABLE with these words."""
 
 
 def instead_of_change(words: str) -> str:

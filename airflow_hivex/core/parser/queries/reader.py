@@ -153,7 +153,7 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _refuse_with_pipes(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse what depends on the order in which the columns of a query are found."""
+    """Refuse a query that depends on the order in which its columns are found."""
     for token in tokens:
         if token.kind in (Kind.WORD, Kind.QUOTED) and normalise(name_of(token)) == normalise(ROW_ID):
             reason = f"{ROW_ID} and the pipe syntax |> do not go together; read it in a sub-query of SELECT"

@@ -22,7 +22,7 @@ from airflow_hivex.core.parser.queries.filters import conjuncts
 from airflow_hivex.core.parser.statements import Span, TableName
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
-"""Where each name ``T@Y`` begins: its end, T and Y."""
+"""The names ``T@Y`` by the place where each begins: its end, T and Y."""
 
 Names: TypeAlias = Mapping[str, "Output"]
 """The names of WITH, and what each brings."""
@@ -438,7 +438,7 @@ class ScopeReader:
         return left
 
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
-        """Note what the join's condition restricts, and which side it may make NULL.
+        """Note the sources that the join's condition restricts, and the side that it may make NULL.
 
         A row that fails ON is kept by an outer join on the side that the join preserves, so that
         only the other side is restricted.

@@ -162,7 +162,7 @@ class MultiInsert(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return those of the sources, then that of each INSERT."""
+        """Return the queries of the sources, then the query of each INSERT."""
         return (*self.sources, *(insert.query for insert in self.inserts))
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
@@ -241,7 +241,7 @@ class ChangeRows(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return those that find rows, then the whole source of a MERGE."""
+        """Return the queries that find rows, then the whole source of a MERGE."""
         found = tuple(part.query for part in self._parts)
         return found if self.source is None else (*found, self.source)
 

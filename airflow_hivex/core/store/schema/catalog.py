@@ -65,7 +65,7 @@ storage_descriptors = Table(
     Column("skew", JSON(none_as_null=True)),
     Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
 )
-"""How tables are stored, and those partitions that are stored in their own way."""
+"""The storage of tables, and of the partitions that are stored in their own way."""
 
 tables = Table(
     "tables",
@@ -192,7 +192,7 @@ cluster_roots = Table(
     Column("is_marked", Boolean, nullable=False),
     Column("registered_ms", BigInteger, nullable=False),
 )
-"""What the marker file in the root of a cluster's file system says. One that is not marked is being marked."""
+"""The contents of the marker file in the root of a cluster's file system. A root that is not marked is being marked."""
 
 statistics = Table(
     "statistics",
@@ -222,5 +222,5 @@ statistics = Table(
         postgresql_where=text("partition_id IS NOT NULL"),
     ),
 )
-"""What ANALYZE has found of tables (without ``partition_id``) and partitions, and in which snapshot. ``columns`` has
+"""The statistics of ANALYZE for tables (without ``partition_id``) and partitions, with their snapshot. ``columns`` has
 the statistics of columns by their names in files, so that renaming a column or what holds it changes nothing here."""

@@ -40,5 +40,5 @@ change_streams = Table(
     Column("since_write_id", BigInteger),
     Column("until_write_id", BigInteger),
 )
-"""How far each stream of the changes of a table has come: its next batch has the changes after ``since_write_id``, or
+"""The progress of each stream of the changes of a table: its next batch has the changes after ``since_write_id``, or
 all rows if that is empty. ``until_write_id`` is set while the batch is processed, and the same when it is repeated."""

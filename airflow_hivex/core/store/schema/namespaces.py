@@ -75,7 +75,7 @@ capacity_history = Table(
     Column("secondary_bytes", BigInteger, nullable=False),
     Column("obsolete_bytes", BigInteger, nullable=False),
 )
-"""What a namespace held on a cluster at the first housekeeping of a day, which is counted since the epoch."""
+"""The size of a namespace on a cluster at the first housekeeping of a day, which is counted since the epoch."""
 
 namespace_homes = Table(
     "namespace_homes",

@@ -75,9 +75,9 @@ pending_writes = Table(
     Column("document", JSON, nullable=False),
     Column("written", JSON(none_as_null=True)),
 )
-"""What the statements of an open transaction have written, for its commit to register and its own
-reads to see. A row without ``written`` is a statement that runs, or whose process was killed.
-``writer`` is the part of the transaction's work that it belongs to: repeated, it replaces its rows."""
+"""The writes of the statements of an open transaction, for its commit to register and its own reads to see. A row
+without ``written`` is a statement that runs, or whose process was killed. ``writer`` is the part of the transaction's
+work that it belongs to: repeated, it replaces its rows."""
 
 txn_components = Table(
     "txn_components",
@@ -89,7 +89,7 @@ txn_components = Table(
     Column("operation", String(1), nullable=False),
     Column("write_id", BigInteger),
 )
-"""What an unfinished or aborted transaction wrote, or may have written, for those who clean up."""
+"""The tables and partitions that an unfinished or aborted transaction wrote to, or may have, for the cleaner."""
 
 completed_txn_components = Table(
     "completed_txn_components",
@@ -103,7 +103,7 @@ completed_txn_components = Table(
     Column("committed_ms", BigInteger, nullable=False),
     Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
 )
-"""What committed transactions wrote, for those who decide on compaction; ``updates``: updated or deleted."""
+"""The tables and partitions that committed transactions wrote to, for the initiator; ``updates``: not only inserted."""
 
 write_set = Table(
     "write_set",

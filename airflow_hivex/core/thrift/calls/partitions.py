@@ -112,7 +112,7 @@ class Wanted:
         return self.by_values(values)
 
     def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return those of the named partitions that exist; a name that no partition can have is skipped, as in Hive."""
+        """Return the existing ones of named partitions; names that no partition can have are skipped, as in Hive."""
         try:
             found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
         except (InvalidObjectError, InvalidOperationError):
@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return those of the names that a partition of the table can have, as the table spells them."""
+    """Return the names that a partition of the table can have, as the table spells them."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):
@@ -320,7 +320,7 @@ def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: An
 
 @call("get_partitions_by_names")
 def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return those of the named partitions that exist."""
+    """Return the existing ones of the named partitions."""
     of = _of(endpoint, client, args)
     return of.several(of.by_names(args.names or ()))
 
@@ -367,7 +367,7 @@ def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[st
 
 @call("get_partitions_by_names_req")
 def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return those of the named partitions that exist, as of the list of the request."""
+    """Return the existing ones of the named partitions, as of the list of the request."""
     request = args.req
     of = wanted(endpoint, client, request.db_name, request.tbl_name, request.validWriteIdList)
     return ttypes.GetPartitionsByNamesResult(partitions=of.hive(of.by_names(request.names or ())))

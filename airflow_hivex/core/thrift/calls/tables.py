@@ -178,13 +178,13 @@ def _tables(
 
 @call("get_table_objects_by_name")
 def get_table_objects_by_name(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
-    """Return those of the named tables that exist."""
+    """Return the existing ones of the named tables."""
     return _tables(endpoint, client, read_database(args.dbname), args.tbl_names or ())
 
 
 @call("get_table_objects_by_name_req")
 def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return those of the named tables that exist, or that match a pattern."""
+    """Return the existing ones of the named tables, or the tables that match a pattern."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     pattern = request.tablesPattern if not request.tblNames else None

@@ -102,7 +102,7 @@ def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("abort_txns")
 def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Abort those of the transactions that are open."""
+    """Abort the open ones of the transactions."""
     ids = args.rqst.txn_ids or []
     endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
 

@@ -126,7 +126,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Note what the owner of the request's locks is about to write to a table."""
+    """Note that the owner of the request's locks is about to write to a table or partition."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],

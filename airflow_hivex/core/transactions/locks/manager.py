@@ -206,7 +206,7 @@ class LockManager:
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
-        """Grant those of several requests that nothing is in the way of, each as a whole, in their order.
+        """Grant the unblocked ones of several requests, each as a whole, in their order.
 
         None for a request of which nothing was done: use :meth:`acquire`. One round trip for all.
         """

@@ -29,7 +29,7 @@ from airflow_hivex.core.store.partition_names import partition_from_column
 from airflow_hivex.core.store.schema import locks, txns
 
 CHANNEL = "hivex_locks"
-"""Where PostgreSQL notifies of released requests: their ids with commas, or nothing for any of them."""
+"""The channel on which PostgreSQL notifies of released requests: their ids with commas, or nothing for any of them."""
 
 # PostgreSQL takes payloads up to 8,000 bytes.
 _LONGEST_PAYLOAD = 7900

@@ -189,7 +189,7 @@ def test_values_are_stored_as_each_by_itself(table: Any, record_property: Any) -
     for _ in range(LISTS):
         case = Case.drawn(draw)
         found, alone, own = (outcome(way, table, case) for way in (by_spark, one_by_one, without_spark))
-        # Of several errors each way may tell another one.
+        # Of several errors each way may report another one.
         if isinstance(found, list) or isinstance(alone, list):
             assert found == alone, case
         if own is not None and (isinstance(own, list) or isinstance(found, list)):
