@@ -126,7 +126,8 @@ def _converter(source: Primitive, target: Primitive) -> Converter:
         case Family.DECIMAL if source.family in _EXACT:
             return lambda value: _decimal(value, *target.parameters)
         case Family.FLOATING if is_number:
-            return _single if target.name == "float" else float
+            floating = _single if target.name == "float" else float
+            return (lambda value: floating(_unsigned_zero(value))) if source.family is Family.DECIMAL else floating
         case Family.TEXT:
             text = _text(source)
             return lambda value: _fitted(text(value), target)
@@ -150,7 +151,12 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     rounded = Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
     if abs(rounded) >= Decimal(10) ** (precision - scale):
         raise _UncertainError
-    return rounded
+    return _unsigned_zero(rounded)
+
+
+def _unsigned_zero(value: Decimal) -> Decimal:
+    """Return the value, of -0.0 the 0.0 that it is to Spark, whose decimals have no signed zero."""
+    return value or value.copy_abs()
 
 
 def _single(value: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,9 +14,11 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import HivexError, TypeMismatchError, UnreadableTextError
 from airflow_hivex.core.execution.queries import planned_values
+from airflow_hivex.core.job.conversions import check_types, stored_column
+from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import Insert
-from tests.evidence import COUNT, SEED, amount
+from tests.evidence import COUNT, SEED, amount, drawn
 from tests.integration.core.job.conftest import TableOnDisk
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 LISTS = amount("HIVEX_VALUE_LISTS", 6, 500)
+CONSTANTS = amount("HIVEX_CONSTANTS", 40, 400)
+"""The number of constants of each type."""
 ZONES = ("UTC", "Asia/Tokyo", "America/New_York", "Australia/Lord_Howe")
 
 WHOLE = ("0", "-1", "7", "127", "128", "-32768", "2147483647", "2147483648", "9007199254740993L", "-5Y", "300S")
@@ -197,3 +202,83 @@ def test_values_are_stored_as_each_by_itself(table: Any, record_property: Any) -
         counts["lists stored" if isinstance(found, list) else "lists refused"] += 1
         counts["stored without Spark, too"] += isinstance(own, list)
     record_property(f"{COUNT}Values of VALUES stored as each by itself", counts)
+
+
+def constant(draw: random.Random, kind: str) -> str:
+    """Return a constant in Spark SQL: a number, a text of one, a day, a time or any text."""
+    digits = str(draw.getrandbits(draw.choice((1, 7, 8, 15, 16, 31, 32, 63, 90))))
+    point = draw.randint(0, len(digits))
+    sign = draw.choice(("", "-"))
+    year = draw.choice((draw.randint(1900, 2100), draw.randint(1900, 9999)))
+    day = f"{year}-{draw.randint(1, 12):02}-{draw.randint(1, 28):02}"
+    clock = f"{draw.randint(0, 23):02}:{draw.randint(0, 59):02}:{draw.randint(0, 59):02}.{draw.randint(0, 999999):06}"
+    match kind:
+        case "whole":
+            return f"{sign}{digits}{draw.choice(('', '', 'L', 'S', 'Y', 'BD'))}"
+        case "decimal":
+            return f"{sign}{digits[:point]}.{digits[point:] or '0'}"
+        case "double":
+            return f"{draw.choice((draw.gauss(0, 1), draw.uniform(-1e19, 1e19), 2.0 ** draw.randint(-160, 160)))!r}D"
+        case "half":
+            # Half way between two floats, or next to that.
+            number = (2**24 + 2 * draw.randint(0, 2**20) + 1) * 2 ** draw.randint(0, 20)
+            return f"{sign}{number}{draw.choice(('', '.0', '.000001', 'BD'))}"
+        case "number text":
+            zeros = draw.choice(("", "", "0", "000"))
+            return f"'{sign}{zeros}{digits[:point] or '0'}{draw.choice(('', f'.{digits[point:] or 0}'))}'"
+        case "day":
+            return draw.choice((f"DATE'{day}'", f"'{day}'"))
+        case "time":
+            zone = draw.choice(("", "", "+09:00", "-03:30", "Z"))
+            return draw.choice((f"TIMESTAMP_NTZ'{day} {clock}'", f"TIMESTAMP'{day} {clock}{zone}'"))
+        case "boolean":
+            return draw.choice(("true", "false", "'true'", "'false'", "'No'"))
+        case "binary":
+            return f"X'{draw.randbytes(draw.randint(0, 9)).hex()}'"
+    text = "".join(
+        chr(draw.choice((32, 39, 65, 92, 233, 0x1D11E, draw.randint(1, 0xD7FF)))) for _ in range(draw.randint(0, 9))
+    )
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+NUMBER_KINDS = ("whole", "decimal", "double", "half", "number text")
+KINDS: dict[str, Sequence[str]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double"), NUMBER_KINDS),
+    **dict.fromkeys(("decimal(10,2)", "decimal(38,10)", "decimal(20,0)"), NUMBER_KINDS),
+    **dict.fromkeys(("string", "varchar(6)", "char(6)"), (*NUMBER_KINDS, "day", "time", "boolean", "text")),
+    # Spark alone stores times with a zone.
+    **dict.fromkeys(("date", "timestamp_ntz"), ("day", "time")),
+    "boolean": ("boolean",),
+    "binary": ("binary", "text"),
+}
+
+
+def is_certain(cell: str, column: Column) -> bool:
+    """Return whether a constant is stored without Spark."""
+    insert = read(f"INSERT INTO t VALUES ({cell})")
+    assert isinstance(insert, Insert)
+    if insert.rows is None:
+        return False
+    (literals,) = insert.rows
+    try:
+        check_types(literals, column, "db.t")
+        return stored_column(literals, column, "db.t") is not None
+    except HivexError:
+        return False
+
+
+def test_constants_are_stored_as_spark_stores_them(table: Any, record_property: Any) -> None:
+    draw = random.Random(f"{SEED} constants")
+    counts: Counter[str] = Counter()
+    for declared in drawn("types of constants", list(KINDS), 3):
+        cells = (constant(draw, draw.choice(KINDS[declared])) for _ in range(CONSTANTS * 20))
+        certain = (cell for cell in cells if is_certain(cell, Column("c0", declared)))
+        case = Case((declared,), tuple((cell,) for cell in islice(certain, CONSTANTS)), draw.choice(ZONES), casts=False)
+        own, found = without_spark(table, case), by_spark(table, case)
+        assert own is not None
+        different = [
+            (cell, *values) for (cell,), *values in zip(case.rows, own, found, strict=True) if values[0] != values[1]
+        ]
+        assert not different, declared
+        counts["constants"] += len(own)
+    record_property(f"{COUNT}Constants stored without Spark as Spark stores them", counts)

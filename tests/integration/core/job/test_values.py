@@ -13,12 +13,13 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import (
     ColumnCountMismatchError,
+    HivexError,
     InvalidOperationError,
     TypeMismatchError,
     UnreadableTextError,
 )
 from airflow_hivex.core.model.objects import SortColumn
-from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.plans import PlannedValues, WrittenDirectory
 from airflow_hivex.core.parser.statements import Literal
 from tests.integration.core.job.conftest import TableOnDisk
 
@@ -202,30 +203,59 @@ def test_static_partitions_and_column_lists_work_alike(table: Any) -> None:
     assert [(d.partition, d.name) for d in other.directories] == [("p=s%2Ft/q=Q", "base_0000001")]
 
 
+ERROR = "error"
+
+
 @pytest.mark.parametrize(
-    ("type", "literals"),
+    ("type", "literals", "stored"),
     [
-        ("int", [Literal(2**40, BIGINT)]),
-        ("tinyint", [Literal(200, INT)]),
-        ("decimal(3,1)", [decimal("100.0")]),
-        ("int", [Literal(float("nan"), DOUBLE)]),
-        ("varchar(2)", [Literal("abc", STRING)]),
-        ("string", [Literal(1.5, DOUBLE)]),
-        ("string", [decimal("1.5")]),
-        ("string", [Literal(1, INT), decimal("1.5")]),
-        ("decimal(10,2)", [Literal(1.5, DOUBLE)]),
-        ("timestamp", [Literal(datetime(2020, 1, 1), "timestamp")]),  # noqa: DTZ001
-        ("timestamp", [Literal(datetime(1969, 1, 1, tzinfo=UTC), "timestamp")]),
-        ("date", [Literal(date(1582, 1, 1), "date")]),
-        ("array<int>", [Literal(None, VOID)]),
-        ("interval day to second", [Literal(None, VOID)]),
-        ("string", [Literal("\ud800", STRING)]),
+        ("int", [Literal(2**40, BIGINT)], ERROR),
+        ("tinyint", [Literal(200, INT)], ERROR),
+        ("decimal(3,1)", [decimal("100.0")], ERROR),
+        ("int", [Literal(float("nan"), DOUBLE)], ERROR),
+        ("varchar(2)", [Literal("abc", STRING)], ERROR),
+        ("string", [Literal(1.5, DOUBLE)], ["1.5"]),
+        ("string", [decimal("1.5")], ["1.5"]),
+        ("string", [Literal(1, INT), decimal("1.5"), decimal("1.50")], ["1", "1.5", "1.50"]),
+        ("decimal(10,2)", [Literal(1.5, DOUBLE)], [Decimal("1.50")]),
+        ("timestamp", [Literal(datetime(2020, 1, 1), "timestamp")], [datetime(2020, 1, 1, tzinfo=UTC)]),  # noqa: DTZ001
+        ("timestamp", [Literal(datetime(1969, 1, 1, tzinfo=UTC), "timestamp")], [datetime(1969, 1, 1, tzinfo=UTC)]),
+        ("date", [Literal(date(1582, 1, 1), "date")], [date(1582, 1, 1)]),
+        ("array<int>", [Literal(None, VOID)], [None]),
     ],
 )
-def test_what_is_not_certain_is_left_to_spark(table: Any, type: str, literals: list[Literal]) -> None:
+def test_what_is_not_certain_is_left_to_spark(table: Any, type: str, literals: list[Literal], stored: Any) -> None:
     t = table(f"x {type}")
     assert t.insert_values(*((literal,) for literal in literals)) is None
     assert t.files() == []
+    cells = tuple((as_sql(literal),) for literal in literals)
+    types = tuple(
+        (None if cell.startswith("double(") else literal.type,)
+        for (cell,), literal in zip(cells, literals, strict=True)
+    )
+    if stored == ERROR:
+        with pytest.raises(HivexError):
+            t.insert("", values=PlannedValues(cells, types))
+    else:
+        t.insert("", values=PlannedValues(cells, types))
+        assert t.rows() == [(value,) for value in stored]
+
+
+@pytest.mark.parametrize(
+    ("type", "literal"), [("interval day to second", Literal(None, VOID)), ("string", Literal("\ud800", STRING))]
+)
+def test_what_cannot_be_written_here_is_left_to_spark(table: Any, type: str, literal: Literal) -> None:
+    t = table(f"x {type}")
+    assert t.insert_values((literal,)) is None
+    assert t.files() == []
+
+
+def test_a_zero_of_a_decimal_has_no_sign(table: Any) -> None:
+    t = table("x float; y double", "p decimal(5,2)")
+    zeros = (decimal("-0.001"), decimal("-0.0"), Literal("-0", STRING))
+    assert t.insert_values(*((zeros[1], zeros[1], zero) for zero in zeros)) is not None
+    assert [directory.partition for directory in t.directories] == ["p=0.00"]
+    assert [repr(row) for row in t.rows("SELECT x, y FROM t")] == ["(0.0, 0.0)"] * 3
 
 
 def test_a_text_next_to_a_number_is_stored_as_it_is(table: Any) -> None:
