@@ -132,3 +132,20 @@ def test_each_value_of_a_list_is_stored_by_itself_whatever_else_is_in_it(session
         (9, "1", None, Decimal("1.0")),
         (10, "x", ["1"], Decimal("2.5")),
     ]
+
+
+def test_python_values_are_stored_each_by_itself(session: Session) -> None:
+    session.sql("CREATE TABLE t (s string, at timestamp, k int)")
+    rows = [
+        (1, "2020-01-01", "5"),
+        (Decimal("1.50"), datetime(2020, 1, 2, tzinfo=UTC), 6.0),
+        ("x", date(2020, 1, 3), Decimal("7.9")),
+        (date(2020, 1, 1), None, None),
+    ]
+    session.insert_rows("t", rows)
+    assert session.sql("SELECT * FROM t ORDER BY k NULLS LAST").rows == [
+        ("1", datetime(2020, 1, 1, tzinfo=UTC), 5),
+        ("1.50", datetime(2020, 1, 2, tzinfo=UTC), 6),
+        ("x", datetime(2020, 1, 3, tzinfo=UTC), 7),
+        ("2020-01-01", None, None),
+    ]

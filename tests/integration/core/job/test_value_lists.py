@@ -188,6 +188,7 @@ def outcome(way: Any, table: Any, case: Case) -> Any:
         return "an error of Spark"
 
 
+@pytest.mark.evidence
 def test_values_are_stored_as_each_by_itself(table: Any, record_property: Any) -> None:
     draw = random.Random(f"{SEED} value lists")
     counts: Counter[str] = Counter()
@@ -267,6 +268,7 @@ def is_certain(cell: str, column: Column) -> bool:
         return False
 
 
+@pytest.mark.evidence
 def test_constants_are_stored_as_spark_stores_them(table: Any, record_property: Any) -> None:
     draw = random.Random(f"{SEED} constants")
     counts: Counter[str] = Counter()
