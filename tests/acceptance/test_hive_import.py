@@ -206,6 +206,31 @@ def test_files_of_every_format_are_read_as_before(hive: HiveObjects, run: Import
         assert session.sql("SELECT n, _c1 FROM files.seen ORDER BY n").rows == [(1, "A"), (2, "B")]
 
 
+def test_closed_namespace_takes_nothing_of_another_one(hive: HiveObjects, run: Import, target: Metastore) -> None:
+    for name in ("shut", "other"):
+        hive.database(name)
+    folder = hive.table("other", "t", ID)
+    (folder / "in").mkdir(parents=True)
+    hive.table("shut", "own", ID)
+    for name, reads in (("seen", "own"), ("foreign", "other`.`t")):
+        database = "" if "." in reads else "shut`.`"
+        text = f"SELECT id FROM `{database}{reads}`"
+        hive.table("shut", name, ID, type="VIRTUAL_VIEW", viewOriginalText=text, viewExpandedText=text)
+    hive.table("shut", "over", ID, location=folder.as_uri())
+    hive.table("shut", "above", ID, location=folder.parent.as_uri())
+    hive.table("shut", "within", ID, location=(folder / "in").as_uri())
+    with target.session() as session:
+        session.sql("CREATE DATABASE shut WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+    run(databases="other")
+    found = run(databases="shut")
+    refused = {name: each.notes[0] for name, each in found.items() if each.outcome is ImportOutcome.REFUSED}
+    assert sorted(refused) == ["shut.above", "shut.foreign", "shut.over", "shut.within"]
+    assert "other.t" in refused["shut.foreign"]
+    assert all("not apart from that of" in refused[f"shut.{name}"] for name in ("above", "over", "within"))
+    assert sorted(target.catalog.list_tables("shut")) == ["own", "seen"]
+    assert not target.namespaces.check("shut").dependencies
+
+
 @pytest.mark.evidence(cases=1, among="rows of imported tables")
 def test_tables_and_views_that_spark_has_made_are_read_as_before(
     server: HiveServer, hive: HiveObjects, run: Import, target: Metastore

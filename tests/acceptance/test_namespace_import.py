@@ -11,12 +11,14 @@ from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     CopyAlteredError,
+    ForeignNameError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchDatabaseError,
     NoSuchHomeError,
     QuotaExceededError,
 )
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.replication import CopyProgress
 from tests.acceptance.linked_rows import rows_of
 
@@ -181,6 +183,19 @@ def test_import_that_cannot_be_whole_is_refused_before_anything_is_changed(
     stranger.unlink()
     bucket = next((tmp_path / "far" / "a.db" / "t").rglob("bucket_*"))
     refused(CopyAlteredError, "are registered", lambda: bucket.write_bytes(b""))
+
+
+def test_closed_namespace_takes_no_view_that_reads_another_one(metastore: Metastore, source: Metastore) -> None:
+    storage = StorageDescriptor((Column("id", "int"),), ClusterStorageDescriptor("far", ""))
+    text = "SELECT `id` FROM `other`.`t`"
+    view = Table("a", "foreign", storage, type=TableType.VIRTUAL_VIEW, view_original_text=text, view_expanded_text=text)
+    source.catalog.create_table(view)
+    with metastore.session() as session:
+        session.sql("CREATE DATABASE a WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+    for dry_run in (True, False):
+        with pytest.raises(ForeignNameError, match=r"other\.t"):
+            metastore.import_namespace(source, "a", dry_run=dry_run)
+    assert metastore.catalog.list_tables("a") == []
 
 
 def test_refused_import_leaves_no_database(

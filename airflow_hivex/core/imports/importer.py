@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -223,6 +224,9 @@ class HiveImporter:
         converted = convert_table(hive, self._cluster)
         table = converted.table
         if table.is_view:
+            # A dry run does not make the database.
+            with suppress(NoSuchDatabaseError):
+                self._services.namespaces.check_view(table)
             return ImportedTable(table, converted.notes)
         partitions: list[Partition] = []
         statistics = list(self._statistics(hive, table))

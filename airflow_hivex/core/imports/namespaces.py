@@ -143,6 +143,8 @@ class NamespaceImporter:
                 contents = self._source.catalog.contents(snapshot, stored, None, ())
                 bound = bind(stored, contents, None, snapshot, ())
                 planned.append(self._plan(bound, here))
+            if dry_run and self._exists(here):
+                self._check_names(here, views, new_functions)
             if is_wanted and not dry_run:
                 self._import(here, database, planned, views, new_functions, running.stop)
             self._sources.give_up(running, "the import has read what it needs")
@@ -350,6 +352,17 @@ class NamespaceImporter:
             # The caller needs the first error.
             log.warning("Database %s, which the refused import has made, stays: %s", here, error)
 
+    def _check_names(self, here: str, views: Sequence[StoredTable], functions: Sequence[PermanentFunction]) -> None:
+        """Refuse definitions that name objects of another namespace, where the namespace here is closed.
+
+        Raises:
+            ForeignNameError: one does so.
+        """
+        for view in views:
+            self._services.namespaces.check_view(replace(view, database=here))
+        for function in functions:
+            self._services.namespaces.check_function(function)
+
     def _create(
         self,
         here: str,
@@ -360,6 +373,7 @@ class NamespaceImporter:
     ) -> None:
         """Copy the files, and create the objects in a database that exists."""
         services = self._services
+        self._check_names(here, views, functions)
         with own_transaction(self._context) as running:
             locks = services.statement_locks
             names = [plan.table.name for plan in planned] + [view.name for view in views]
