@@ -155,7 +155,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
 @contextmanager
 def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """While the block runs, show what is done: in a line that changes on a terminal, else in a line for each step."""
+    """Show the progress of the block: in a line that changes on a terminal, else in a line for each step."""
     if console.is_terminal:
         with console.status(text) as status:
             yield status.update

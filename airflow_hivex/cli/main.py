@@ -357,7 +357,7 @@ def _run_export(options: argparse.Namespace) -> int:
 
 
 def _report(sentence: str) -> None:
-    """Progress, apart from what the command prints."""
+    """Print a sentence about the progress to standard error."""
     sys.stderr.write(f"{sentence}\n")
     sys.stderr.flush()
 

@@ -137,7 +137,7 @@ def _read_text() -> str | None:
 
 @contextmanager
 def _history() -> Iterator[None]:
-    """Lines can be edited, and earlier ones found again, also those of earlier prompts."""
+    """Let the user edit lines and find earlier lines again, also those of earlier prompts."""
     try:
         import readline
     except ImportError:

@@ -158,7 +158,7 @@ class HivexCopyTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def cleanup(self) -> None:
-        """Nothing is held: the connection to the metastore is the triggerer's."""
+        """Do nothing: the connection to the metastore is the triggerer's."""
 
     def _run(self) -> Answer:
         try:

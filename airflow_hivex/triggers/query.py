@@ -128,7 +128,7 @@ class HivexQueryTrigger(BaseTrigger):
             await asyncio.to_thread(self._abort)
 
     async def cleanup(self) -> None:
-        """Nothing is held: the connection to the metastore is the triggerer's."""
+        """Do nothing: the connection to the metastore is the triggerer's."""
 
     def _run(self) -> Answer:
         """Return the event.

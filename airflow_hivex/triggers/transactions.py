@@ -149,7 +149,7 @@ class HivexTrigger(BaseTrigger):
         self.log.info("Waiting for %s was ended by a user; it continues undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
-        """Nothing is held: the connection to the metastore is the triggerer's."""
+        """Do nothing: the connection to the metastore is the triggerer's."""
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:

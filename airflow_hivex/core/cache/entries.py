@@ -128,7 +128,7 @@ class Entry:
     size: int = 0
 
     def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
-        """Keep contents; those of another state, and the oldest of too many predicates, make room for them."""
+        """Keep contents; drop contents of another state, and the oldest ones of too many predicates."""
         if key is None:
             self.contents = {None: part}
             return

@@ -236,7 +236,7 @@ def differences(primary: Files, secondary: Files) -> list[str]:
 
 
 def extra_files(primary: Files, secondary: Files) -> list[str]:
-    """Files that only the copy has, one text each."""
+    """Return the files that only the copy has, one text each."""
     return [f"{name} is not on the primary" for name in sorted(set(secondary) - set(primary))]
 
 

@@ -376,5 +376,5 @@ class PartitionMethods(StorePart):
 
     @staticmethod
     def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
-        """Partitions by id, with their locations as they are stored."""
+        """Return the partitions by id, with their locations as they are stored."""
         return [partition_from_row(table, row) for row in partitions.select_partitions(connection, sorted(ids))]

@@ -46,7 +46,7 @@ _PARTITION_QUERY = select(partitions, *STORAGE_COLUMNS).join(storage_descriptors
 
 
 def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -> tuple[str, ...]:
-    """Partition values in the one text form under which they are stored.
+    """Return partition values in the one text form under which they are stored.
 
     ``7`` and ``'07'`` are one value of an int key; NULL and the empty string are the default
     partition.

@@ -59,7 +59,7 @@ def _time_or_none(milliseconds: int | None) -> datetime | None:
 
 
 def columns_from_json(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    """Stored columns as values."""
+    """Return stored columns as values."""
     return tuple(Column(**column) for column in columns)
 
 

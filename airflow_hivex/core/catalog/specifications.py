@@ -143,6 +143,6 @@ def _covers(specification: Predicate, values: dict[str, Value]) -> bool:
 
 
 def _order(left: Value, right: Value) -> int:
-    """Negative, 0 or positive as ``left`` is less than, equal to or greater than ``right``, of the same type."""
+    """Return a number below, equal to or above 0 as ``left`` is less than, equal to or greater than ``right``."""
     a, b = (value.rstrip(" ") if isinstance(value, PaddedText) else value for value in (left, right))
     return int(a > b) - int(a < b)  # type: ignore[operator]

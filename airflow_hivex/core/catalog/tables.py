@@ -273,7 +273,7 @@ def check_writable(connection: Connection, table: StoredTable, cluster: str) -> 
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
-    """``wanted``, or the same with a ``.vN`` behind it while an earlier table's files may lie there.
+    """Return ``wanted``, or the same with a ``.vN`` behind it while an earlier table's files may lie there.
 
     Write ids of a new table start again at 1, so that it must never share a folder with what a
     dropped table or a killed writer left. Source: Hive's soft delete (table name + ``.v`` + number).

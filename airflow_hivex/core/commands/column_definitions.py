@@ -43,7 +43,7 @@ Edit = Callable[[Table], Table]
 
 
 def add_columns(context: StatementContext, statement: AddColumns) -> Result:
-    """Return ALTER TABLE ADD COLUMNS: rows that are there have NULL in them."""
+    """ALTER TABLE ADD COLUMNS: existing rows have NULL in the new columns."""
 
     def edit(table: Table) -> Table:
         if statement.places and not table.is_external and table.storage.format not in _BY_NAME:
@@ -211,7 +211,7 @@ def _with_buckets_by(table: Table, old: str, new: str) -> Table:
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """New columns, each with a name in files that no other has or had."""
+    """Return new columns, each with a name in files that no other column has or had."""
     taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
     found = []
     for column in columns:

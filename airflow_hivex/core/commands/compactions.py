@@ -86,7 +86,7 @@ def vacuum(context: StatementContext, statement: Vacuum) -> Result:
 
 
 def show_compactions(context: StatementContext, statement: ShowCompactions) -> Result:
-    """SHOW COMPACTIONS: those of the queue and of the history; texts and NULL, times in milliseconds."""
+    """SHOW COMPACTIONS: list the queue and the history in texts and NULL, times in milliseconds."""
     catalog = context.services.catalog
     database = table = partition = None
     if statement.database is not None:

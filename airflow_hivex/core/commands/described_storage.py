@@ -41,12 +41,12 @@ def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
 
 
 def skewed_by(skew: Skew, *, in_directories: bool) -> str:
-    """Hive's clause SKEWED BY."""
+    """Return Hive's clause SKEWED BY."""
     columns = ", ".join(f"`{name}`" for name in skew.columns)
     values = ", ".join(f"({', '.join(map(quoted_text, each))})" for each in skew.values)
     return f"SKEWED BY ({columns}) ON ({values}){' STORED AS DIRECTORIES' if in_directories else ''}"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Properties as SQL lists them, without the parentheses around."""
+    """Return properties as SQL lists them, without the parentheses around."""
     return ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))

@@ -44,7 +44,7 @@ _QUESTIONS = {
 
 
 def run_analyze(context: StatementContext, statement: Analyze) -> Result:
-    """Nothing but the cluster: what was found is kept, and shown by DESCRIBE EXTENDED.
+    """ANALYZE TABLE: store the statistics, which DESCRIBE EXTENDED shows; return only the cluster.
 
     Raises:
         InvalidOperationError: it is a view, has no partitions to name, or a column has no statistics.
@@ -84,7 +84,7 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
 
 
 def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> Result:
-    """Every table of a database, each in a transaction of its own; views and what is dropped meanwhile are left out."""
+    """ANALYZE TABLES: each in a transaction of its own; views and tables that are dropped meanwhile are skipped."""
     database = statement.database or context.session.database
     catalog = context.services.catalog
     for name in catalog.list_tables(database):
@@ -147,7 +147,7 @@ class _Analysis:
     cluster: Cluster
 
     def run(self, columns: Sequence[Column], *, whole: bool, noscan: bool) -> dict[str | None, Statistics]:
-        """Statistics by partition, and with ``whole`` of the table (None). At most one job."""
+        """Return the statistics by partition, and with ``whole`` of the table (None). At most one job."""
         table = self.bound.table
         sizes = self._sizes()
         found: dict[str | None, Statistics] = {}
@@ -226,7 +226,7 @@ class _Analysis:
     def _counted(
         self, partitions: Sequence[BoundPartition], columns: Sequence[Column], *, total: bool
     ) -> dict[str | None, tuple[int, Mapping[str, ColumnStatistics]]]:
-        """Rows and columns by partition (None: all of the table), from one job over the partitions."""
+        """Return counts of rows and columns by partition (None: all of the table), from one job over the partitions."""
         table = self.bound.table
         bound = replace(self.bound, partitions=tuple(partitions))
         view = f"{self.running.tag}_0"

@@ -289,7 +289,7 @@ def check_no_constraint(table: str, properties: Iterable[str]) -> None:
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Columns and partition keys; keys without a type name columns of the list."""
+    """Return columns and partition keys; keys without a type name columns of the list."""
     by_name = {column.name.lower(): column for column in statement.columns}
     keys = []
     for key in statement.partition_keys:

@@ -19,7 +19,7 @@ from airflow_hivex.core.transactions import pending_writes
 
 
 def run_truncate(context: StatementContext, statement: Truncate) -> Result:
-    """Nothing but the cluster: the rows that go are not counted.
+    """TRUNCATE TABLE: return only the cluster, as the removed rows are not counted.
 
     Raises:
         RoutingError: the session is pinned to another cluster than the table's primary one.

@@ -62,7 +62,7 @@ class Written:
 
 
 def read_written(connection: Connection, *, with_aborts: bool, only: Resource | None = None) -> Written:
-    """Every table and partition that committed transactions have written to, those written first come first.
+    """Return every table and partition that committed transactions have written to, in the order of the writes.
 
     ``with_aborts`` adds what aborted transactions have written to. ``only`` is one table or partition, which is
     there even if no transaction has written to it. Two statements, and one for each 10,000 tables.
@@ -134,7 +134,7 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 
 
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
-    """Sums over all registered directories of each table or partition of which :func:`decide` may make something.
+    """Return the sums over all registered directories of each table or partition that :func:`decide` may compact.
 
     The thresholds are the lowest of all tables. One statement.
     """

@@ -67,7 +67,7 @@ class CleaningQueue(JoinsTransactions):
         return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
 
     def next_entries(self) -> list[Compaction]:
-        """Of each table or partition the entry that is cleaned next, the oldest first, also during its pause.
+        """Return the next entry of each table or partition, the oldest first, also during its pause.
 
         One statement.
         """
@@ -166,7 +166,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "cleaning failed")
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
+        """End an entry without work: there is nothing to do, or it is not allowed.
 
         Raises:
             CompactionLostError: another cleaner owns the entry, or it has ended.
@@ -205,7 +205,7 @@ class CleaningQueue(JoinsTransactions):
         self._write(work, "cleaned")
 
     def forget_aborted(self, table_id: int, partition: str | None, txn_ids: Collection[int]) -> None:
-        """Nothing is left of what aborted transactions have written to a table or partition: they may be forgotten.
+        """Forget the writes of aborted transactions to a table or partition, whose files are deleted.
 
         An ABORT_CLEANUP entry of it has succeeded.
         """

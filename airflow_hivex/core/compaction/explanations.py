@@ -97,7 +97,7 @@ class Explainer:
         self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
 
     def explain(self, table_id: int, partition: str | None) -> Explanation:
-        """Every filter and threshold with its value, and the answer. It only reads."""
+        """Return every filter and threshold with its value, and the decision. It only reads."""
         now = self._clock()
         with self._store.read() as connection:
             only = (table_id, partition)

@@ -276,7 +276,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "ready for cleaning")
 
     def give_back(self, entry: Compaction) -> Compaction:
-        """Its worker does not go on: the entry waits again. The worker's transaction is aborted before.
+        """Return an entry of a worker that does not go on to the queue. The worker's transaction is aborted before.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -286,7 +286,7 @@ class CompactionQueue(JoinsTransactions):
         )
 
     def mark_failed(self, entry: Compaction, message: str) -> None:
-        """Give it up with an error: as its worker, or as the cleaner.
+        """End an entry with an error, as its worker or as the cleaner.
 
         Raises:
             CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
@@ -294,7 +294,7 @@ class CompactionQueue(JoinsTransactions):
         self._end(entry, CompactionState.FAILED, message)
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """There is nothing to do, or nothing may be done: by its worker, or by the cleaner.
+        """End an entry without work, by its worker or by the cleaner: there is nothing to do, or it is not allowed.
 
         Raises:
             CompactionLostError: another worker or the cleaner owns the entry, or it has ended.

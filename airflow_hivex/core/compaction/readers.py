@@ -59,7 +59,7 @@ class _Open:
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest transaction up to which whatever snapshot it has sees all as settled."""
+        """Return the highest id up to which its snapshot, taken already or not, has no open transaction."""
         if self.snapshot is None:
             return self.min_open_id - 1
         lowest = self.snapshot.min_open
@@ -96,7 +96,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of the version of a table with which its retention begins; None if that is the present."""
+        """Return the view of the version of a table with which its retention begins; or None if no write is later."""
         later = self._later.get(table_id)
         if not later:
             return None

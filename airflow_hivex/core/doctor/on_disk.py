@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Its name in the folder; empty where the folder itself is the file."""
+        """Return the name in the folder; empty where the folder itself is the file."""
         return self.path[len(self.folder) + 1 :]
 
     def add(self, path: str, inside: str, size_bytes: int) -> None:

@@ -19,7 +19,7 @@ from airflow_hivex.core.parser.statements import ChangeRows, Insert, MultiInsert
 
 @dataclass(frozen=True, slots=True)
 class LockPlan:
-    """The locks of a statement; ``read`` has, by table, the partitions among them, None for the whole table.
+    """The locks of a statement; ``read`` has the locked partitions of each read table, None for the whole table.
 
     ``changed`` has those of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that the
     statement certainly writes, and does not read.

@@ -69,7 +69,7 @@ def _selected(wrapper: Any, path: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
-    """Yield all below a folder of a local disk, or the file itself, without asking for facts that no caller needs."""
+    """Yield all files and folders below a folder of a local disk, or the file itself, with few calls."""
     folders = [path]
     while folders:
         folder = folders.pop()

@@ -53,7 +53,7 @@ def text_literal(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
-    """Spark's type of a type's text, with CHAR and VARCHAR as they are; asks the active session."""
+    """Return Spark's type of a type's text, with CHAR and VARCHAR as they are; it asks the active session."""
     return F.parsed_type(type)
 
 
@@ -85,7 +85,7 @@ def assign(
     casts: bool = False,
     places: Sequence[int] | None = None,
 ) -> DataFrame:
-    """``rows``, column by position, under the names and in the types of ``targets``.
+    """Return ``rows``, column by position, under the names and in the types of ``targets``.
 
     Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
     of its target match by name, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are
@@ -209,7 +209,7 @@ def _pairs(source: StructType, target: StructType, by_name: bool) -> Iterator[tu
 
 
 def _renamed(source: DataType, target: DataType, by_name: bool) -> DataType:
-    """``source`` with the names that struct fields have in ``target``."""
+    """Return ``source`` with the names that struct fields have in ``target``."""
     match source, target:
         case ArrayType(), ArrayType():
             return ArrayType(_renamed(source.elementType, target.elementType, by_name), source.containsNull)
@@ -255,7 +255,7 @@ def _assignable(source: DataType, target: DataType, by_name: bool) -> bool:
 
 
 def _fitted(value: Expression, type: DataType) -> Expression:
-    """``value`` with the lengths of CHAR and VARCHAR checked and CHAR padded, at any depth."""
+    """Return ``value`` with the lengths of CHAR and VARCHAR checked and CHAR padded, at any depth."""
     if _stored(type) == type:
         return value
     match type:

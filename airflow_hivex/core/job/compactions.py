@@ -124,7 +124,7 @@ def _compact_full_acid(
 
 
 def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
-    """Rows or delete events as they are in files, and where they go."""
+    """Return rows or delete events as they are in files, with their target files."""
     is_row = kind == _ROW
     row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
     # In a form that Spark does not see through: of constants it would conclude that it need not sort by more.

@@ -51,7 +51,7 @@ _AVRO_PACKAGE = (
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
-    """``error`` as one of our tree: of the statement where Spark refused it, of storage without room, else of the job.
+    """Return ``error`` as one of our tree: of the statement if Spark refused it, of full storage, else of the job.
 
     One of a job that writes names the tables. The cluster's name is left empty in a JobError; the caller that started
     the job knows it.

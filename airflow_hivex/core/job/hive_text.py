@@ -191,7 +191,7 @@ def _fields(text: str, count: int, level: int, form: TextFormat) -> str:
 
 
 def _let(name: str, value: str, body: str) -> str:
-    """``body``, in which ``name`` stands for a value that is computed once."""
+    """Return ``body``, in which ``name`` stands for a value that is computed once."""
     return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 

@@ -65,7 +65,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def one_file_a_task(spark: SparkSession) -> Iterator[None]:
-    """While it lasts, what the session runs reads each file whole, in a task of its own. Jobs may overlap."""
+    """Let all jobs of the session read each file whole, in a task of its own, during the block. Jobs may overlap."""
     with _LOCK:
         configured = _SESSIONS.setdefault(spark, _Configured())
         if not configured.jobs:

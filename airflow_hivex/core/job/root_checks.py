@@ -85,7 +85,7 @@ def cluster_of_job() -> str:
 
 
 def is_elsewhere(spark: SparkSession) -> bool:
-    """Return whether tasks run in other processes than the driver's, which may see other files."""
+    """Return whether tasks run in other processes than the driver, which may see other files."""
     return not _is_local(spark)
 
 

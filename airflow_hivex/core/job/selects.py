@@ -29,7 +29,7 @@ _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType
 
 
 def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
-    """Columns of a query and at most ``max_rows`` of its rows (None: all).
+    """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
 
     With 0 nothing is run: the columns alone are asked for. A column that holds intervals of
     months, or VARIANT, comes as text, since Python has no such values. Of a struct's fields that

@@ -100,7 +100,7 @@ class _File:
 
     @property
     def compression(self) -> str:
-        """As Spark's writer calls it."""
+        """Return the name of the compression in Spark's writer."""
         return self.tail.compression.name.lower()
 
 

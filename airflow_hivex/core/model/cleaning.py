@@ -186,7 +186,7 @@ class Aborted:
         return found if self.of_batch(found) else None
 
     def of_batch(self, directory: AcidDirectory) -> list[int]:
-        """Its write ids that are aborted; several transactions of a streaming batch share a delta."""
+        """Return the aborted write ids of the delta; several transactions of a streaming batch share one."""
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:

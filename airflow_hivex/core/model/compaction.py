@@ -34,7 +34,7 @@ class CompactionType(enum.Enum):
 
     @property
     def shown(self) -> str:
-        """As SHOW COMPACTIONS has it."""
+        """Return the word of SHOW COMPACTIONS."""
         return self.name
 
     @classmethod
@@ -69,7 +69,7 @@ class CompactionState(enum.Enum):
 
     @property
     def shown(self) -> str:
-        """As SHOW COMPACTIONS has it."""
+        """Return the word of SHOW COMPACTIONS."""
         return self.name.lower().replace("_", " ")
 
     @property
@@ -129,7 +129,7 @@ class CompactionRequest:
 
     @property
     def name(self) -> str:
-        """``database.table`` or ``database.table partition``."""
+        """Return ``database.table`` or ``database.table partition``."""
         return resource_name(self.database, self.table, self.partition)
 
 
@@ -186,7 +186,7 @@ class Compaction:
 
     @property
     def name(self) -> str:
-        """``database.table`` or ``database.table partition``."""
+        """Return ``database.table`` or ``database.table partition``."""
         return resource_name(self.database, self.table, self.partition)
 
 
@@ -261,7 +261,7 @@ def _host_and_thread(id: str | None) -> tuple[str | None, str | None]:
 
 
 def resource_name(database: str, table: str, partition: str | None) -> str:
-    """``database.table`` or ``database.table partition``."""
+    """Return ``database.table`` or ``database.table partition``."""
     return f"{database}.{table} {partition}" if partition else f"{database}.{table}"
 
 

@@ -16,7 +16,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 
 def json_value(value: object) -> JsonValue:
-    """``value`` in JSON's types.
+    """Return ``value`` in JSON's types.
 
     Dates and times become ISO 8601, binary base64, ``NaN`` and the infinities the words that
     Spark's ``to_json`` writes (the JSON of PostgreSQL has no such numbers), a struct an object,

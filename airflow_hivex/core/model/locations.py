@@ -33,7 +33,7 @@ class Root:
         return f"{self.scheme}://{self.authority}"
 
     def relative(self, location: str) -> str | None:
-        """``location`` as names below this root; None when it lies outside.
+        """Return ``location`` as names below this root; None when it lies outside.
 
         A path without a scheme that starts with a slash is one of this file system.
         """

@@ -119,7 +119,7 @@ class LockComponent:
 
     @property
     def full_table(self) -> str:
-        """``database/table``, also of a lock on a partition; empty for one on a database."""
+        """Return ``database/table``, also of a lock on a partition; empty for one on a database."""
         return "" if self.table is None else f"{self.database}/{self.table}"
 
     @property
@@ -129,12 +129,12 @@ class LockComponent:
 
     @property
     def resource(self) -> str:
-        """``database/table/partition``, as far as it goes."""
+        """Return ``database/table/partition``, as far as the lock goes."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
     @property
     def shown(self) -> str:
-        """``database.table partition``, as far as it goes."""
+        """Return ``database.table partition``, as far as the lock goes."""
         return shown_resource(self.resource)
 
 

@@ -92,7 +92,7 @@ class Column:
 
     @property
     def in_files(self) -> str:
-        """Its name in files."""
+        """Return the name of the column in files."""
         return self.stored_name or self.name
 
     @property
@@ -249,7 +249,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        """``database.table``."""
+        """Return ``database.table``."""
         return f"{self.database}.{self.name}"
 
     @property

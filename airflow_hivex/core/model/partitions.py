@@ -54,7 +54,7 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def escape(text: str) -> str:
-    """``text`` as it stands in a partition name or path."""
+    """Return ``text`` as it stands in a partition name or path."""
     return text.translate(_TABLE)
 
 

@@ -425,10 +425,10 @@ class JobResult:
 
     @property
     def rows_written(self) -> int:
-        """Rows over all base and delta directories."""
+        """Return the number of rows in all base and delta directories."""
         return sum(directory.rows for directory in self.directories if not directory.is_delete_delta)
 
     @property
     def rows_deleted(self) -> int:
-        """Rows over all delete delta directories."""
+        """Return the number of rows in all delete delta directories."""
         return sum(directory.rows for directory in self.directories if directory.is_delete_delta)

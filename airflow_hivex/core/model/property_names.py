@@ -36,7 +36,7 @@ _PREFIXES = (DEFAULTS, CHECKS, KEYS, JOB_PREFIX, TABLE_PROPERTY_PREFIX, OVERRIDE
 
 
 def check_spelling(kind: str, object_name: str, properties: Iterable[str], known: Collection[str] = ()) -> None:
-    """Refuse names of properties that differ by case alone from those that mean something: nothing would obey them.
+    """Refuse names of properties that differ by case alone from names with a meaning: no code would use them.
 
     ``known`` are names that the object has already, which are not refused. Names that are read in any case, such as
     ``orc.compress``, are not refused either.

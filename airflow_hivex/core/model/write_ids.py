@@ -300,7 +300,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList, highest_write_id: int) -> Self:
-        """``snapshot`` with the high watermark lowered to ``highest_write_id``."""
+        """Return ``snapshot`` with the high watermark lowered to ``highest_write_id``."""
         if highest_write_id >= snapshot.high_watermark:
             high_watermark, min_open = snapshot.high_watermark, snapshot.min_open
         else:
@@ -309,7 +309,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return cls(high_watermark, snapshot.open_ids, snapshot.aborted_ids, min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """As a reader's list, but NONE as soon as the range reaches above the high watermark."""
+        """Return the answer of a reader's list, but NONE as soon as the range reaches above the high watermark."""
         return RangeResponse.NONE if hi > self.high_watermark else ValidWriteIdList.is_range_valid(self, lo, hi)
 
     def is_aborted(self, id: int) -> bool:

@@ -52,7 +52,7 @@ class Definition:
 
     @property
     def foreign_tables(self) -> list[TableName]:
-        """Return the tables of other namespaces; temporary objects of the session are not."""
+        """Return the tables of other namespaces, without temporary objects of the session."""
         return [
             each
             for each in self.tables

@@ -84,7 +84,7 @@ class NamespaceHomes:
         return _home(found)
 
     def show(self, pattern: str | None = None) -> list[NamespaceHome]:
-        """Return the homes of the namespaces that match a pattern as that of SHOW, by name."""
+        """Return the homes of the namespaces that match a pattern of SHOW, by name."""
         with self._store.read() as connection:
             found = {row.namespace: _home(row) for row in connection.execute(select(namespace_homes))}
         return [found[name] for name in matching(list(found), pattern)]

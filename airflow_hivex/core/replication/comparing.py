@@ -50,7 +50,7 @@ class CopyComparison:
     def _changed(
         self, planned: PlannedTable, known: Mapping[int, str]
     ) -> Iterator[tuple[PlannedDirectory, dict[str, str]]]:
-        """Yield the directories that differ, each with the places of those of its files that do not."""
+        """Yield the directories that differ from their source, each with the places of its equal files."""
         target = self._files(planned.cluster)
         for each in planned.present:
             found = {name: size for name, size in target.walk(each.place) if not _is_apart(name)}

@@ -75,7 +75,7 @@ class GivenRunner:
             raise JobError(cluster, f"{reason}; run it again") from error
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
-        """``work`` for another thread, with the pool, group and tags that the user has given this one."""
+        """Return ``work`` for another thread, with the pool, group and tags that the user has given this one."""
         inheriting: object = inheritable_thread_target(self._spark)
         if inheriting is self._spark:
             # Without pinned threads there is nothing to inherit.

@@ -132,7 +132,7 @@ class _ProcessSpark:
         return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
 
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
-        """Spark's start, in a thread that is not waited for when this process ends: it takes seconds, and may hang."""
+        """Start Spark in a thread that is not waited for when this process ends: it takes seconds, and may hang."""
         starting: Future[SparkSession] = Future()
 
         def run() -> None:
@@ -206,7 +206,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 @contextmanager
 def _utf8_locale() -> Iterator[None]:
-    """While Spark's JVM is started: file names are UTF-8 to it, whatever the locale of this process.
+    """Set a locale of UTF-8 while Spark's JVM starts, so that its file names are UTF-8 in any locale of this process.
 
     In another one Java can neither make nor find the directory of a partition such as ``city=Zürich``.
     """

@@ -16,7 +16,7 @@ BATCH_SIZE = 10_000
 
 
 def batches(items: Sequence[T], size: int = BATCH_SIZE) -> Iterator[Sequence[T]]:
-    """``items`` in order, in slices of at most ``size``."""
+    """Yield ``items`` in order, in slices of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

@@ -57,7 +57,7 @@ class Prepared:
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
-        """Return the statement with these values for its parameters."""
+        """Return a call of the statement with these values for its parameters."""
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
@@ -79,7 +79,7 @@ class Prepared:
         return {**self._sqlite_defaults, **given}
 
     def named(self, rows: Rows) -> list[Any]:
-        """Rows of an answer with the statement's column names and types: documents as values, and booleans."""
+        """Return the rows of an answer under the statement's column names, with documents and booleans as values."""
         if self._row is None:
             columns = self._statement.selected_columns  # type: ignore[attr-defined]
             self._row = namedtuple("Row", columns.keys())  # type: ignore[misc]

@@ -44,7 +44,7 @@ class SchemaStatus:
 
     @property
     def state(self) -> str:
-        """``new``, ``current``, ``older`` or ``newer``."""
+        """Return ``new``, ``current``, ``older`` or ``newer``."""
         if self.found is None:
             return "new"
         if self.found == self.head:

@@ -87,7 +87,7 @@ def _head(name: str) -> Iterator[str]:
 
 
 class RateOfErrors:
-    """Lets a client write a number of errors a minute into the log, so that none can fill it."""
+    """Limits the errors a minute that a client can cause in the log, so that no client can fill it."""
 
     def __init__(self, most: int = 10, per_s: float = 60, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most

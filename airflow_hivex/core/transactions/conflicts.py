@@ -123,7 +123,7 @@ class Write:
 
     @property
     def full_name(self) -> str:
-        """``database.table``."""
+        """Return ``database.table``."""
         return f"{self.database}.{self.table}"
 
     @property
@@ -133,7 +133,7 @@ class Write:
 
     @property
     def resource(self) -> str:
-        """``database/table/partition`` as Hive's messages have it."""
+        """Return ``database/table/partition`` as Hive's messages have it."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
 
@@ -187,7 +187,7 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Hive's sentence on the first transaction that has won against this one, or None. One round trip.
+    """Return Hive's sentence on the first transaction that has won against this one, or None. One round trip.
 
     The rows of the tables' write ids are locked until the caller's transaction ends, in the order
     of their ids: of two transactions that commit at once, the second sees the write set of the first.

@@ -25,7 +25,7 @@ Ended = Callable[[TransactionAbortedError], object]
 def heartbeats(
     transactions: TransactionManager, txn_id: int, timeout_s: int, ended: Ended | None = None
 ) -> Iterator[None]:
-    """While the block runs, beat every half time-out, first after a random part of that.
+    """Send a heartbeat every half time-out during the block, the first one after a random part of that.
 
     A transaction that turns out to be aborted ends the beating; ``ended`` is called with the reason, in the thread of
     the heartbeats, to stop what is done in vain. Source: Hive DbTxnManager.Heartbeater.

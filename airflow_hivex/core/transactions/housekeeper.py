@@ -219,7 +219,7 @@ def _purge_write_ids(connection: Connection) -> int:
 
 
 def _purge_completed_components(connection: Connection) -> int:
-    """Of every table or partition keep the newest write, the newest update or delete, and the highest write id.
+    """Remove records of writes, except the newest, the newest update or delete, and the highest write id of each place.
 
     Who waits for commits after a write id asks for the last one.
     """

@@ -103,7 +103,7 @@ class Tail:
 
     @property
     def stripe_statistics(self) -> list[list[Message]]:
-        """For each stripe the statistics of all columns; empty where the writer has left them out."""
+        """Return the statistics of all columns for each stripe; empty where the writer has not written them."""
         found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
         return [stripe.messages(_STRIPE_STATISTICS_COLUMN) for stripe in found]
 
@@ -195,7 +195,7 @@ class Tail:
         )
 
     def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:
-        """Return the tail with these keys besides those that it has; an equal key is replaced."""
+        """Return the tail with these keys added to its own; an equal key is replaced."""
         items = [
             Message().replaced(_ITEM_NAME, [name.encode()]).replaced(_ITEM_VALUE, [value])
             for name, value in {**self.user_metadata, **metadata}.items()

@@ -16,7 +16,7 @@ _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=
 
 
 def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
-    """``(ds='x', hr)`` in order: the value of each static key, None for a dynamic one."""
+    """Read ``(ds='x', hr)`` in order: the value of each static key, None for a dynamic one."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
     while True:
@@ -33,7 +33,7 @@ def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
 
 
 def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
-    """``(ds='x', hr=1)`` in order; a key without a value is an error."""
+    """Read ``(ds='x', hr=1)`` in order; a key without a value is an error."""
     first = cursor.peek()
     found: dict[str, Literal] = {}
     for key, literal in read_partition(cursor).items():
@@ -44,7 +44,7 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
 
 
 def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
-    """``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
+    """Read ``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
 
     With ``any_value`` a key may stand alone, for all of its values.
     """
@@ -89,7 +89,7 @@ def read_value(cursor: Cursor, what: str) -> Literal:
 
 
 def read_properties(cursor: Cursor) -> dict[str, str]:
-    """``('key' = 'value', other.key = 1, ...)``; numbers and booleans become text."""
+    """Read ``('key' = 'value', other.key = 1, ...)``; numbers and booleans become text."""
     cursor.expect_symbol("(")
     found: dict[str, str] = {}
     while True:
@@ -107,7 +107,7 @@ def read_properties(cursor: Cursor) -> dict[str, str]:
 
 
 def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
-    """``('key', other.key, ...)``."""
+    """Read ``('key', other.key, ...)``."""
     cursor.expect_symbol("(")
     found = [read_property_key(cursor)]
     while cursor.accept_symbol(","):
@@ -139,7 +139,7 @@ def _property_value(cursor: Cursor, key: str) -> str:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """``3 1 2`` or ``3, 1, 2`` up to the end, each once."""
+    """Read ``3 1 2`` or ``3, 1, 2`` up to the end, each once."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")

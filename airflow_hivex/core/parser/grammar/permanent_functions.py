@@ -54,7 +54,7 @@ def _resources(cursor: Cursor) -> tuple[FunctionResource, ...]:
 
 
 def _read_sql(cursor: Cursor) -> tuple[SqlFunction, Query]:
-    """``(parameter type, ...) [RETURNS type] RETURN expression``."""
+    """Read ``(parameter type, ...) [RETURNS type] RETURN expression``."""
     start = cursor.index
     body = body_of_function(cursor)
     query = query_of_body(cursor, cursor.tokens[body:])

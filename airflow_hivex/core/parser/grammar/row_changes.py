@@ -256,7 +256,7 @@ def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition
 
 
 def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
-    """``a = 1, t.b = c + 1`` up to the word ``end``: the columns, and the tokens of their values."""
+    """Read ``a = 1, t.b = c + 1`` up to the word ``end``: the columns, and the tokens of their values."""
     columns: list[str] = []
     values: list[Sequence[Token]] = []
     while True:

@@ -80,7 +80,7 @@ def _create_table(cursor: Cursor, *, external: bool) -> CreateTable | CreateTabl
 
 
 def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunction:
-    """``[IF NOT EXISTS] name (parameter type, ...) RETURNS type RETURN expression``."""
+    """Read ``[IF NOT EXISTS] name (parameter type, ...) RETURNS type RETURN expression``."""
     first = cursor.tokens[0]
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
@@ -100,7 +100,7 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
 
 
 def _create_macro(cursor: Cursor) -> CreateTemporaryFunction:
-    """``name (parameter type, ...) expression``: a function with this body, which replaces one of its name."""
+    """Read ``name (parameter type, ...) expression``: a function with this body, which replaces one of its name."""
     name = _name_of_function(cursor)
     start = cursor.offset()
     _parameters(cursor)

@@ -178,7 +178,7 @@ def _function_word(cursor: Cursor) -> str:
 
 
 def _each_partition(cursor: Cursor, read: Callable[[Cursor], T]) -> tuple[T, ...]:
-    """``PARTITION (...), PARTITION (...)``; a comma may be missing."""
+    """Read ``PARTITION (...), PARTITION (...)``; a comma may be missing."""
     cursor.expect("PARTITION")
     found = [read(cursor)]
     while cursor.accept_symbol(",") or cursor.at("PARTITION"):
@@ -207,7 +207,7 @@ def read_partition_filter(text: str) -> Predicate:
 
 
 def _ordered(cursor: Cursor, what: str, twice: str = "") -> tuple[tuple[str, bool], ...]:
-    """``name [ASC | DESC], ...``: names, each with whether it rises."""
+    """Read ``name [ASC | DESC], ...``: names, each with whether it rises."""
     found: dict[str, bool] = {}
     while True:
         token = cursor.peek()
@@ -330,7 +330,7 @@ def _format_name(cursor: Cursor) -> str:
 
 
 def _format_classes(cursor: Cursor) -> dict[str, object]:
-    """``INPUTFORMAT 'class' OUTPUTFORMAT 'class' [SERDE 'class' ...]``, as the fields of SetFormat."""
+    """Read ``INPUTFORMAT 'class' OUTPUTFORMAT 'class' [SERDE 'class' ...]``, as the fields of SetFormat."""
     cursor.expect("INPUTFORMAT")
     token = cursor.peek()
     input_format = read_string(cursor, "the class of an input format")

@@ -139,7 +139,7 @@ def _decimal_parameter_type(name: str, value: Decimal) -> str:
 
 
 def decimal_type(value: Decimal) -> str | None:
-    """Spark's type of a decimal constant: its digits, and those behind the point; None when it has no point."""
+    """Return Spark's type of a decimal constant, by the digits before and behind the point; None without a point."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """For each statement the parameters whose ``:name`` markers it has, as a statement refuses any other.
+    """Return, for each statement, the parameters whose ``:name`` markers it has, as a statement refuses any other.
 
     Values that no statement has a marker for are left out; the log names them.
 

@@ -50,7 +50,7 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind is Kind.WORD else ""
 
     def is_symbol(self, *symbols: str) -> bool:
-        """Return whether it is one of ``symbols``."""
+        """Return whether the token is one of ``symbols``."""
         return self.kind is Kind.SYMBOL and self.text in symbols
 
 
@@ -336,7 +336,7 @@ class Cursor:
         return PlacedName(name, self.span_from(start))
 
     def table_name(self) -> TableName:
-        """``table``, ``database.table``, either followed by ``@namespace``."""
+        """Read ``table``, ``database.table``, either followed by ``@namespace``."""
         first = self.peek()
         start = self.offset()
         parts = [self.name("the name of a table")]
@@ -348,7 +348,7 @@ class Cursor:
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace, self.span_from(start))
 
     def names(self, what: str) -> tuple[str, ...]:
-        """``(name, name, ...)``, each of them once."""
+        """Read ``(name, name, ...)``, each of them once."""
         self.expect_symbol("(")
         found: list[str] = []
         while True:

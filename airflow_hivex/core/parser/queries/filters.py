@@ -163,7 +163,7 @@ class FilterReader:
         return Not(like) if node.args.get("negate") else like
 
     def _escape(self, node: exp.Escape) -> Predicate:
-        """``LIKE pattern ESCAPE '/'``, as one whose escapes are backslashes."""
+        """Return ``LIKE pattern ESCAPE '/'`` as one whose escapes are backslashes."""
         like, escape = node.this, node.expression
         if not isinstance(like, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) != 1:
             return Unknown()
@@ -252,7 +252,7 @@ def _negative(operand: exp.Expr) -> Literal | None:
 
 
 def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
-    """``DATE '...'``, ``TIMESTAMP '...'`` and numbers with a suffix, which sqlglot reads as casts."""
+    """Read ``DATE '...'``, ``TIMESTAMP '...'`` and numbers with a suffix, which sqlglot reads as casts."""
     operand, name = cast.this, cast.to.this.name
     if not isinstance(operand, exp.Literal) or cast.to.expressions or not _has_only(cast, "this", "to"):
         return None

@@ -220,7 +220,7 @@ class _Translation:
             yield from self._placed(token, starts[first][1], starts[last][2])
 
     def _pieces(self) -> Iterator[tuple[str, int, int]]:
-        """For each token, what stands for it in sqlglot's text, its index, and where it ends in the user's."""
+        """Yield, for each token, its text for sqlglot, its index, and the place of its end in the user's text."""
         taken = 0
         for index, token in enumerate(self._tokens):
             if index < taken or index in self._left_out:

@@ -136,7 +136,7 @@ class Query:
         return tuple(tuple(map(text, cells)) for cells in self.values.cells)
 
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
-        """As :meth:`render`, with the place of each view in the new text.
+        """Return the text of :meth:`render` with the place of each view in it.
 
         The text that names versions of tables goes with their names, or stays ``with_versions``.
         """

@@ -125,7 +125,7 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return the requests that wait at a lock or below it, or at the table or database that it lies in."""
+        """Return the requests that wait at the object of a lock or in it, or at its table or database."""
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:
