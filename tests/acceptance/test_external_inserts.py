@@ -6,11 +6,13 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import orc, parquet
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
+    FolderExpectedError,
     HivexError,
     InvalidOperationError,
     NoSuchTableError,
@@ -240,6 +242,33 @@ def test_writes_that_cannot_be_kept_are_refused(
         session.sql(statement)
     assert visible(root) == []
     assert rows(session, "SHOW LOCKS") == []
+
+
+def test_a_file_in_the_place_of_a_table_is_an_error_of_ours(session: Session, root: Path) -> None:
+    managed = "SET TBLPROPERTIES ('EXTERNAL'='FALSE', 'transactional'='true')"
+    for name, keys in (("t", ""), ("p", "PARTITIONED BY (k int)")):
+        session.sql(f"CREATE EXTERNAL TABLE {name} (id int) {keys} STORED AS ORC LOCATION 'files/{name}'")
+    session.sql("ALTER TABLE p ADD PARTITION (k = 1) LOCATION 'files/k'")
+    session.sql("ALTER TABLE p ADD PARTITION (k = 2)")
+    root.mkdir(parents=True)
+    for name in ("t", "p", "k"):
+        orc.write_table(pa.table({"id": pa.array([1], pa.int32())}), root / name)
+    for name in ("t", "p"):
+        for text in ("SELECT * FROM {}", "ANALYZE TABLE {} COMPUTE STATISTICS"):
+            with pytest.raises(FolderExpectedError, match=r"files/[tpk] is a file"):
+                session.sql(text.format(name))
+        with pytest.raises(FolderExpectedError, match=r"files/[tpk] is a file"):
+            session.snapshot_files(name)
+        with pytest.raises(HivexError, match=f"files/{name}"):
+            session.sql(f"INSERT INTO {name} VALUES (2{', 1' if name == 'p' else ''})")
+    for read in (lambda: session.sql("SELECT * FROM p WHERE k = 1"), lambda: session.to_arrow("p", filter="k = 1")):
+        with pytest.raises(FolderExpectedError, match="files/k is a file"):
+            read()
+    for text in (f"ALTER TABLE t {managed}", "MSCK REPAIR TABLE p SYNC PARTITIONS"):
+        with pytest.raises(FolderExpectedError):
+            session.sql(text)
+    assert rows(session, "SHOW PARTITIONS p") == [("k=1",), ("k=2",)]
+    assert visible(root) == ["k", "p", "t"]
 
 
 def test_links_do_not_lead_to_files_of_managed_tables(session: Session, root: Path, tmp_path: Path) -> None:

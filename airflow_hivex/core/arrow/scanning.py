@@ -18,7 +18,13 @@ from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
 from airflow_hivex.core.arrow.typed_values import TypedValues
 from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
-from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, NoSuchColumnError, StorageError
+from airflow_hivex.core.errors import (
+    FolderExpectedError,
+    InvalidOperationError,
+    InvalidParametersError,
+    NoSuchColumnError,
+    StorageError,
+)
 from airflow_hivex.core.job.arrow_types import arrow_type_of
 from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
@@ -134,7 +140,7 @@ class ArrowScan:
             has_metadata = part.layout in (FLAT, HIVE)
             gone = deleted.of(path.rpartition("/")[0]) if has_metadata else {}
             values = self._values(part, path)
-            listed = _listed(path)
+            listed = _listed(path, is_folder=part.layout is None)
             found += len(listed)
             # Hive leaves empty files for buckets without rows.
             files += [_File(file, values, reading, has_metadata, gone) for file, size in listed if size]
@@ -277,11 +283,18 @@ def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tupl
     return tuple(dict.fromkeys(found))
 
 
-def _listed(path: str) -> list[tuple[Place, int]]:
-    """Return the data files in a directory, with their sizes; a path may be one itself."""
+def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
+    """Return the data files in a directory, with their sizes; a path may be one itself, if it need not be a folder.
+
+    Raises:
+        FolderExpectedError: it is a file, and must be a folder.
+        StorageError: it cannot be listed.
+    """
     where = place(path)
     try:
         info = where.filesystem.get_file_info(where.path)
+        if info.is_file and is_folder:
+            raise FolderExpectedError(path)
         if info.is_file:
             return [(where, info.size)]
         found = where.files()

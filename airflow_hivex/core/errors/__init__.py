@@ -32,6 +32,7 @@ from airflow_hivex.core.errors.catalog import (
     WritesLostError,
 )
 from airflow_hivex.core.errors.clusters import (
+    FolderExpectedError,
     ForeignRootError,
     LocationOutsideClusterError,
     NoUsableClusterError,
@@ -172,6 +173,7 @@ __all__ = [
     "EventsPurgedError",
     "EventsReplacedError",
     "ExecutorsLostError",
+    "FolderExpectedError",
     "ForeignNameError",
     "ForeignRootError",
     "HiveClientMissingError",

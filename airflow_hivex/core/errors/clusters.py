@@ -89,6 +89,20 @@ class StorageError(HivexError, OperationalError):
         self.location = location
 
 
+class FolderExpectedError(HivexError, OperationalError):
+    """A file lies where the files of a table need a folder."""
+
+    code = "FOLDER_EXPECTED"
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            f"{location} is a file, and the place of rows is a folder. Move the file into a folder, and give the table "
+            "or the partition the folder as its location.",
+            location,
+        )
+        self.location = location
+
+
 class RootMissingError(HivexError, OperationalError):
     """The root of a cluster's file system lacks the marker that was written to it."""
 

@@ -18,7 +18,7 @@ import fsspec
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_hivex.core.errors import InvalidOperationError, StorageError
+from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, StorageError
 from airflow_hivex.core.files.listing import FILE, FOLDER, entries_below, type_of
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 from airflow_hivex.core.model.directories import UNFINISHED
@@ -133,10 +133,11 @@ class ClusterFiles:
         Hidden ones are left out, as Spark and Hive do; a location that does not exist has no files.
 
         Raises:
+            FolderExpectedError: it is a file.
             StorageError: the file system cannot be read.
         """
         if self.is_file(location):
-            return {}
+            raise FolderExpectedError(self._path(location))
         return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
@@ -187,25 +188,28 @@ class ClusterFiles:
         """Return the names of the folders in a directory, without hidden ones; none where it does not exist.
 
         Raises:
+            FolderExpectedError: it is a file.
             StorageError: it cannot be listed.
         """
-        path = self._path(location)
-        with _storage(path):
-            self._fs.invalidate_cache(path)
-            found = [name.rpartition("/")[2] for name, kind, _ in entries_below(self._fs, path, 0) if kind == FOLDER]
-        return sorted(name for name in found if not name.startswith((".", "_")))
+        return sorted(name for name in self._names(location, FOLDER) if not name.startswith((".", "_")))
 
     def list_data_files(self, location: str) -> list[str]:
         """Return the names of the files in a directory, without hidden ones; none where it does not exist.
 
         Raises:
+            FolderExpectedError: it is a file.
             StorageError: it cannot be listed.
         """
+        return sorted(name for name in self._names(location, FILE) if not is_hidden(name))
+
+    def _names(self, location: str, wanted: str) -> list[str]:
         path = self._path(location)
         with _storage(path):
             self._fs.invalidate_cache(path)
-            found = [name.rpartition("/")[2] for name, kind, _ in entries_below(self._fs, path, 0) if kind == FILE]
-        return sorted(name for name in found if not is_hidden(name))
+            entries = list(entries_below(self._fs, path, 0))
+        if any(kind == FILE and name == path for name, kind, _ in entries):
+            raise FolderExpectedError(path)
+        return [name.rpartition("/")[2] for name, kind, _ in entries if kind == wanted]
 
     def move_file(self, location: str, target: str) -> None:
         """Give a file another place in the same file system, where no file is.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from airflow_hivex.core.errors import FolderExpectedError
 from airflow_hivex.core.job import hive_text
 from airflow_hivex.core.job.assignment import field, quoted
 from airflow_hivex.core.job.configuration import READ_OPTIONS
@@ -72,6 +75,22 @@ def writer(
 
 _SEPARATOR = "\0"
 """No path has it."""
+_NO_FOLDER = "'basePath' must be a directory"
+
+
+@contextmanager
+def below(folder: str) -> Iterator[None]:
+    """Load files below a folder in the block.
+
+    Raises:
+        FolderExpectedError: it is a file.
+    """
+    try:
+        yield
+    except IllegalArgumentException as error:
+        if _NO_FOLDER not in str(error):
+            raise
+        raise FolderExpectedError(folder) from error
 
 
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
-from airflow_hivex.core.errors import InvalidOperationError, JobError
+from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, JobError
 from airflow_hivex.core.job import data_files, local_times, nested_rows, originals, root_checks
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import field, quoted
@@ -178,16 +179,16 @@ def _load(
     if part.layout == FLAT:
         reader = reader.options(**OWN_FILES_OPTIONS)
     try:
-        rows = data_files.load(reader, paths)
+        with data_files.below(part.base_path):
+            rows = data_files.load(reader, paths)
     except AnalysisException as error:
         if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise
         # As in Hive, a directory that does not exist yet is an empty one.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
-        if not there:
-            _check_unseen(spark, paths)
+        _check_unseen(spark, [path for path in paths if path not in there])
         return _load(spark, scan, part, there, deleted) if there else None
-    _check_file_count(rows, scan, part)
+    _check_file_count(rows, scan, part, paths)
     rows = data_files.rows_of(rows, scan.format, scan.options, scan.columns, keys)
     if numbered:
         owner_of = deleted.in_partitions.owner if deleted is not None else lambda _place: originals.NO_OWNER
@@ -227,21 +228,24 @@ def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | Non
 def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
     keys = scan.partition_columns if part.values is None else ()
     rows = nested_rows.load(spark, part.paths, scan.columns, keys)
-    _check_file_count(rows, scan, part)
+    _check_file_count(rows, scan, part, part.paths)
     own = [_named(column) for column in (*_metadata(scan), *scan.columns)]
     rows = _visible(rows, scan, part, deleted)
     return rows.select(*own, *(_typed(field(key), F.col(quoted(key.name))) for key in keys))
 
 
-def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart) -> None:
-    """Refuse a part that has lost files, or has others.
+def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequence[str]) -> None:
+    """Refuse a part that has lost files, or has others; of an external table, ``paths`` without files.
 
     Raises:
         JobError: that is so.
+        RootUnseenError: the files of one of the paths are out of sight of a server.
     """
     if part.files is None:
-        if is_connect(rows.sparkSession) and _file_count(rows) == 0:
-            _check_unseen(rows.sparkSession, part.paths)
+        if is_connect(rows.sparkSession):
+            filled = {unquote(file.rpartition("/")[0]).partition(":")[2].strip("/") for file in rows.inputFiles()}
+            empty = [path for path in paths if path.partition(":")[2].strip("/") not in filled]
+            _check_unseen(rows.sparkSession, empty)
         return
     found = _file_count(rows)
     if found < part.files or (found > part.files and not part.growing):
@@ -257,10 +261,13 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
 
     Raises:
         RootUnseenError: that is so.
+        FolderExpectedError: a file lies in its place.
     """
     if not is_connect(spark):
         return
     for path in paths:
+        if path.startswith("file:") and place(path).is_file():
+            raise FolderExpectedError(path)
         if path.startswith("file:") and any(
             size and "/" not in name and not name.startswith(("_", ".")) for name, size in place(path).files()
         ):
@@ -322,7 +329,8 @@ def _file_count(rows: DataFrame) -> int:
 
 def _exists(spark: SparkSession, format: str, path: str) -> bool:
     try:
-        data_files.source(spark, format).schema("value string").option(_NO_GLOBBING, "false").load(path)
+        reader = data_files.source(spark, format).schema("value string").option(_NO_GLOBBING, "false")
+        data_files.load(reader, [path])
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

@@ -37,6 +37,10 @@ class Place:
         """Return whether a file or directory is there."""
         return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
 
+    def is_file(self) -> bool:
+        """Return whether a file is there, and not a directory."""
+        return bool(self.filesystem.get_file_info(self.path).type == pafs.FileType.File)
+
     def stamp(self) -> tuple[int | None, object]:
         """Return the size of a file in bytes, and the time of its last change; None for a file that is not there."""
         info = self.filesystem.get_file_info(self.path)

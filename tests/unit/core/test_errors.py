@@ -101,6 +101,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "NoSuchCompactionError": (9,),
     "CompactionNotDoneError": (9, "d.t ds=1", "failed", "the disk is full"),
     "CompactionLostError": (9, "d.t ds=1", "host-7"),
+    "FolderExpectedError": ("/data/c1/t",),
     "RootMissingError": ("c1", "file:///data/c1", "its marker _hivex_root.json is not there"),
     "RootUnseenError": ("c1", "file:///data/c1", "10.0.0.4", "the marker is not there"),
     "WrittenRowsMissingError": ("c1", "default.t", "/data/c1/t", "1000 rows", "0", "10.0.0.4"),

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError, StorageError
+from airflow_hivex.core.errors import CopyAlteredError, FolderExpectedError, InvalidOperationError, StorageError
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
@@ -54,6 +54,15 @@ def test_data_files_are_listed_and_hidden_ones_are_not(root: str) -> None:
 def test_a_location_that_is_not_there_has_no_files(root: str) -> None:
     assert ClusterFiles(root).list_files("nowhere") == {}
     assert not ClusterFiles(root).exists("nowhere")
+
+
+def test_a_file_in_the_place_of_a_folder_is_not_taken_for_an_empty_one(root: str) -> None:
+    put(root, "t", b"rows")
+    files = ClusterFiles(root)
+    for listed in (files.list_files, files.list_data_files, files.list_folders):
+        with pytest.raises(FolderExpectedError, match="t is a file"):
+            listed("t")
+    assert files.list_loose_files("t") == [""]
 
 
 def test_deleting_is_complete_and_may_be_repeated(root: str) -> None:
