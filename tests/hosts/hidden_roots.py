@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import orc, parquet
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import RootUnseenError
@@ -23,6 +24,15 @@ MARKER = "_hivex_root.json"
 READS = {
     "select": "SELECT count(*) FROM {}.t",
     "external": "SELECT count(*) FROM {}.e",
+    "text": "SELECT count(*) FROM {}.c",
+    "partitions": "SELECT k, count(*) FROM {}.p WHERE k > 0 GROUP BY k",
+    "insert-only": "SELECT count(*) FROM {}.o",
+    "join": "SELECT count(*) FROM {0}.t JOIN {0}.e USING (id)",
+    "originals": "SELECT count(*) FROM {}.g",
+    "row-ids": "SELECT max(ROW__ID.rowid) FROM {}.t",
+    "version": "SELECT count(*) FROM {}.t VERSION AS OF 2",
+    "changes": "SELECT count(*) FROM table_changes('{}.t', 2)",
+    "variable": "DECLARE VARIABLE seen bigint; SET VAR seen = (SELECT count(*) FROM {}.t)",
 }
 WRITES = {
     "insert": "INSERT INTO {0}.t SELECT id, 'lost' FROM range(1000)",
@@ -39,6 +49,30 @@ WRITES = {
     "external-overwrite": "INSERT OVERWRITE {0}.e SELECT id, 'lost' FROM range(1000)",
     "text": "INSERT INTO {0}.c SELECT id, 'lost' FROM range(1000)",
     "directory": "INSERT OVERWRITE DIRECTORY '{1}/exported' STORED AS PARQUET SELECT id FROM range(1000)",
+    "overwritten-partition": "INSERT OVERWRITE {0}.p PARTITION (k = 1) SELECT id FROM range(1000)",
+    "external-partitions": "INSERT INTO {0}.x SELECT id, id % 3 FROM range(1000)",
+    "external-several": "FROM range(1000) INSERT INTO {0}.e SELECT id, 'lost' INSERT OVERWRITE {0}.t SELECT id, 'x'",
+    "external-table": "CREATE EXTERNAL TABLE {0}.made STORED AS PARQUET LOCATION '{1}/exported' "
+    "AS SELECT id FROM range(1000)",
+    "temporary-table": "CREATE TEMPORARY TABLE made AS SELECT id FROM range(1000)",
+    "replaced-table": "CREATE OR REPLACE TABLE {0}.t TBLPROPERTIES ('hivex.cluster'='{2}') "
+    "AS SELECT id FROM range(1000)",
+    "more-columns": "INSERT WITH SCHEMA EVOLUTION INTO {0}.t BY NAME SELECT id, 'lost' AS v, 1 AS w FROM range(10)",
+    "load": "LOAD DATA INPATH '{1}/load/rows.parquet' INTO TABLE {0}.i",
+    "load-overwrite": "LOAD DATA INPATH '{1}/load/rows.parquet' OVERWRITE INTO TABLE {0}.e",
+    "load-format": "LOAD DATA INPATH '{1}/load/rows.parquet' INTO TABLE {0}.t "
+    "INPUTFORMAT 'org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat' "
+    "SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'",
+    "load-serde": "LOAD DATA INPATH '{1}/load/rows.csv' INTO TABLE {0}.t "
+    "INPUTFORMAT 'org.apache.hadoop.mapred.TextInputFormat' SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde'",
+    "exchange": "ALTER TABLE {0}.p EXCHANGE PARTITION (k = 7) WITH TABLE {0}.q",
+    "restore": "RESTORE TABLE {0}.t TO VERSION AS OF 2",
+    "upgrade": "ALTER TABLE {0}.o SET TBLPROPERTIES ('transactional_properties'='default')",
+    "originals": "DELETE FROM {0}.g WHERE id = 1",
+    "originals-overwrite": "INSERT OVERWRITE {0}.g SELECT id, 'lost' FROM range(1000)",
+    "analyze": "ANALYZE TABLE {0}.t COMPUTE STATISTICS FOR ALL COLUMNS",
+    "analyze-external": "ANALYZE TABLE {0}.e COMPUTE STATISTICS",
+    "check": "ALTER TABLE {0}.t ADD CONSTRAINT positive CHECK (id >= 0)",
 }
 
 
@@ -48,6 +82,7 @@ class Hosts:
 
     metastore: Metastore
     folder: Path
+    clusters: Mapping[str, Any]
 
     def session(self, case: str) -> Session:
         session = self.metastore.session()
@@ -58,19 +93,30 @@ class Hosts:
         return self.folder / case
 
     def contents(self, case: str) -> dict[str, list[tuple[object, ...]]]:
-        """Return the rows of all tables of a case, which this process reads without Spark."""
+        """Return the tables of a case, whose rows this process reads without Spark, and the files of other programs."""
         with self.metastore.session() as session:
-            names = [row[0] for row in session.sql(f"SHOW TABLES IN on_{case}").rows]
-            return {
-                str(name): sorted(tuple(row.values()) for row in session.to_arrow(f"on_{case}.{name}").to_pylist())
+            names = [str(row[0]) for row in session.sql(f"SHOW TABLES IN on_{case}").rows]
+            found = {
+                name: sorted(tuple(row.values()) for row in session.to_arrow(f"on_{case}.{name}").to_pylist())
                 for name in names
                 if name != "c"
             }
+            for name in names:
+                found[f"{name}'s properties"] = session.sql(f"DESCRIBE EXTENDED on_{case}.{name}").rows
+        outside = (self.root(case) / each for each in ("load", "outside"))
+        found["files"] = sorted((str(path), path.stat().st_size) for folder in outside for path in folder.rglob("*.*"))
+        return found
 
 
 def host(name: str, lines: str) -> list[str]:
     """Return the beginning of a command that runs it on a host with that name, and with the mounts that lines make."""
     return ["unshare", "-m", "-u", "bash", "-c", f'set -e; hostname {name}; {lines}; exec "$@"', "bash"]
+
+
+def run_all(session: Session, text: str) -> None:
+    """Run the statements of a text, of which the last one reads or writes."""
+    for each in text.split("; "):
+        session.sql(each)
 
 
 def skip_without_mounts() -> None:
@@ -82,25 +128,49 @@ def skip_without_mounts() -> None:
 
 def fill(hosts: Hosts, case: str) -> None:
     """Make the tables of a case with rows that this process writes without Spark."""
+    rows_of = "(id bigint, v string)"
     rows = ", ".join(f"({number}, 'kept')" for number in range(20))
     with hosts.metastore.session() as session:
         session.sql(f"CREATE DATABASE on_{case}")
         at = f"'hivex.cluster'='{case}'"
-        session.sql(f"CREATE TABLE on_{case}.t (id bigint, v string) TBLPROPERTIES ({at})")
-        session.sql(f"CREATE TABLE on_{case}.p (id bigint) PARTITIONED BY (k bigint) TBLPROPERTIES ({at})")
+        versions = f"{at}, 'hivex.history.retention'='7d'"
+        session.sql(f"CREATE TABLE on_{case}.t {rows_of} TBLPROPERTIES ({versions})")
+        for name in "pq":
+            session.sql(f"CREATE TABLE on_{case}.{name} (id bigint) PARTITIONED BY (k bigint) TBLPROPERTIES ({at})")
         only = f"{at}, 'transactional_properties'='insert_only'"
-        session.sql(f"CREATE TABLE on_{case}.i (id bigint, v string) STORED AS PARQUET TBLPROPERTIES ({only})")
-        for name, stored_as in (("e", "PARQUET"), ("c", "TEXTFILE")):
+        session.sql(f"CREATE TABLE on_{case}.i {rows_of} STORED AS PARQUET TBLPROPERTIES ({only})")
+        for name, columns in (
+            ("e", f"{rows_of} STORED AS PARQUET"),
+            ("c", f"{rows_of} STORED AS TEXTFILE"),
+            ("g", f"{rows_of} STORED AS ORC"),
+            ("o", f"{rows_of} STORED AS ORC"),
+            ("x", "(id bigint) PARTITIONED BY (k bigint) STORED AS PARQUET"),
+        ):
             place = hosts.root(case) / "outside" / name
             session.sql(
-                f"CREATE EXTERNAL TABLE on_{case}.{name} (id bigint, v string) STORED AS {stored_as} "
-                f"LOCATION '{place.as_uri()}' TBLPROPERTIES ({at})"
+                f"CREATE EXTERNAL TABLE on_{case}.{name} {columns} LOCATION '{place.as_uri()}' TBLPROPERTIES ({at})"
             )
         session.sql(f"INSERT INTO on_{case}.t VALUES {rows}")
         session.sql(f"INSERT INTO on_{case}.t VALUES {rows}")
-    (hosts.root(case) / "outside" / "e").mkdir(parents=True, exist_ok=True)
+        for name, key in (("p", 1), ("p", 2), ("q", 7)):
+            session.sql(f"INSERT INTO on_{case}.{name} PARTITION (k = {key}) VALUES (1)")
+        _add_files(hosts.root(case))
+        managed = "'EXTERNAL'='FALSE', 'transactional'='true'"
+        session.sql(f"ALTER TABLE on_{case}.g SET TBLPROPERTIES ({managed})")
+        session.sql(f"ALTER TABLE on_{case}.o SET TBLPROPERTIES ({managed}, 'transactional_properties'='insert_only')")
+
+
+def _add_files(root: Path) -> None:
+    """Write the files of other programs."""
+    for folder in (*(f"outside/{name}" for name in "cego"), "load"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
     kept = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["kept", "kept"]})
-    parquet.write_table(kept, hosts.root(case) / "outside" / "e" / "kept.parquet")
+    for name in "go":
+        orc.write_table(kept, root / "outside" / name / "kept.orc")
+    parquet.write_table(kept, root / "outside" / "e" / "kept.parquet")
+    parquet.write_table(kept, root / "load" / "rows.parquet")
+    (root / "load" / "rows.csv").write_text("1,lost\n2,lost\n")
+    (root / "outside" / "c" / "kept.txt").write_text("1\x01kept\n2\x01kept\n")
 
 
 def check_refused(hosts: Hosts, case: str, blind: Collection[str] | None, run: Callable[[Session], object]) -> None:

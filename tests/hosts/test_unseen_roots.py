@@ -7,14 +7,20 @@ nothing is mounted, or one of another file system with files of the same names.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import HivexError, RootUnseenError, WrittenRowsMissingError
 from airflow_hivex.core.runners import driver_process
+from tests.hosts import notebook
 from tests.hosts.hidden_roots import (
     MARKER,
     READS,
@@ -23,6 +29,7 @@ from tests.hosts.hidden_roots import (
     check_refused,
     fill,
     host,
+    run_all,
     skip_without_mounts,
 )
 from tests.ports import free_ports
@@ -50,8 +57,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         (folder / name).mkdir()
     (folder / "seen" / "outside").mkdir()
     first, *ports = free_ports(6)
-    seeing = StandaloneCluster("seeing", folder / "w1", [first, *ports[:3]], cores=1, memory="1g")
-    blind = StandaloneCluster("blind", folder / "w2", [first, ports[0], *ports[3:]], cores=1, memory="1g")
+    seeing = StandaloneCluster("seeing", folder / "w1", [first, *ports[:3]], cores=2, memory="2g")
+    blind = StandaloneCluster("blind", folder / "w2", [first, ports[0], *ports[3:]], cores=2, memory="2g")
     seeing.worker_host, blind.worker_host = SEEING[1], BLIND[1]
     names = "127.0.0.1 localhost", f"{SEEING[1]} {SEEING[0]}", f"{BLIND[1]} {BLIND[0]}"
     (folder / "names").write_text("\n".join((*names, "")))
@@ -67,7 +74,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         blind.start_worker()
         seeing.wait_for_workers(2)
         with Metastore.open(f"sqlite:///{folder}/m.db", clusters=clusters, default_cluster="seen") as metastore:
-            found = Hosts(metastore, folder)
+            found = Hosts(metastore, folder, clusters)
             for case in (*CASES, "seen"):
                 fill(found, case)
             shutil.copytree(folder / "foreign", folder / "other", dirs_exist_ok=True)
@@ -79,11 +86,48 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         seeing.stop()
 
 
+@pytest.fixture(scope="module")
+def running_notebook(hosts: Hosts) -> Iterator[subprocess.Popen[str]]:
+    """A process whose own Spark has an executor on each host."""
+    properties = hosts.clusters["seen"]
+    arguments = json.dumps(hosts.clusters), properties["jobtracker"], json.dumps(properties["spark_conf"])
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    with (
+        (hosts.folder / "notebook.log").open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", notebook.__name__, f"sqlite:///{hosts.folder}/m.db", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        ) as process,
+    ):
+        try:
+            yield process
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
+        finally:
+            process.kill()
+
+
+def answer_of(process: subprocess.Popen[str], hosts: Hosts, case: str, operation: str) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps([case, operation]) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line, (hosts.folder / "notebook.log").read_text()[-3000:]
+    answer: dict[str, Any] = json.loads(line)
+    return answer
+
+
 @LONG
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("statement", WRITES)
 def test_statement_that_writes_is_refused_and_changes_nothing(hosts: Hosts, case: str, statement: str) -> None:
-    text = WRITES[statement].format(f"on_{case}", hosts.root(case).as_uri())
+    text = WRITES[statement].format(f"on_{case}", hosts.root(case).as_uri(), case)
     check_refused(hosts, case, blind_hosts(case), lambda session: session.sql(text))
 
 
@@ -91,12 +135,14 @@ def test_statement_that_writes_is_refused_and_changes_nothing(hosts: Hosts, case
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("statement", READS)
 def test_statement_that_reads_is_refused(hosts: Hosts, case: str, statement: str) -> None:
-    check_refused(hosts, case, blind_hosts(case), lambda session: session.sql(READS[statement].format(f"on_{case}")))
+    check_refused(
+        hosts, case, blind_hosts(case), lambda session: run_all(session, READS[statement].format(f"on_{case}"))
+    )
 
 
 @LONG
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize("kind", ["major", "minor", "rebalance"])
 def test_compaction_fails_and_changes_nothing(hosts: Hosts, case: str, kind: str) -> None:
     before = hosts.contents(case)
     assert hosts.metastore.compactor.request(f"on_{case}", "t", None, kind).is_accepted
@@ -113,6 +159,39 @@ def test_copying_job_is_refused_and_registers_no_copy(hosts: Hosts, case: str) -
         hosts.metastore.replicator.replicate("on_seen.t", case, copy_cluster="seen")
     with pytest.raises(RootUnseenError):
         hosts.metastore.replicator.replicate(f"on_{case}.t", "seen", copy_cluster="seen")
+
+
+@LONG
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("operation", notebook.OPERATIONS)
+def test_dataframes_of_a_notebook_are_refused(
+    hosts: Hosts, running_notebook: subprocess.Popen[str], case: str, operation: str
+) -> None:
+    before = hosts.contents(case)
+    answer = answer_of(running_notebook, hosts, case, operation)
+    assert answer.get("error") == "RootUnseenError", answer
+    assert answer["cluster"] == case
+    assert answer["host"] in blind_hosts(case)
+    assert hosts.contents(case) == before
+
+
+@LONG
+@pytest.mark.parametrize("case", CASES)
+def test_export_for_hive_is_refused_and_leaves_no_files(hosts: Hosts, case: str) -> None:
+    folder = hosts.root(case) / "exported"
+    check_refused(hosts, case, blind_hosts(case), lambda session: session.export_for_hive(f"on_{case}.t", folder))
+
+
+@LONG
+@pytest.mark.parametrize("case", CASES)
+def test_statement_of_a_transaction_is_refused_and_its_commit_changes_nothing(hosts: Hosts, case: str) -> None:
+    before = hosts.contents(case)
+    with hosts.session(case) as session:
+        session.sql("START TRANSACTION")
+        with pytest.raises(RootUnseenError):
+            session.sql(WRITES["overwrite"].format(f"on_{case}"))
+        session.sql("COMMIT")
+    assert hosts.contents(case) == before
 
 
 def test_rows_that_tasks_wrote_out_of_sight_are_missed(hosts: Hosts) -> None:

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_hivex.core.execution.context import Running, StatementContext
-from airflow_hivex.core.execution.pushdown import with_charsets
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
@@ -33,7 +32,7 @@ def query_frame(context: StatementContext, statement: Select, spark: GivenSessio
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         views = () if context.frames is None else tuple(context.frames.views.values())
-        plan = with_charsets(plan_query(context, running, routed.statement.query, routed, cluster))
+        plan = context.completed(cluster, plan_query(context, running, routed.statement.query, routed, cluster))
         rows = given.frame(spark, plan, views)
         commit_kept(context, running, (bound.table for bound in routed.bound))
         return rows

@@ -346,13 +346,17 @@ class StatementContext:
         running = self.session.running
         assert running is not None
         runner = self._own_runner or self.services.runner(cluster)
-        plan = with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
+        plan = self.completed(cluster, plan)
         running.begin(runner, plan.tag)
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
         if write is not None and isinstance(runner, ResumingRunner):
             return runner.run_resumable(plan, cluster.name, write, report)
         return check_written(cluster, plan, runner.run(plan, cluster.name, report))
+
+    def completed(self, cluster: Cluster, plan: Plan) -> Plan:
+        """Return the plan as a Spark takes it: with the roots that all of its processes must see, and its charsets."""
+        return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def home_cluster(self, database: str) -> str:
         """Return the cluster of new tables of a database: that of its property ``hivex.cluster``, else the default.
