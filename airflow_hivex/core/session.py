@@ -481,7 +481,7 @@ class Session:
         return Warehouse(spark, self._context, self._execute)
 
     def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
-        """Yield ``count`` transactions on a table, opened together, for small writes that follow each other.
+        """Return ``count`` transactions on a table, opened together, for small writes that follow each other.
 
         Their rows share one delta directory, so that a stream of small commits does not leave one directory each.
         With ``app_id`` each write has a ``batch_id``, and counts once.

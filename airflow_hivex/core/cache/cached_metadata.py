@@ -1,4 +1,4 @@
-"""The MetadataReader with a memory: what a snapshot confirms is not read again."""
+"""The MetadataReader with a memory: an entry that a snapshot confirms is not read again."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ class CachedStore(CachedMetadata):
     ) -> list[StoredTable]:
         """Return the named tables that exist (and, with ``cluster``, have a copy there); see ``ObjectStore``.
 
-        Those with a list of their own may come from memory, and are kept. One round trip for those that are not, if
-        all of these exist.
+        Tables with a write id list of their own may come from memory, and are kept there. One round trip for the other
+        tables, if all of them exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))

@@ -1,7 +1,7 @@
 """PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: which partitions they cover, exactly.
 
 The filter of a query may keep a partition when it is not certain that no row fits. What is dropped
-must be certain, so values are held against the types of their keys first and compared as such.
+must be certain, so values are first converted to the types of their keys, and then compared.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _OPERATION = "A batch of transactions"
 
 
 def open_batch(context: StatementContext, name: TableName, count: int, resources: ExitStack) -> list[BatchTransaction]:
-    """Return an iterator of ``count`` open transactions with write ids for the table, alive until ``resources`` close.
+    """Return ``count`` open transactions with write ids for the table; they stay alive until ``resources`` close.
 
     Raises:
         InvalidOperationError: the session is in a transaction, the table cannot be written, or is insert-only, whose

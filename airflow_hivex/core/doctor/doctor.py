@@ -124,7 +124,7 @@ class Doctor:
         return sorted(found, key=_order)
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
-        """Yield the folders that are, or lie in, folders of other namespaces; in closed ones new ones are refused."""
+        """Yield the folders that are, or lie in, folders of other namespaces; a closed namespace refuses new ones."""
         with self._store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:

@@ -73,7 +73,7 @@ def _opened(file: Place) -> Iterator[orc.ORCFile]:
 def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
     """Return the delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
 
-    None where they are too many for the driver.
+    Returns None where the driver cannot hold all of the events.
 
     Raises:
         JobError: a file cannot be read.

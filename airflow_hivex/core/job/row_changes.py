@@ -98,7 +98,7 @@ def matched_rows(
     *,
     views: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the rows that a statement changes, for EXPLAIN: its events, of a MERGE the rows that match. Runs no job.
+    """Return the changes of a statement for EXPLAIN: its events, or the matching rows of a MERGE. Runs no job.
 
     Temporary views are as in :func:`change_rows`.
     """
@@ -415,7 +415,7 @@ def spread(rows: DataFrame, number: str) -> DataFrame:
 
 @lru_cache(maxsize=64)
 def keys_of_tasks(tasks: int) -> tuple[int, ...]:
-    """Return a number for each task, which Spark's shuffle by an INT column sends there."""
+    """Return, for each task, a number that Spark's shuffle by an INT column sends to this task."""
     found: dict[int, int] = {}
     for key in count():
         found.setdefault(_signed(_hash(key)) % tasks, key)

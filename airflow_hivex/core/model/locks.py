@@ -18,7 +18,7 @@ from airflow_hivex.core.model.texts import check_values
 
 
 class LockType(enum.Enum):
-    """The stored letters, from the least strict to the strictest."""
+    """The types of locks with their stored letters, from the least strict to the strictest."""
 
     SHARED_READ = "r"
     SHARED_WRITE = "w"
@@ -27,7 +27,7 @@ class LockType(enum.Enum):
 
     @property
     def strictness(self) -> int:
-        """Higher is stricter."""
+        """Return a number that is higher for a stricter type."""
         return _STRICTNESS[self]
 
 

@@ -129,7 +129,7 @@ class SessionObjects:
         ]
 
     def _called_first(self) -> list[str]:
-        """Return the functions, each behind those that its text names: one of them may have been replaced later."""
+        """Return the functions, each after the functions that its text calls, as these may have been replaced later."""
         ordered: list[str] = []
         begun: set[str] = set()
 

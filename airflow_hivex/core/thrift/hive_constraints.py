@@ -122,8 +122,8 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
     """Return the constraints that a client describes; ``taken`` are names that constraints of the table have.
 
     Raises:
-        InvalidObjectError: one is a key that is to be enforced, another one that is not, is given twice, or has a text
-            that cannot be read.
+        InvalidObjectError: a key is to be enforced, another constraint is not, a constraint is given twice, or its
+            text cannot be read.
     """
     keys: dict[str, Key] = {}
     for kind in _KINDS:

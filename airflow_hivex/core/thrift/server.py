@@ -33,7 +33,7 @@ class Limits:
     """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database.
 
     Answers that clients do not read are kept up to ``unread_bytes`` of all of them, and for ``unread_s`` seconds in
-    which a client reads nothing. Calls that have not come to their end have ``unfinished_bytes`` at most, all together.
+    which a client reads nothing. All unfinished calls together have ``unfinished_bytes`` at most.
     A client has ``login_s`` seconds to log in.
     """
 

@@ -78,7 +78,7 @@ def _refuse_other_forms(file: Place, tail: Tail) -> None:
 def _refuse_mixtures(file: Place, tail: Tail) -> None:
     """Refuse rows in files with delete events: below a null ``row`` readers expect no values, not even null ones.
 
-    Where all are null nothing is read below, so that the values that are there do no harm.
+    Where all rows are null, readers skip the fields of ``row``, and values there do no harm.
     """
     if tail.statistics:
         present = tail.statistics[ROW].number(VALUES)

@@ -40,10 +40,10 @@ _WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING"
 
 
 class QueryParser(_SparkParser):  # type: ignore[misc]
-    """Spark's parser, which leaves functions as they were written: their arguments are Spark's to judge.
+    """A parser of Spark's SQL that leaves functions as they were written: Spark checks their arguments.
 
-    sqlglot knows other signatures of many, and turns some into others that mean the same to it, such as formats of
-    dates into those of another language.
+    sqlglot has other signatures for many functions, and replaces some by functions that it takes for equal, such as
+    formats of dates by those of another language.
     """
 
     # ``value:a.b[0]`` takes a part out of a variant; only a marker begins with a colon.
