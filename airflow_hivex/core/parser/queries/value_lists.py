@@ -12,14 +12,17 @@ from sqlglot import exp
 from airflow_hivex.core.model.names import Span
 from airflow_hivex.core.parser.lexer.literals import read_constant
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of, syntax_error
 from airflow_hivex.core.parser.statements import ValueList
 
 
 def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Markers) -> ValueList | None:
-    """Return the values of a query that is a list of VALUES; None where it is more than that, or rows differ in length.
+    """Return the values of a query that is a list of VALUES; None where it is more than that.
 
     None, too, where Spark takes the fields of a STRUCT for the values of a row.
+
+    Raises:
+        StatementSyntaxError: a row has more or fewer values than the first one.
     """
     while isinstance(tree, exp.Subquery) and _is_enclosed(tokens) and not _others(tree, "this"):
         tree, tokens = tree.this, tokens[1:-1]
@@ -28,16 +31,31 @@ def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Mark
     names: tuple[str, ...] = ()
     if tree.args.get("alias") is not None:
         tokens, names = _without_alias(tokens)
-    rows = [_values(row) for row in _parts(tokens[1:])]
-    if len(rows) != len(tree.expressions) or {len(row) for row in rows} - {len(names) or len(rows[0])}:
+    parts = list(_parts(tokens[1:]))
+    rows = [_values(row) for row in parts]
+    if len(rows) != len(tree.expressions) or len(rows[0]) != (len(names) or len(rows[0])):
         return None
     if any(not value or (len(row) == 1 and value[0].word == "STRUCT") for row in rows for value in row):
         return None
+    _check_lengths(text, [(row[0], len(values)) for row, values in zip(parts, rows, strict=True)])
     return ValueList(
         tuple(tuple(Span(value[0].start, value[-1].end) for value in row) for row in rows),
         tuple(tuple(_type_of(text, value, markers) for value in row) for row in rows),
         names,
     )
+
+
+def _check_lengths(text: str, rows: Sequence[tuple[Token, int]]) -> None:
+    """Check that rows, each with its first token, have equally many values.
+
+    Raises:
+        StatementSyntaxError: a row has more or fewer values than the first one.
+    """
+    _, length = rows[0]
+    for number, (token, values) in enumerate(rows, 1):
+        if values != length:
+            reason = f"row {number} has {values} values, the rows before have {length}"
+            raise syntax_error(text, token.start, reason)
 
 
 def _others(tree: exp.Expr, *known: str) -> bool:

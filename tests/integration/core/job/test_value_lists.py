@@ -129,9 +129,17 @@ class Case:
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column, and numbers for days and times, which Python knows to the year 9999."""
-    number = pa.int32() if pa.types.is_date(column.type) else pa.int64() if pa.types.is_timestamp(column.type) else None
-    return (column if number is None else column.cast(number)).to_pylist()
+    """Return the values of a column: numbers for days and times, which Python knows to the year 9999, bytes for texts.
+
+    A text may hold bytes that are not UTF-8, from BINARY.
+    """
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    return column.to_pylist()
 
 
 def stored(t: TableOnDisk) -> list[list[str]]:

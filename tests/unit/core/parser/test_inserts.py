@@ -147,9 +147,6 @@ def test_parameters_are_constants(value: object, type: str) -> None:
         "(X'ABC')",
         "(INTERVAL '1' DAY)",
         "(1 AS a)",
-        "(1), ('a')",
-        "(1), (1D)",
-        "(DATE '2013-01-01'), (TIMESTAMP '2013-01-01')",
         "(1) AS v(a)",
         "(1) ORDER BY 1",
     ],
@@ -158,6 +155,17 @@ def test_rows_that_are_not_plain_constants_are_made_by_spark(values: str) -> Non
     found = insert(f"INSERT INTO t VALUES {values}")
     assert found.rows is None
     assert found.query.render([]) == f"VALUES {values}"
+
+
+def test_constants_of_several_types_in_a_column_are_rows() -> None:
+    found = insert("INSERT INTO t VALUES (1), ('a'), (1D), (DATE '2013-01-01'), (NULL)")
+    assert [[literal.type for literal in row] for row in found.rows or ()] == [
+        ["int"],
+        ["string"],
+        ["double"],
+        ["date"],
+        ["void"],
+    ]
 
 
 def test_rows_without_parentheses_and_of_numbers_that_widen_are_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_hivex.core.errors import StatementSyntaxError
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import Insert, Query
 
@@ -51,12 +52,17 @@ def test_the_values_of_a_list_are_known_by_their_places(
         "VALUES (1) UNION ALL VALUES ('x')",
         "VALUES (struct(1, 2)), ((3, 4))",
         "VALUES (1), ((SELECT max(a) FROM u))",
-        "VALUES (1), (2, upper('x'))",
         "SELECT * FROM VALUES (1), ('x')",
     ],
 )
 def test_a_query_that_is_more_than_a_list_has_no_values_of_its_own(text: str) -> None:
     assert query(text).values is None
+
+
+@pytest.mark.parametrize("second", ["'x', 'y'", "'x', upper('y')"])
+def test_rows_of_several_lengths_are_refused_with_the_row(second: str) -> None:
+    with pytest.raises(StatementSyntaxError, match="row 2 has 2 values, the rows before have 1"):
+        query(f"VALUES (1), ({second})")
 
 
 def test_markers_are_constants_of_a_list() -> None:
