@@ -66,7 +66,10 @@ WRITES: dict[str, Operation] = {
     ),
     "transaction batch": lambda _warehouse, session, spark, db: _write_batch(session, spark, f"{db}.t"),
     "merge": lambda warehouse, _session, spark, db: (
-        warehouse.merge(_rows(spark), f"{db}.t", "id").when_matched_update_all().when_not_matched_insert_all().execute()
+        warehouse.merge(_rows(spark), f"{db}.t", ["id"])
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute()
     ),
     "insert": lambda warehouse, _session, spark, db: warehouse.sql(
         f"INSERT INTO {db}.t SELECT * FROM {{rows}}", rows=_rows(spark)
