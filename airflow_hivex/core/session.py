@@ -232,6 +232,8 @@ class Session:
             statement = read(text, parameters, database=self._state.database)
             if isinstance(statement, kinds.ExplainRoute):
                 statement = statement.statement
+            if isinstance(statement, kinds.ExecuteImmediate):
+                statement, parameters, text = immediate.statement_of(self._context(parameters), statement)
             if not isinstance(statement, kinds.RoutedStatement):
                 raise InvalidOperationError(
                     "EXPLAIN ROUTE", statement.kind, "only statements that run on a cluster have a route"

@@ -188,6 +188,27 @@ def test_importers_of_a_table_are_shown(a: Session, b: Session) -> None:
         a.sql("SHOW LINKS TO b.missing")
 
 
+def test_errors_of_what_is_not_a_link_are_those_of_links(a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    for text in ("DROP LINK nope", "DROP LINK TO a.nope", "DESCRIBE LINK nope", "DESC TABLELINK nope"):
+        with pytest.raises(NoSuchLinkError, match="has no link nope; a link is named table@namespace"):
+            a.sql(text)
+    for text in ("DROP LINK own", "DESCRIBE LINK own", "DESCRIBE LINK FORMATTED own", "DESC TABLELINK own"):
+        with pytest.raises(TableIsNotALinkError, match=r"a\.own"):
+            a.sql(text)
+    a.sql("CREATE TABLE link (own string)")
+    assert described(a, "DESCRIBE link own")["col_name"] == "own"
+
+
+def test_execute_immediate_has_the_route_of_its_statement(a: Session) -> None:
+    a.sql("CREATE TABLE own (id int)")
+    for text in ("SELECT * FROM own", "INSERT INTO own SELECT 1"):
+        assert a.explain(f"EXECUTE IMMEDIATE '{text}'").cluster == a.explain(text).cluster == "c1"
+    assert a.explain("EXECUTE IMMEDIATE 'SELECT * FROM own WHERE id = ?' USING 1").cluster == "c1"
+    with pytest.raises(InvalidOperationError, match="only statements that run on a cluster"):
+        a.explain("EXECUTE IMMEDIATE 'SHOW TABLES'")
+
+
 def test_create_link_reads_the_source_and_makes_the_link(a: Session) -> None:
     (inspected,) = a.inspect("CREATE LINK TO t1@b")
     assert [(use.role, use.name, use.namespace) for use in inspected.outputs] == [("create", "t1", "b")]

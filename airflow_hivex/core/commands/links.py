@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     NoSuchLinkError,
     NoSuchPartitionError,
+    NoSuchTableError,
     TableIsNotALinkError,
     ViewIsNotALinkError,
 )
@@ -79,7 +80,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
         NoSuchLinkError: the namespace has no such link.
     """
     if statement.link.namespace is None:
-        _refuse_table(context, "DROP LINK", statement.link, if_exists=statement.if_exists)
+        refuse_table(context, "DROP LINK", statement.link, if_exists=statement.if_exists)
         return Result()
     name = context.session.qualify_link(statement.link)
     try:
@@ -197,20 +198,24 @@ def as_link(source: Table, link: Link) -> Table:
 
 def _link(context: StatementContext, operation: str, name: TableName) -> tuple[Link, StoredTable]:
     if name.namespace is None:
-        _refuse_table(context, operation, name, if_exists=False)
+        refuse_table(context, operation, name, if_exists=False)
     return linked(context, name)
 
 
-def _refuse_table(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
+def refuse_table(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
     """Refuse a table or view where a link is wanted; with ``if_exists`` nothing happens, as in Hive.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: it exists.
-        NoSuchTableError, NoSuchDatabaseError: it does not.
+        NoSuchLinkError, NoSuchDatabaseError: it does not.
     """
     if if_exists:
         return
-    table = context.services.catalog.get_table(*context.session.qualify(name))
+    database, table_name = context.session.qualify(name)
+    try:
+        table = context.services.catalog.get_table(database, table_name)
+    except NoSuchTableError as error:
+        raise NoSuchLinkError(database, table_name) from error
     refused = ViewIsNotALinkError if table.is_view else TableIsNotALinkError
     raise refused(operation, table.full_name)
 

@@ -16,11 +16,11 @@ from airflow_hivex.core.commands.described_statistics import (
     statistics_of,
 )
 from airflow_hivex.core.commands.described_storage import properties_text, skewed_by, storage_facts
-from airflow_hivex.core.commands.links import as_link, linked
+from airflow_hivex.core.commands.links import as_link, linked, refuse_table
 from airflow_hivex.core.commands.partition_definitions import partition_name_of
 from airflow_hivex.core.commands.temporary_tables import as_named
 from airflow_hivex.core.commands.temporary_views import describe_temporary_view
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
@@ -53,9 +53,11 @@ from airflow_hivex.core.parser.statements import (
     ShowCurrentNamespace,
     ShowDatabases,
     ShowTables,
+    TableName,
 )
 from airflow_hivex.core.runners.running_jobs import count_jobs
 
+_LINK_WORDS = ("link", "tablelink")
 _MOST_ASKED_AT_ONCE = 16
 
 
@@ -156,17 +158,10 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
     With a column, what there is of that one, as rows of a name and a value.
     """
-    catalog = context.services.catalog
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         return describe_temporary_view(temporary, statement.table.name, statement)
-    link: Link | None = None
-    if statement.table.namespace is None:
-        database, name = context.session.qualify(statement.table)
-    else:
-        link, source = linked(context, statement.table)
-        database, name = source.database, source.name
-    table = catalog.get_table(database, name, cluster=None)
+    table, link = _described_table(context, statement)
     # Errors and facts have the name of the link.
     named = table if link is None else as_link(table, link)
     partition = None
@@ -201,6 +196,30 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(fact, value, "") for fact, value in facts.items()]
     return Result(["col_name", "data_type", "comment"], rows)
+
+
+def _described_table(context: StatementContext, statement: DescribeTable) -> tuple[StoredTable, Link | None]:
+    """Return the table or view of DESCRIBE, for a link its source and the link.
+
+    Raises:
+        NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: it does not exist.
+        TableIsNotALinkError, ViewIsNotALinkError: DESCRIBE LINK names a table or view.
+    """
+    link: Link | None = None
+    if statement.as_link and statement.table.namespace is None:
+        refuse_table(context, "DESCRIBE LINK", statement.table, if_exists=False)
+    if statement.table.namespace is None:
+        database, name = context.session.qualify(statement.table)
+    else:
+        link, source = linked(context, statement.table)
+        database, name = source.database, source.name
+    try:
+        return context.services.catalog.get_table(database, name, cluster=None), link
+    except NoSuchTableError:
+        if statement.table.database is None and name in _LINK_WORDS and statement.column is not None:
+            # DESCRIBE LINK name, where no table is called LINK.
+            refuse_table(context, "DESCRIBE LINK", TableName(statement.column), if_exists=False)
+        raise
 
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:

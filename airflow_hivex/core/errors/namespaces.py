@@ -117,9 +117,9 @@ class NoSuchLinkError(LinkError, NoSuchObjectError):
     def __init__(self, namespace: str, link: str) -> None:
         table, _, version = link.rpartition("@v")
         hint = f" {table} VERSION AS OF {version} reads an earlier version." if version.isdecimal() else ""
+        makes = f"CREATE LINK TO {link} makes one" if "@" in link else "a link is named table@namespace"
         super().__init__(
-            f"Namespace {namespace} has no link {link}; CREATE LINK TO {link} makes one, and SHOW LINKS lists "
-            f"them.{hint}",
+            f"Namespace {namespace} has no link {link}; {makes}, and SHOW LINKS lists them.{hint}",
             namespace,
             link,
         )

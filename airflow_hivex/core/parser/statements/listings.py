@@ -18,7 +18,7 @@ _LIKE = "[LIKE <pattern> | <pattern quoted_pattern>]"
 _IN = "[{IN | FROM} <database>]"
 _DESCRIBE = "{DESCRIBE | DESC}"
 _TABLE = f"{_DESCRIBE} [TABLE] [EXTENDED | FORMATTED !extended] <table>"
-_LINK = f"{_DESCRIBE} {{LINK | TABLELINK}} [EXTENDED | FORMATTED !extended] <table>"
+_LINK = f"{_DESCRIBE} {{LINK !as_link | TABLELINK !as_link}} [EXTENDED | FORMATTED !extended] <table>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +219,7 @@ class DescribeTable(Statement):
     partition: Mapping[str, Literal] | None = None
     column: str | None = None
     as_json: bool = False
+    as_link: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> DescribeTable:

@@ -126,7 +126,7 @@ DS, HR = ColumnReference("ds"), ColumnReference("hr")
         ("SHOW LINKS", ShowLinks()),
         ("SHOW LINKS TO d.t", ShowLinks(table=TableName("t", "d"))),
         ("SHOW LINKS IN x LIKE 't*'", ShowLinks("x", "t*")),
-        ("DESCRIBE LINK FORMATTED t@y", DescribeTable(TableName("t", namespace="y"), extended=True)),
+        ("DESCRIBE LINK FORMATTED t@y", DescribeTable(TableName("t", namespace="y"), extended=True, as_link=True)),
         ("DESCRIBE link@y", DescribeTable(TableName("link", namespace="y"))),
         ("DESCRIBE link x", DescribeTable(TableName("link"), column="x")),
         ("DROP TABLE t PURGE CASCADE", DropTable(TableName("t"), cascade=True)),
