@@ -131,6 +131,11 @@ def links_to(table_ids: Collection[int]) -> ColumnElement[bool]:
     return _L.table_id.in_(table_ids)
 
 
+def links_from(database: str) -> ColumnElement[bool]:
+    """Return the condition of the links that show tables of a database."""
+    return _OF_SOURCES.c.name == database
+
+
 def link_is(name: LinkName) -> ColumnElement[bool]:
     """Return the condition of the link of a name."""
     return and_(_OWN.c.name == name.database, _L.table_name == name.table, _L.namespace == name.namespace)

@@ -96,6 +96,11 @@ class Links(JoinsTransactions):
         with self._read() as connection:
             return links.describe_links(connection)
 
+    def sources(self, database: str) -> frozenset[str]:
+        """Return the names of the tables of a database that links of other namespaces show. One round trip."""
+        with self._read() as connection:
+            return frozenset(each.source[1] for each in links.describe_links(connection, links.links_from(database)))
+
     def of_table(self, database: str, table: str) -> list[Link]:
         """Return the links of other namespaces that show a table, by name, without their partitions.
 

@@ -130,6 +130,29 @@ def test_tables_are_dropped_one_by_one_and_with_their_database(hive: Any, metast
     assert hive.get_all_databases() == ["default"]
 
 
+def test_clients_that_drop_a_database_with_its_tables_drop_none_where_links_show_one(
+    hive: Any, metastore: Metastore
+) -> None:
+    with metastore.session(user="ann") as session:
+        for statement in (
+            "CREATE DATABASE d",
+            "CREATE DATABASE reports",
+            *(f"CREATE TABLE d.{name} (id INT)" for name in "abz"),
+            "USE reports",
+            "CREATE LINK TO z@d",
+        ):
+            session.sql(statement)
+    names = hive.get_all_tables("d")
+    assert names == ["z", "a", "b"]
+    with pytest.raises(ttypes.MetaException, match="z@d"):
+        for name in names:
+            hive.drop_table("d", name, True)
+    assert hive.get_all_tables("d") == names
+    with metastore.session(user="ann") as session:
+        session.sql("DROP LINK reports.z@d")
+    assert hive.get_all_tables("d") == ["a", "b", "z"]
+
+
 @pytest.mark.parametrize("kind", [{}, {"transactional_properties": "default"}])
 def test_transactional_table_that_is_written_back_unchanged_is_accepted(
     hive: Any, metastore: Metastore, kind: dict[str, str]
