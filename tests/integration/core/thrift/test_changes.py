@@ -145,8 +145,7 @@ def test_clients_that_drop_a_database_with_its_tables_drop_none_where_links_show
     names = hive.get_all_tables("d")
     assert names == ["z", "a", "b"]
     with pytest.raises(ttypes.MetaException, match="z@d"):
-        for name in names:
-            hive.drop_table("d", name, True)
+        hive.drop_table("d", names[0], True)
     assert hive.get_all_tables("d") == names
     with metastore.session(user="ann") as session:
         session.sql("DROP LINK reports.z@d")
