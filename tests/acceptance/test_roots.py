@@ -95,6 +95,18 @@ def test_root_that_is_not_mounted_is_not_changed(
     assert metastore.doctor.examine() == []
 
 
+def test_partitions_are_not_dropped_because_the_root_is_not_mounted(t: Session, root: Path) -> None:
+    t.sql("CREATE EXTERNAL TABLE e (id int) PARTITIONED BY (p int) STORED AS ORC LOCATION 'e'")
+    t.sql("INSERT INTO e VALUES (1, 1), (2, 2)")
+    unmount(root)
+    for statement in ("MSCK REPAIR TABLE e SYNC PARTITIONS", "MSCK REPAIR TABLE e DROP PARTITIONS"):
+        with pytest.raises(RootMissingError):
+            t.sql(statement)
+    assert t.sql("SHOW PARTITIONS e").rows == [("p=1",), ("p=2",)]
+    mount(root)
+    assert t.sql("SELECT * FROM e ORDER BY id").rows == [(1, 1), (2, 2)]
+
+
 def test_files_of_what_is_dropped_go_once_the_root_is_back(metastore: Metastore, t: Session, root: Path) -> None:
     unmount(root)
     t.sql("ALTER TABLE t DROP PARTITION (p = 1)")

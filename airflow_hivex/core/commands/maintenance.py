@@ -57,6 +57,9 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
             for each, location in locations.items()
             if each not in found and (location == f"{root}/{each}" or not files.exists(location))
         )
+    if dropped:
+        # A root that was unmounted meanwhile has no directories.
+        context.services.roots.check(cluster.name)
     actions = ("added", "dropped") if statement.is_repair else ("not in metastore", "not on filesystem")
     rows: list[tuple[object, ...]] = [(each, actions[0]) for each in added]
     rows += [(each, actions[1]) for each in dropped]
