@@ -18,7 +18,8 @@ from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import Insert
-from tests.evidence import COUNT, SEED, amount, drawn
+from tests.conftest import Counts
+from tests.evidence import SEED, amount, drawn
 from tests.integration.core.job.conftest import TableOnDisk
 
 if TYPE_CHECKING:
@@ -197,9 +198,9 @@ def outcome(way: Any, table: Any, case: Case) -> Any:
 
 
 @pytest.mark.evidence
-def test_values_are_stored_as_each_by_itself(table: Any, record_property: Any) -> None:
+def test_values_are_stored_as_each_by_itself(table: Any, counts: Counts) -> None:
     draw = random.Random(f"{SEED} value lists")
-    counts: Counter[str] = Counter()
+    seen = Counter[str]()
     for _ in range(LISTS):
         case = Case.drawn(draw)
         found, alone, own = (outcome(way, table, case) for way in (by_spark, one_by_one, without_spark))
@@ -208,9 +209,9 @@ def test_values_are_stored_as_each_by_itself(table: Any, record_property: Any) -
             assert found == alone, case
         if own is not None and (isinstance(own, list) or isinstance(found, list)):
             assert own == found, case
-        counts["lists stored" if isinstance(found, list) else "lists refused"] += 1
-        counts["stored without Spark, too"] += isinstance(own, list)
-    record_property(f"{COUNT}Values of VALUES stored as each by itself", counts)
+        seen["lists stored" if isinstance(found, list) else "lists refused"] += 1
+        seen["stored without Spark, too"] += isinstance(own, list)
+    counts["Values of VALUES stored as each by itself"] = seen
 
 
 def constant(draw: random.Random, kind: str) -> str:
@@ -277,9 +278,9 @@ def is_certain(cell: str, column: Column) -> bool:
 
 
 @pytest.mark.evidence
-def test_constants_are_stored_as_spark_stores_them(table: Any, record_property: Any) -> None:
+def test_constants_are_stored_as_spark_stores_them(table: Any, counts: Counts) -> None:
     draw = random.Random(f"{SEED} constants")
-    counts: Counter[str] = Counter()
+    seen = Counter[str]()
     for declared in drawn("types of constants", list(KINDS), 3):
         cells = (constant(draw, draw.choice(KINDS[declared])) for _ in range(CONSTANTS * 20))
         certain = (cell for cell in cells if is_certain(cell, Column("c0", declared)))
@@ -290,5 +291,5 @@ def test_constants_are_stored_as_spark_stores_them(table: Any, record_property: 
             (cell, *values) for (cell,), *values in zip(case.rows, own, found, strict=True) if values[0] != values[1]
         ]
         assert not different, declared
-        counts["constants"] += len(own)
-    record_property(f"{COUNT}Constants stored without Spark as Spark stores them", counts)
+        seen["constants"] += len(own)
+    counts["Constants stored without Spark as Spark stores them"] = seen
