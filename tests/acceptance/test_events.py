@@ -143,7 +143,7 @@ READS = {
     "namespaces": {"check", "check_all", "check_definition", "check_function", "check_view", "is_closed"},
     # Those that change the partitions of links change no row that is watched; their events are tested with links.
     "links": {
-        *("check", "find", "get", "of_table", "partitions", "show", "show_all", "source", "joining"),
+        *("check", "find", "get", "of_table", "partitions", "show", "show_all", "source", "sources", "joining"),
         *("add_partitions", "drop_partitions", "expire"),
     },
     # Besides a read, the parts of a change of the primary cluster.
