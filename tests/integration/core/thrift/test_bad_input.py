@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import random
 import socket
 import struct
@@ -53,14 +54,16 @@ def call(name: str, args: object) -> bytes:
 def send(port: int, content: bytes) -> bytes:
     """Send bytes and return all that comes back until the server closes, or nothing comes any more."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as channel:
-        channel.sendall(content)
-        channel.shutdown(socket.SHUT_WR)
         received = b""
         try:
+            channel.sendall(content)
+            channel.shutdown(socket.SHUT_WR)
             while piece := channel.recv(65536):
                 received += piece
-        except ConnectionResetError:
-            pass
+        except OSError as error:
+            # The server may close the connection before it has all of it.
+            if error.errno not in (errno.ECONNRESET, errno.ENOTCONN, errno.EPIPE):
+                raise
         return received
 
 

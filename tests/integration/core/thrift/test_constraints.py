@@ -97,7 +97,7 @@ def test_table_is_created_with_the_constraints_of_a_client(hive: Any, metastore:
         ([[primary_key("t", enabled=True)], [], [], [], [], []], acid(), "nothing enforces a PRIMARY KEY"),
         ([[], [], [], [not_null("t", "nope")], [], []], acid(), "has no column nope"),
         ([[], [], [], [], [default("t", "name", "id")], []], acid(), "it reads a column"),
-        ([[], [], [], [], [default("t", "id", "'x'")], []], acid(), "cannot be stored in it"),
+        ([[], [], [], [], [default("t", "id", "'x'")], []], acid(), "is not a valid value"),
         ([[], [], [], [], [], [check("t", "id >")]], acid(), "not a valid expression"),
         ([[], [], [], [], [], [check("t", "id IN (SELECT 1)")]], acid(), "not a valid expression"),
         ([[], [], [], [], [], [check("t", None)]], acid(), "has no expression|it has no expression"),

@@ -109,8 +109,8 @@ SEVERAL = [
     ),
     (
         "SELECT * FROM db.t, db2.t WHERE db.t.`ROW__ID` = db2.t . row__id",
-        "SELECT * EXCEPT (`__row_id_of_0`, `__row_id_of_1`) FROM t+__row_id_of_0 AS `t`, "
-        "t+__row_id_of_1 AS `db2__t` WHERE `t`.`__row_id_of_0` = `db2__t` . `__row_id_of_1`",
+        "SELECT * EXCEPT (`__row_id_of_0`, `__row_id_of_1`) FROM t+__row_id_of_0 AS `db__t`, "
+        "t+__row_id_of_1 AS `db2__t` WHERE `db__t`.`__row_id_of_0` = `db2__t` . `__row_id_of_1`",
     ),
     (
         "SELECT * FROM t, LATERAL (SELECT t.ROW__ID) l",
