@@ -19,7 +19,7 @@ from airflow_hivex.core.checks import Check, check_clusters, check_database
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.roots import Roots
-from airflow_hivex.core.commands import dropped_partitions, dropped_tables, explicit_transactions, temporary_tables
+from airflow_hivex.core.commands import dropped_tables, explicit_transactions, partition_definitions, temporary_tables
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
@@ -110,7 +110,7 @@ class Metastore:
             expire_links=services.links.expire,
             record_capacity=services.capacity.record,
             drop_temporary_tables=partial(temporary_tables.drop_unused, services),
-            delete_dropped=lambda: dropped_tables.delete_left(services) + dropped_partitions.delete_left(services),
+            delete_dropped=lambda: dropped_tables.delete_left(services) + partition_definitions.delete_left(services),
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep

@@ -11,14 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hivex.core.commands import (
-    explicit_transactions,
-    exports,
-    immediate,
-    session_settings,
-    temporary_tables,
-    temporary_views,
-)
+from airflow_hivex.core.commands import explicit_transactions, exports, immediate, session_settings, temporary_tables
 from airflow_hivex.core.commands.batch_writes import insert_rows
 from airflow_hivex.core.commands.exports import Export
 from airflow_hivex.core.commands.handlers import HANDLERS
@@ -569,7 +562,7 @@ class Session:
     ) -> Result:
         context = replace(self._context(parameters, max_rows, text), frames=frames, batch_key=batch_key)
         check_statement(context, statement, text)
-        temporary_views.check_temporary_views(context, statement)
+        temporary_tables.check_temporary_views(context, statement)
         temporary_tables.check_temporary_tables(context, statement)
         temporary_tables.note_use(context)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
-from airflow_hivex.core.commands.frame_writes import FrameWrite, NewTable, WriteMode, write_frame
-from airflow_hivex.core.commands.frames import query_frame
+from airflow_hivex.core.commands.frame_writes import FrameWrite, NewTable, WriteMode, query_frame, write_frame
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.execution.closed_names import check_name, check_statement
 from airflow_hivex.core.execution.context import Frames, Result, StatementContext

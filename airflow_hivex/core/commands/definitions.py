@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.commands.acid_upgrades import is_upgrade, upgrade_table
-from airflow_hivex.core.commands.conversions import convert_table, is_conversion
+from airflow_hivex.core.commands.conversions import convert_table, is_conversion, is_upgrade, upgrade_table
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
-from airflow_hivex.core.commands.likeness import definition_like
 from airflow_hivex.core.commands.links import refuse_link
-from airflow_hivex.core.commands.table_definitions import check_properties, check_text, describe_table
+from airflow_hivex.core.commands.table_definitions import check_properties, check_text, definition_like, describe_table
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -21,6 +19,7 @@ from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
     LinkedTableError,
+    NoSuchColumnError,
     NoSuchDatabaseError,
     NoSuchTableError,
 )
@@ -29,12 +28,13 @@ from airflow_hivex.core.execution.locking import acquire, commit_at_once
 from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location, forget_dropped
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.model.file_properties import check_file_options
-from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable, Table
+from airflow_hivex.core.model.objects import CLUSTER, Column, Database, StoredTable, Table
 from airflow_hivex.core.model.property_names import check_spelling
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import (
     AlterDatabase,
+    CommentOn,
     CreateDatabase,
     CreateTable,
     CreateTableLike,
@@ -328,3 +328,44 @@ def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> 
             gone.append(table)
     if gone:
         forget_dropped(gone[0].full_name, lambda: context.services.catalog.forget_tables(gone))
+
+
+def comment_on(context: StatementContext, statement: CommentOn) -> Result:
+    """COMMENT ON; NULL takes the comment away.
+
+    Raises:
+        NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: it does not exist.
+    """
+    catalog = context.services.catalog
+    # As in Hive and Spark, an empty comment removes the comment.
+    comment = statement.comment or None
+    if statement.table is None:
+        assert statement.database is not None
+        database_before = catalog.get_database(statement.database)
+        catalog.alter_database(statement.database, replace(database_before, description=comment))
+        return Result()
+    database, name = context.session.qualify(statement.table)
+    table = catalog.get_table(database, name)
+
+    def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+        current = catalog.joining(connection).get_table(database, name)
+        changed = _commented(current.definition, statement.column, comment)
+        catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
+
+    return change_metadata(context, table, context.services.statement_locks.set_properties(table), change)
+
+
+def _commented(table: Table, column: str | None, comment: str | None) -> Table:
+    if column is None:
+        return replace(table, comment=comment)
+    found = [each.name for each in (*table.columns, *table.partition_keys)]
+    if column not in [each.lower() for each in found]:
+        raise NoSuchColumnError(table.full_name, column, found)
+
+    def changed(each: Column) -> Column:
+        return replace(each, comment=comment) if each.name.lower() == column else each
+
+    keys = tuple(map(changed, table.partition_keys))
+    return replace(
+        table, storage=replace(table.storage, columns=tuple(map(changed, table.columns))), partition_keys=keys
+    )

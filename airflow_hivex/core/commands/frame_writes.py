@@ -11,24 +11,69 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.commands.column_definitions import with_merged_columns
 from airflow_hivex.core.commands.create_as_select import run_create_table_as_select
-from airflow_hivex.core.commands.row_replacements import replace_where
-from airflow_hivex.core.commands.temporary_views import check_temporary_views
+from airflow_hivex.core.commands.row_changes import run_change
+from airflow_hivex.core.commands.temporary_tables import check_temporary_views
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     InvalidOperationError,
     InvalidParametersError,
+    NoSuchColumnError,
     NoSuchTableError,
+    UnsupportedStatementError,
 )
-from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.called_functions import called_definitions, full_expression
+from airflow_hivex.core.execution.closed_names import check_statement
+from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_columns import check_names, selection
-from airflow_hivex.core.execution.queries import run_insert
-from airflow_hivex.core.execution.schema_merges import ColumnsChangedError, SchemaMerge
+from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
+from airflow_hivex.core.execution.queries import plan_query, run_insert
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
 from airflow_hivex.core.model.objects import Column, StoredTable
+from airflow_hivex.core.model.plans import PlannedCheck, assigned_name
+from airflow_hivex.core.parser.grammar.constraints import expression_columns
 from airflow_hivex.core.parser.grammar.views import quoted
-from airflow_hivex.core.parser.statements import CreateTable, Insert, Literal, Query, TableName
+from airflow_hivex.core.parser.queries.reader import random_functions
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import (
+    ChangeAction,
+    ChangeClause,
+    ChangeQuery,
+    ChangeRows,
+    CreateTable,
+    Insert,
+    Literal,
+    Query,
+    Select,
+    TableName,
+)
 
 if TYPE_CHECKING:
-    from airflow_hivex.core.runners.given import Frame
+    from airflow_hivex.core.runners.given import Frame, GivenSession
+
+
+def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
+    """Return the rows of a query in the current snapshot, or of the session's transaction.
+
+    Computed when the DataFrame is.
+    """
+    from airflow_hivex.core.runners import given
+
+    given.check_session(spark)
+
+    def work(running: Running) -> Frame:
+        # The job is the user's own.
+        routed = route(context, statement, running, runs_job=False)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        views = () if context.frames is None else tuple(context.frames.views.values())
+        plan = context.completed(cluster, plan_query(context, running, routed.statement.query, routed, cluster))
+        rows = given.frame(spark, plan, views)
+        commit_kept(context, running, (bound.table for bound in routed.bound))
+        return rows
+
+    return in_transaction(context, work, read_only=True)
+
 
 log = logging.getLogger(__name__)
 
@@ -305,3 +350,65 @@ def _check_layout(table: StoredTable, new: NewTable) -> None:
         has = f"its rows are in {storage.num_buckets} buckets by {', '.join(storage.bucket_columns)}"
         reason = f"{has if storage.num_buckets > 0 else 'it has no buckets'}, and clustered_by and buckets differ"
         raise InvalidOperationError("A write to", table.full_name, reason)
+
+
+_KIND = "REPLACE WHERE"
+
+
+def replace_where(
+    context: StatementContext,
+    rows: Frame,
+    columns: Sequence[Column],
+    target: TableName,
+    table: StoredTable,
+    where: str,
+    *,
+    fills: bool,
+) -> Result:
+    """Delete the rows that satisfy a condition, and insert those of a DataFrame, which all satisfy it.
+
+    Raises:
+        ReplaceConditionError: a row of the DataFrame does not satisfy it.
+        ForeignNameError: it calls a function of another namespace, and the current one is closed.
+        NoSuchColumnError: it names a column that the table does not have, or the DataFrame has other columns.
+        InvalidOperationError: it is not a condition of one row, or the rows of the table cannot be changed.
+    """
+    from airflow_hivex.core.runners import given
+
+    columns_of_where = _columns_of(table, where)
+    random = sorted({name for text in (where, *called_definitions(context, where)) for name in random_functions(text)})
+    if random:
+        reason = f"where calls {random[0]}, whose value is another with each call; name conditions of the columns alone"
+        raise InvalidOperationError("A write to", table.full_name, reason)
+    condition = PlannedCheck(_KIND, full_expression(context, where), columns_of_where)
+    named = selection(table, columns, (), fills=fills)
+    database = "" if target.database is None else f"{quoted(target.database)}."
+    text = f"DELETE FROM {database}{quoted(target.name)} WHERE ({where}\n)"  # noqa: S608 - it was read as a condition
+    deletion = read(text, database=context.session.database)
+    assert isinstance(deletion, ChangeRows)
+    check_statement(context, deletion, None)
+    with given.temporary_view(rows, list(named.values())) as view:
+        statement = replace(deletion, operation=_KIND, unmatched=_insertion(view, list(named)))
+        check_temporary_views(context, statement)
+        runner = given.GivenRunner(given.session_of(rows), [view])
+        return run_change(replace(context, runner=runner, kind=statement.kind), statement, condition)
+
+
+def _columns_of(table: StoredTable, where: str) -> tuple[str, ...]:
+    try:
+        found = expression_columns(where)
+    except UnsupportedStatementError as error:
+        reason = f"where is a condition of the columns of one row, without sub-queries and parameters: {error.reason}"
+        raise InvalidOperationError("A write to", table.full_name, reason) from error
+    names = [column.name for column in (*table.columns, *table.partition_keys)]
+    for name in found:
+        if name not in [each.lower() for each in names]:
+            raise NoSuchColumnError(table.full_name, name, names)
+    return found
+
+
+def _insertion(view: str, names: Sequence[str]) -> ChangeQuery:
+    values = ", ".join(f"{quoted(name)} AS {quoted(assigned_name(0, place))}" for place, name in enumerate(names))
+    text = f"SELECT {values} FROM {view}"  # noqa: S608 - names of our own
+    clause = ChangeClause(ChangeAction.INSERT, tuple(names), len(names))
+    return ChangeQuery(Query(text, 0, len(text), ()), (clause,))

@@ -8,19 +8,21 @@ from dataclasses import replace
 
 from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.databases import matching
-from airflow_hivex.core.commands.described_json import json_of_partition, json_of_table
-from airflow_hivex.core.commands.described_statistics import (
+from airflow_hivex.core.commands.described_json import (
     column_rows,
+    json_of_partition,
+    json_of_table,
     partition_rows,
+    properties_text,
+    skewed_by,
     statistics_facts,
     statistics_of,
+    storage_facts,
 )
-from airflow_hivex.core.commands.described_storage import properties_text, skewed_by, storage_facts
 from airflow_hivex.core.commands.links import as_link, linked, refuse_table
 from airflow_hivex.core.commands.partition_definitions import partition_name_of
-from airflow_hivex.core.commands.temporary_tables import as_named
-from airflow_hivex.core.commands.temporary_views import describe_temporary_view
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.commands.temporary_tables import as_named, describe_temporary_view
+from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
@@ -39,6 +41,7 @@ from airflow_hivex.core.model.objects import (
     Table,
     TableType,
 )
+from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.texts import quoted_text
@@ -49,9 +52,12 @@ from airflow_hivex.core.parser.statements import (
     ExplainRoute,
     Select,
     ShowClusters,
+    ShowColumns,
     ShowCreateTable,
     ShowCurrentNamespace,
     ShowDatabases,
+    ShowTableExtended,
+    ShowTableProperties,
     ShowTables,
     TableName,
 )
@@ -470,3 +476,87 @@ def link_facts(link: Link, source: Table) -> dict[str, str]:
 
 def _column(name: str, type: str, comment: str | None) -> str:
     return f"`{name}` {type}{f' COMMENT {quoted_text(comment)}' if comment else ''}"
+
+
+def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
+    """SHOW COLUMNS: one name a row, partition keys last; those of a link are its source's."""
+    temporary = context.session.objects.view(statement.table)
+    if temporary is not None:
+        names = [column.name for column in temporary.columns]
+    else:
+        table = _table(context, statement.table)
+        names = [column.name for column in (*table.columns, *table.partition_keys)]
+    wanted = matching(names, statement.pattern)
+    shown = wanted if statement.is_sorted else [name for name in names if name in wanted]
+    return Result(["col_name"], [(name,) for name in shown])
+
+
+def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
+    """SHOW TBLPROPERTIES: one property a row, by name; of a link its own properties.
+
+    Raises:
+        InvalidObjectError: there is no property of that name.
+    """
+    if statement.table.namespace is None:
+        table = _table(context, statement.table)
+        kind, name, properties = "table", table.full_name, table.parameters
+    else:
+        link, _ = linked(context, statement.table)
+        kind, name, properties = "link", str(link.name), link.properties
+    shown = sorted(hide_in_properties(properties).items())
+    if statement.key is not None:
+        shown = [each for each in shown if each[0] == statement.key]
+        if not shown:
+            raise InvalidObjectError(kind, name, f"it has no property {statement.key}")
+    return Result(["key", "value"], [(key, value) for key, value in shown])
+
+
+def _table(context: StatementContext, name: TableName) -> Table:
+    if name.namespace is None:
+        return context.services.catalog.get_table(*context.session.qualify(name))
+    return linked(context, name)[1]
+
+
+_COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
+
+
+def show_table_extended(context: StatementContext, statement: ShowTableExtended) -> Result:
+    """Return one row for each table or view of a pattern, as Spark does; with a partition, the one of one table.
+
+    Raises:
+        NoSuchTableError: with a partition, no table has the name.
+        NoSuchPartitionError: the table has no such partition.
+    """
+    database = statement.database or context.session.database
+    catalog = context.services.catalog
+    names = catalog.list_tables(database, statement.pattern)
+    links = context.services.links.show(database, statement.pattern)
+    if statement.partition is not None:
+        if names != [statement.pattern.lower()]:
+            # As in Spark, a partition is that of one table.
+            raise NoSuchTableError(database, statement.pattern)
+        table = catalog.get_table(database, names[0], cluster=None)
+        name = partition_name_of(statement.kind, table, statement.partition)
+        partition = catalog.get_partition(database, names[0], partition_values(name), cluster=None)
+        facts = dict(partition_rows(context, table, partition))
+        return Result(_COLUMNS, [(database, table.name, False, _text(facts))])
+    rows: list[tuple[object, ...]] = []
+    for each in names:
+        found = catalog.get_table(database, each, cluster=None)
+        rows.append((database, each, False, _text({**table_facts(found), **_schema(found)})))
+    for link in links:
+        shown = context.services.links.source(link)
+        source = catalog.get_table(shown.database, shown.name, cluster=None)
+        rows.append((database, link.name.in_database, False, _text({**link_facts(link, source), **_schema(source)})))
+    return Result(_COLUMNS, sorted(rows, key=lambda row: str(row[1])))
+
+
+def _schema(table: Table) -> dict[str, str]:
+    """Return the columns of a table, and its partition keys."""
+    columns = ", ".join(f"{column.name} {column.type}" for column in (*table.columns, *table.partition_keys))
+    keys = ", ".join(key.name for key in table.partition_keys)
+    return {"Partition Columns": f"[{keys}]", "Schema": columns} if keys else {"Schema": columns}
+
+
+def _text(facts: dict[str, str]) -> str:
+    return "\n".join(f"{fact}: {value}" for fact, value in facts.items()) + "\n"

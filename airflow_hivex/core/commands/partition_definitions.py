@@ -3,31 +3,148 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog import dropped_partitions, partitions
 from airflow_hivex.core.catalog.directories import directories_of
 from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
-from airflow_hivex.core.commands.dropped_partitions import check_is_free, delete_needless, delete_partitions
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
+    HivexError,
     InvalidObjectError,
     InvalidOperationError,
     NoSuchColumnError,
     NoSuchPartitionError,
 )
-from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.execution import consumed_files
+from airflow_hivex.core.execution.consumed_files import ConsumedFiles
+from airflow_hivex.core.execution.context import Result, Running, Services, StatementContext
+from airflow_hivex.core.execution.metadata_changes import apply_change, change_metadata, check_location, forget_dropped
+from airflow_hivex.core.execution.queries import plan_query
+from airflow_hivex.core.execution.routing import chosen_cluster, route
+from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.writing import begin_write, end_writes
+from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.column_types import ColumnType
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredTable, Table
 from airflow_hivex.core.model.partitions import check_folder_name, partition_values
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.parser.statements import AddPartitions, DropPartitions, Literal, RenamePartition
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.reader import read
+from airflow_hivex.core.parser.statements import (
+    AddPartitions,
+    DropPartitions,
+    ExchangePartition,
+    Insert,
+    Literal,
+    RenamePartition,
+)
+
+_MOST_AT_ONCE = 100
+
+
+def delete_partitions(
+    services: Services, table: StoredTable, dropped: Sequence[DroppedPartition]
+) -> list[DroppedPartition]:
+    """Delete exactly the directories that dropped partitions had; return the partitions that are gone.
+
+    Never the folder with all in it: an INSERT that runs now may be writing the same partition.
+    """
+    gone: list[DroppedPartition] = []
+    # The root of a cluster is checked once, not for each partition.
+    checked: dict[str, ClusterFiles] = {}
+    for start in range(0, len(dropped), _MOST_AT_ONCE):
+        batch = dropped[start : start + _MOST_AT_ONCE]
+        with services.store.read() as connection:
+            in_sight = dropped_partitions.in_sight(connection, table.id, [each.name for each in batch])
+        for each in batch:
+            unused = [name for name in each.directories if name not in in_sight.get(each.name, ())]
+            try:
+                _delete(services, table, each.places, unused, checked)
+            except HivexError as error:
+                log.warning(
+                    "Files of the dropped partition %s of %s are still there: %s", each.name, table.full_name, error
+                )
+            else:
+                gone.append(each)
+    if gone:
+        name = f"{table.full_name} {gone[0].name}"
+        forget_dropped(name, lambda: services.catalog.forget_partitions(gone))
+    return gone
+
+
+def delete_needless(
+    services: Services,
+    table: StoredTable,
+    name: str,
+    places: Iterable[ClusterStorageDescriptor],
+    directories: Sequence[str],
+) -> None:
+    """Delete directories in the places of a partition, except those that it has now; a failure is logged."""
+    try:
+        with services.store.read() as connection:
+            in_sight = dropped_partitions.in_sight(connection, table.id, [name])
+        _delete(services, table, places, [each for each in directories if each not in in_sight.get(name, ())], {})
+    except HivexError as error:
+        log.warning("Files of the partition %s of %s are still there: %s", name, table.full_name, error)
+
+
+def check_is_free(services: Services, operation: str, table: StoredTable, name: str) -> None:
+    """Refuse the name of an earlier partition whose files may still be there; the caller has locked it.
+
+    Raises:
+        InvalidOperationError: there was one, and another statement deletes its files, or was killed before that.
+    """
+    with services.store.read() as connection:
+        if dropped_partitions.has_files(connection, table.id, name):
+            reason = (
+                f"files of an earlier partition {name} are still being deleted; try again later: if the process that "
+                "does so was killed, the housekeeping deletes them"
+            )
+            raise InvalidOperationError(operation, table.full_name, reason)
+
+
+def delete_left(services: Services) -> int:
+    """Delete the files of partitions whose statements were killed after their commits; return their number."""
+    before_ms = services.clock() - int(services.settings["hive.txn.timeout"]) * 1000
+    count = after = 0
+    while True:
+        with services.store.read() as connection:
+            found = dropped_partitions.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
+        if not found:
+            return count
+        of_tables = {table.id: table for table, _ in found}
+        for table_id, table in of_tables.items():
+            dropped = [partition for of, partition in found if of.id == table_id]
+            count += len(delete_partitions(services, table, dropped))
+        after = found[-1][1].id
+
+
+def _delete(
+    services: Services,
+    table: Table,
+    places: Iterable[ClusterStorageDescriptor],
+    directories: Sequence[str],
+    checked: dict[str, ClusterFiles],
+) -> None:
+    if table.is_external:
+        return
+    for place in places:
+        files = checked.get(place.cluster)
+        if files is None:
+            files = checked[place.cluster] = services.files_to_change(services.clusters.get(place.cluster))
+        for name in directories:
+            files.delete_directory(f"{place.location}/{name}")
+        files.delete_empty_directories(place.location, len(table.partition_keys))
+
 
 log = logging.getLogger(__name__)
 
@@ -227,3 +344,117 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
     exact = typed_specification(operation, table, specification)
     names = context.services.catalog.list_partition_names(table.database, table.name, exact)
     return covered(names, exact, table.partition_keys)
+
+
+# ALTER TABLE EXCHANGE PARTITION: partitions of one table become those of another, in one commit.
+#
+# The rows are copied, since a directory has the write ids of its table. Then the partitions of the source are
+# dropped.
+
+
+def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
+    """Return the number of rows that have come to the table.
+
+    Raises:
+        InvalidOperationError: the tables have other columns, or rows of one of them are not written.
+        NoSuchPartitionError: the source has no such partition.
+        AlreadyExistsError: the table has one of the partitions.
+        WriteConflictError: a partition of the source was changed while the statement waited.
+    """
+    services, catalog = context.services, context.services.catalog
+    target = catalog.get_table(*context.session.qualify(statement.table))
+    source = catalog.get_table(*context.session.qualify(statement.source))
+    _check_alike(statement.kind, target, source)
+    names = _names(context, statement, target, source)
+    with own_transaction(context) as running:
+        locks = services.statement_locks
+        whole = locks.convert_table(source) if source.is_external else locks.drop_partitions(source, names)
+        routed = route(context, _insert(target, source), running, locks=whole)
+        (bound,) = routed.bound
+        if (routed.target.id, bound.table.id) != (target.id, source.id):
+            reason = "a table was dropped and created again meanwhile; try again"
+            raise InvalidOperationError(statement.kind, target.full_name, reason)
+        if _names(context, statement, target, source) != names:
+            raise InvalidOperationError(statement.kind, source.full_name, "its partitions changed meanwhile; try again")
+        moved = frozenset(names)
+        chosen = tuple(each for each in bound.partitions if each.name in moved)
+        consumed = _consumed(context, running, source, names) if source.is_external else None
+        routed = replace(routed, bound=(replace(bound, partitions=chosen),))
+        cluster = chosen_cluster(context, routed)
+        write = begin_write(context, running, target, cluster, overwrite=False, static={}, partition=None)
+        plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
+        written = context.run(cluster, plan)
+        empty = moved - {each.partition for each in written.directories}
+        dropped: list[DroppedPartition] = []
+
+        def drop(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
+            dropped[:] = drop_in(context, connection, source, names, write_ids, txn_id)
+
+        def also(connection: Connection) -> None:
+            if empty:
+                added = Registration(target, cluster.name, running.txn_id, (), empty, adds_partitions=True)
+                catalog.joining(connection).register(added)
+            apply_change(context, connection, running, source, drop)
+            if consumed is not None:
+                consumed.register(connection)
+
+        end_writes(context, running, [(write, written.directories)], also=also)
+    delete_partitions(services, source, dropped)
+    if consumed is not None:
+        consumed.finish(services)
+    return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route)
+
+
+def _check_alike(operation: str, target: Table, source: Table) -> None:
+    for table in (target, source):
+        if table.is_view:
+            raise InvalidOperationError(operation, table.full_name, "it is a view")
+    if target.not_inserted:
+        raise InvalidOperationError(operation, target.full_name, target.not_inserted)
+    if target.id == source.id:
+        raise InvalidOperationError(operation, target.full_name, "both tables are the same; RENAME TO PARTITION moves")
+
+    def columns(table: Table) -> list[tuple[str, ColumnType]]:
+        return [(each.name.lower(), each.parsed_type) for each in (*table.columns, *table.partition_keys)]
+
+    if columns(target) != columns(source) or len(target.partition_keys) != len(source.partition_keys):
+        reason = f"{source.full_name} has other columns or partition keys; name them in an INSERT"
+        raise InvalidOperationError(operation, target.full_name, reason)
+
+
+def _names(
+    context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
+) -> list[str]:
+    """Return the partitions of the source that the clause covers, none of which the target has."""
+    condition = clause_condition(statement.kind, source, statement.partition)
+    catalog = context.services.catalog
+    known = catalog.list_partition_names(source.database, source.name, condition)
+    names = covered(known, condition, source.partition_keys)
+    if not names:
+        raise NoSuchPartitionError(source.database, source.name, "that the specification covers")
+    there = catalog.get_partitions_by_names(target.database, target.name, names)
+    if there:
+        raise AlreadyExistsError("partition", f"{target.full_name} {there[0].name}", "drop it, or choose another one")
+    return names
+
+
+def _insert(target: StoredTable, source: StoredTable) -> Insert:
+    columns = ", ".join(quoted(each.name) for each in (*target.columns, *target.partition_keys))
+    into = f"{quoted(target.database)}.{quoted(target.name)}"
+    text = f"INSERT INTO {into} SELECT {columns} FROM {quoted(source.database)}.{quoted(source.name)}"  # noqa: S608 - quoted
+    insert = read(text, database=target.database)
+    assert isinstance(insert, Insert)
+    return insert
+
+
+def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
+    """Note the files of partitions of an external table, which go as Hive moves them."""
+    with context.services.store.read() as connection:
+        places = partitions.locations_of(connection, source, names)
+    cluster = context.services.clusters.get(source.storage.primary.cluster)
+    files = context.services.files(cluster)
+    folders = {}
+    for place in places.values():
+        stamps = {name: files.stamp(f"{place}/{name}") for name in files.list_data_files(place)}
+        folders[place] = {name: stamp for name, stamp in stamps.items() if stamp is not None}
+    return consumed_files.take(context, running, source, cluster.name, folders, len(source.partition_keys))

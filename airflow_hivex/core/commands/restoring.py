@@ -12,8 +12,7 @@ from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
-from airflow_hivex.core.execution.whole_overwrites import with_empty_bases
-from airflow_hivex.core.execution.writing import begin_write, end_write
+from airflow_hivex.core.execution.writing import begin_write, end_write, with_empty_bases
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.versions import TableVersion
 from airflow_hivex.core.parser.grammar.views import quoted

@@ -12,9 +12,8 @@ from airflow_hivex.core.errors import (
     SqlError,
     StatementSyntaxError,
 )
-from airflow_hivex.core.execution.closed_names import check_definition
+from airflow_hivex.core.execution.closed_names import check_definition, find_function
 from airflow_hivex.core.execution.context import StatementContext
-from airflow_hivex.core.execution.stored_functions import find_function
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.permanent_functions import PermanentFunction

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_hivex.core.errors import InvalidOperationError, NoSuchDatabaseError
-from airflow_hivex.core.execution.context import StatementContext
-from airflow_hivex.core.execution.stored_functions import find_function
+from airflow_hivex.core.errors import InvalidOperationError, NoSuchDatabaseError, NoSuchFunctionError
+from airflow_hivex.core.execution.context import Services, StatementContext
 from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.session_objects import TemporaryTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.namespaces.definitions import (
@@ -176,3 +176,11 @@ def _is_closed(context: StatementContext, namespace: str) -> bool:
     except NoSuchDatabaseError:
         # It was dropped while it is current. What it had asked for is gone; the setting for all namespaces is not.
         return bool(context.services.settings[NAMESPACE_MODE])
+
+
+def find_function(services: Services, database: str, name: str) -> PermanentFunction | None:
+    """Return a permanent function, or None. One round trip."""
+    try:
+        return services.catalog.get_function(database, name)
+    except NoSuchFunctionError:
+        return None

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_hivex.core.catalog.binding import BoundTable
-from airflow_hivex.core.execution.change_targets import change_operations, check_change, check_changeable
 from airflow_hivex.core.execution.context import StatementContext
-from airflow_hivex.core.execution.insert_targets import check_insert, static_partition
+from airflow_hivex.core.execution.insert_targets import (
+    change_operations,
+    check_change,
+    check_changeable,
+    check_insert,
+    static_partition,
+)
 from airflow_hivex.core.execution.linked_names import shown
 from airflow_hivex.core.execution.snapshot import StatementReading, candidate_clusters, reference_predicate
 from airflow_hivex.core.model.locks import DataOperation, LockComponent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,8 +19,10 @@ from airflow_hivex.core.execution.pending import (
     take_back_writer,
 )
 from airflow_hivex.core.execution.transactions import OutrunError
+from airflow_hivex.core.job.empty_bases import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
+from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
@@ -254,3 +256,21 @@ def _check_nothing_hidden(
     sentence = hidden(connection, write.table, names, snapshot, write.facts)
     if sentence is not None:
         raise OutrunError(sentence)
+
+
+def with_empty_bases(
+    context: StatementContext, running: Running, write: OpenWrite, written: JobResult, names: Iterable[str]
+) -> JobResult:
+    """Return the result of a job with an empty base in each of the named partitions that has got no rows.
+
+    Raises:
+        StorageError: the bases cannot be made. The directories of the job are deleted, too.
+    """
+    if running.joined is None:
+        # Those of a transaction of several statements are noted before.
+        undo = partial(delete_directories, context.services, write.table, written.directories)
+        running.undo.append(partial(undo, write.facts.cluster, write.write))
+    with_rows = {each.partition for each in written.directories}
+    empty = [(name, nullable_values(name)) for name in names if name not in with_rows]
+    emptied = write_empty_bases(write.write, empty)
+    return replace(written, directories=(*written.directories, *emptied.directories))

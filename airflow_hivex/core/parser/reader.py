@@ -17,8 +17,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.parser.grammar import syntax
 from airflow_hivex.core.parser.grammar.clauses import read_static_partition, unsupported_statement
-from airflow_hivex.core.parser.grammar.inserts import read_insert
-from airflow_hivex.core.parser.grammar.loads import read_load
+from airflow_hivex.core.parser.grammar.inserts import read_insert, read_load
 from airflow_hivex.core.parser.grammar.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.parser.grammar.permanent_functions import read_create_function
 from airflow_hivex.core.parser.grammar.row_changes import read_delete, read_merge, read_update

@@ -8,9 +8,11 @@ from itertools import pairwise
 from typing import Self
 
 from airflow_hivex.core.model.names import Span
+from airflow_hivex.core.model.text_files import TEXTFILE
 from airflow_hivex.core.parser.grammar.clauses import read_partition
-from airflow_hivex.core.parser.grammar.directories import at_directory, read_insert_directory
-from airflow_hivex.core.parser.lexer.literals import read_constant
+from airflow_hivex.core.parser.grammar.serdes import SERDES, format_of_input, serde_of
+from airflow_hivex.core.parser.grammar.table_clauses import TableClauses, format_of, read_clause
+from airflow_hivex.core.parser.lexer.literals import read_constant, read_string
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
 from airflow_hivex.core.parser.queries.pieces import Pieces
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
@@ -19,6 +21,7 @@ from airflow_hivex.core.parser.statements import (
     Insert,
     InsertDirectory,
     Literal,
+    LoadData,
     Query,
     TableName,
     ValueList,
@@ -224,3 +227,89 @@ def _read_defaults(cursor: Cursor) -> tuple[Query, tuple[DefaultValue, ...]] | N
     query = pieces.read()
     cursor.index = len(cursor.tokens)
     return query, tuple(defaults)
+
+
+_CLAUSES = ("ROW", "STORED", "USING", "OPTIONS")
+
+
+def at_directory(cursor: Cursor) -> bool:
+    """Return whether the words behind INSERT name a directory, and not a table that is called so."""
+    ahead = 1 + cursor.at("OVERWRITE", "LOCAL")
+    following = cursor.peek(ahead + 1)
+    return (
+        (cursor.at("OVERWRITE", "DIRECTORY") or cursor.at("OVERWRITE", "LOCAL", "DIRECTORY"))
+        and following is not None
+        and (following.kind is Kind.STRING or following.word in _CLAUSES)
+    )
+
+
+def read_insert_directory(cursor: Cursor) -> InsertDirectory:
+    """Return the statement whose word INSERT is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL, or names no directory.
+        UnsupportedStatementError: it asks for a format that is not written.
+    """
+    cursor.expect("OVERWRITE")
+    is_local = cursor.accept("LOCAL")
+    cursor.expect("DIRECTORY")
+    path = read_string(cursor, "the path of a directory") if cursor.at_kind(Kind.STRING) else None
+    clauses = TableClauses()
+    while any(cursor.at(word) for word in _CLAUSES):
+        token = cursor.peek()
+        read_clause(cursor, clauses)
+        if clauses.location is not None and path is not None:
+            raise cursor.error("the directory is named twice; leave the option path out", token)
+    path = path if path is not None else clauses.location
+    if path is None:
+        raise cursor.expected("the path of a directory")
+    if not at_query(cursor):
+        raise cursor.expected("a query")
+    form, options = format_of(clauses)
+    return InsertDirectory(
+        path=path,
+        query=read_query(cursor),
+        is_local=is_local,
+        format=form or TEXTFILE,
+        options=options,
+        serde_library=clauses.serde_library,
+    )
+
+
+def read_load(cursor: Cursor) -> LoadData:
+    """Return the statement whose word LOAD is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: it loads into a link, or names a format that is not read.
+    """
+    cursor.expect("DATA")
+    is_local = cursor.accept("LOCAL")
+    cursor.expect("INPATH")
+    path = read_string(cursor, "a path")
+    overwrite = cursor.accept("OVERWRITE")
+    cursor.expect("INTO", "TABLE")
+    target = cursor.table_name()
+    given = read_partition(cursor) if cursor.accept("PARTITION") else {}
+    static = {key: literal for key, literal in given.items() if literal is not None}
+    dynamic = tuple(key for key, literal in given.items() if literal is None)
+    source_format, options = _read_format(cursor) if cursor.accept("INPUTFORMAT") else (None, {})
+    return LoadData(target, path, is_local, overwrite, static, dynamic, source_format, options)
+
+
+def _read_format(cursor: Cursor) -> tuple[str, dict[str, str]]:
+    """Return the format of the files, and the options of its reader, by Hive's classes."""
+    token = cursor.peek()
+    input_format = read_string(cursor, "the class of an input format")
+    stored_as = format_of_input(input_format)
+    if stored_as is None:
+        raise cursor.unsupported(f"files of input format {input_format} are not read", token)
+    cursor.expect("SERDE")
+    token = cursor.peek()
+    name = read_string(cursor, "the class of a SerDe")
+    serde = serde_of(name, {})
+    if serde is None:
+        raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
+    if stored_as not in serde.stored_as:
+        raise cursor.error(f"{name} does not read files of input format {input_format}", token)
+    return serde.format, dict(serde.options)

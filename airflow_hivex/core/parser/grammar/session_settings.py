@@ -12,8 +12,7 @@ from airflow_hivex.core.model.configuration import (
     stored_name,
 )
 from airflow_hivex.core.parser.grammar.session_objects import read_set_variables
-from airflow_hivex.core.parser.lexer.strings import unescape
-from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, unescape
 from airflow_hivex.core.parser.statements import (
     ResetConfiguration,
     ResetSetting,

@@ -12,13 +12,6 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.sizes import size_of
-from airflow_hivex.core.parser.grammar.alter_columns import (
-    CONSTRAINT,
-    read_changed_column,
-    read_constraint,
-    read_new_columns,
-    read_whole_column,
-)
 from airflow_hivex.core.parser.grammar.clauses import (
     read_id,
     read_ids,
@@ -29,7 +22,15 @@ from airflow_hivex.core.parser.grammar.clauses import (
     read_property_keys,
     read_static_partition,
 )
-from airflow_hivex.core.parser.grammar.columns import read_added_columns, read_place
+from airflow_hivex.core.parser.grammar.columns import (
+    CONSTRAINT,
+    read_added_columns,
+    read_changed_column,
+    read_constraint,
+    read_new_columns,
+    read_place,
+    read_whole_column,
+)
 from airflow_hivex.core.parser.grammar.constraints import read_default
 from airflow_hivex.core.parser.grammar.serdes import SERDES, SerDe, format_of_input, serde_of
 from airflow_hivex.core.parser.grammar.views import read_definition

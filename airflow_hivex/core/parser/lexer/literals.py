@@ -11,8 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from airflow_hivex.core.parser.lexer.markers import decimal_type
-from airflow_hivex.core.parser.lexer.strings import unescape
-from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, unescape
 from airflow_hivex.core.parser.statements import Literal
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([LlSsYyDdFf]|[bB][dD])?")

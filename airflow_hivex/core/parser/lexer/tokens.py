@@ -17,7 +17,6 @@ from typing import NamedTuple
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.lexer.strings import unescape
 from airflow_hivex.core.parser.statements import PlacedName, Span, TableName
 
 CATALOG = "spark_catalog"
@@ -393,3 +392,39 @@ class Cursor:
 def name_of(token: Token) -> str:
     """Return a name without its backquotes."""
     return token.text[1:-1].replace("``", "`") if token.kind is Kind.QUOTED else token.text
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([01][0-7]{2})|(.))|(''|\"\")", re.DOTALL)
+_CONTROL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_LAST_CHARACTER = 0x10FFFF
+
+
+def unescape(token: str) -> str:
+    r"""Return the value of a string as it is written, quotes included.
+
+    A backslash escapes, ``\%`` and ``\_`` stay as they are for LIKE, a doubled quote is one
+    quote, and r'...' is taken as written. Source: Spark's SparkParserUtils.unescapeSQLString.
+
+    Raises:
+        ValueError: an escape names no character: half of a surrogate pair, or a number above the last character.
+    """
+    if token[0] in "rR":
+        return token[2:-1]
+    quote, body = token[0], token[1:-1]
+    if "\\" not in body and quote not in body:
+        return body
+
+    def replaced(found: re.Match[str]) -> str:
+        short, long, octal, plain, doubled = found.groups()
+        if doubled is not None:
+            return quote if doubled[0] == quote else doubled
+        if plain is not None:
+            return _CONTROL.get(plain, plain)
+        number = int(octal, 8) if octal else int(short or long, 16)
+        if number > _LAST_CHARACTER:
+            raise ValueError(found.group())
+        return chr(number)
+
+    value = _ESCAPE.sub(replaced, body)
+    # Java writes a character beyond the basic plane as two escapes.
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sqlglot import exp
 
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.predicates import ColumnReference, Predicate, columns_in, restricts
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.lexer.tokens import Token, syntax_error
+from airflow_hivex.core.parser.lexer.tokens import Kind, Token, syntax_error
 from airflow_hivex.core.parser.queries.filters import FilterReader, rejects_nulls
-from airflow_hivex.core.parser.queries.limits import limit_edits
 from airflow_hivex.core.parser.queries.pipes import has_pipes
 from airflow_hivex.core.parser.queries.row_ids import read_row_ids
 from airflow_hivex.core.parser.queries.scopes import (
@@ -23,7 +22,6 @@ from airflow_hivex.core.parser.queries.scopes import (
     Source,
     qualifiers_of,
 )
-from airflow_hivex.core.parser.queries.virtual_columns import virtual_columns
 from airflow_hivex.core.parser.statements import Query, TableReference, TextEdit
 
 _OTHER = "__column_of_another_table"
@@ -254,3 +252,55 @@ def _holds_after_outer_join(predicate: Predicate, scope: Scope) -> bool:
     # A column that NATURAL or USING merged is the other side's for a row that the join made NULL.
     loose = any(column.qualifier is None for column in columns_in(predicate))
     return not (scope.merges_columns and loose) and rejects_nulls(predicate)
+
+
+def limit_edits(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
+    """Yield the edit of each LIMIT with an offset before its count; both are numbers or markers."""
+    for index, token in enumerate(tokens):
+        if token.word != "LIMIT":
+            continue
+        offset = _value(tokens[index + 1 : index + 3])
+        rest = tokens[index + 1 + len(offset) :]
+        count = _value(rest[1:3])
+        if offset and count and rest[0].is_symbol(","):
+            skipped = text[offset[0].start : offset[-1].end]
+            yield TextEdit(offset[0].start, count[-1].end, f"{text[count[0].start : count[-1].end]} OFFSET {skipped}")
+
+
+def _value(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens of the number or marker at the beginning of ``tokens``, or none."""
+    if tokens and tokens[0].kind is Kind.NUMBER:
+        return tokens[:1]
+    is_marker = len(tokens) == 2 and tokens[0].is_symbol(":") and tokens[1].kind is Kind.WORD
+    return tokens if is_marker else ()
+
+
+# `INPUT__FILE__NAME` and `BLOCK__OFFSET__INSIDE__FILE`: Hive's names for what functions of Spark return.
+#
+# In backquotes they are names of columns as any other.
+
+
+_FUNCTIONS = {
+    "INPUT__FILE__NAME": "input_file_name()",
+    "BLOCK__OFFSET__INSIDE__FILE": "input_file_block_start()",
+}
+
+
+def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
+    """Yield the edits that put a function in the place of each virtual column; its result keeps the name.
+
+    An edit replaces the qualifiers of the column, too. A field of a struct is not a virtual column.
+    """
+    words = {token.start: token for token in tokens if token.kind is Kind.WORD and token.word in _FUNCTIONS}
+    if not words:
+        return
+    for column, scope in reader.columns:
+        name, qualifiers = column.this, qualifiers_of(column)
+        token = words.get(name.meta.get("start", -1)) if isinstance(name, exp.Identifier) else None
+        found = reader.resolve(qualifiers, scope)
+        if token is None or len(qualifiers) != (0 if found is None else found[2]):
+            continue
+        start = qualifiers[0].meta["start"] if qualifiers else token.start
+        is_result = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
+        alias = f" AS `{token.text}`" if is_result else ""
+        yield TextEdit(start, token.end, f"{_FUNCTIONS[token.word]}{alias}")

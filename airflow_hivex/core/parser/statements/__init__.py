@@ -20,7 +20,6 @@ from airflow_hivex.core.model.names import (
     source_name,
 )
 from airflow_hivex.core.parser.statements import (
-    capacity,
     clusters,
     columns,
     compactions,
@@ -38,7 +37,6 @@ from airflow_hivex.core.parser.statements import (
     views,
 )
 from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
-from airflow_hivex.core.parser.statements.capacity import SetQuota, ShowCapacity
 from airflow_hivex.core.parser.statements.clusters import (
     ExplainRoute,
     ResetSetting,
@@ -67,7 +65,14 @@ from airflow_hivex.core.parser.statements.copies import (
     SetPrimaryCluster,
     ShowCopies,
 )
-from airflow_hivex.core.parser.statements.databases import AlterDatabase, CreateDatabase, DropDatabase, UseDatabase
+from airflow_hivex.core.parser.statements.databases import (
+    AlterDatabase,
+    CreateDatabase,
+    DropDatabase,
+    SetQuota,
+    ShowCapacity,
+    UseDatabase,
+)
 from airflow_hivex.core.parser.statements.functions import CreateFunction, DropFunction
 from airflow_hivex.core.parser.statements.links import (
     AddLinkPartitions,
@@ -182,7 +187,6 @@ CHAPTERS: tuple[ModuleType, ...] = (
     transactions,
     compactions,
     copies,
-    capacity,
     maintenance,
 )
 """The modules of the statements."""

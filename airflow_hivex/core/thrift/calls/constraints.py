@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from airflow_hivex.core.commands.constraint_changes import change_constraints
+from airflow_hivex.core.commands.constraints import change_constraints
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchObjectError
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
