@@ -13,7 +13,6 @@ from decimal import Decimal
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.column_types import MAX_PRECISION
 from airflow_hivex.core.model.texts import check_encodable, check_text
-from airflow_hivex.core.parser.lexer.tokens import Kind, tokenize
 from airflow_hivex.core.parser.statements import Literal
 
 
@@ -147,24 +146,3 @@ def decimal_type(value: Decimal) -> str | None:
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale)
     return f"decimal({precision},{scale})" if precision <= MAX_PRECISION else None
-
-
-def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text with a name for each of its markers ``?``, and these names in their order.
-
-    Raises:
-        StatementSyntaxError: the text cannot be taken apart.
-    """
-    tokens = tokenize(text)
-    taken = {token.text for token in tokens if token.kind is Kind.WORD}
-    names: list[str] = []
-    found, position = "", 0
-    for token in tokens:
-        if token.is_symbol("?"):
-            name = f"p{len(names) + 1}"
-            while name in taken:
-                name += "_"
-            names.append(name)
-            found += f"{text[position : token.start]}:{name}"
-            position = token.end
-    return found + text[position:], tuple(names)

@@ -1,4 +1,4 @@
-"""Hive's variables in the texts of statements: ``${hivevar:x}``, ``${x}`` and ``${hiveconf:name}``."""
+"""What takes the place of Hive's variables (``${hivevar:x}``, ``${x}``, ``${hiveconf:name}``) and of ``?`` in a text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.configuration import HIVECONF, HIVEVAR
+from airflow_hivex.core.parser.lexer.tokens import Kind, tokenize
 
 # Source: varPat and MAX_SUBST of Hive's SystemVariables.
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -44,3 +45,24 @@ def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[
         "a statement" if found is None else found[0],
         f"its value still has variables after {_MOST_ROUNDS} rounds; give them values without each other",
     )
+
+
+def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a text with a name for each of its markers ``?``, and these names in their order.
+
+    Raises:
+        StatementSyntaxError: the text cannot be taken apart.
+    """
+    tokens = tokenize(text)
+    taken = {token.text for token in tokens if token.kind is Kind.WORD}
+    names: list[str] = []
+    found, position = "", 0
+    for token in tokens:
+        if token.is_symbol("?"):
+            name = f"p{len(names) + 1}"
+            while name in taken:
+                name += "_"
+            names.append(name)
+            found += f"{text[position : token.start]}:{name}"
+            position = token.end
+    return found + text[position:], tuple(names)
