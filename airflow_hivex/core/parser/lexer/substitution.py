@@ -1,4 +1,4 @@
-"""What takes the place of Hive's variables (``${hivevar:x}``, ``${x}``, ``${hiveconf:name}``) and of ``?`` in a text."""
+"""Hive's variables in a text (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``), and its markers ``?``."""
 
 from __future__ import annotations
 
