@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from airflow_hivex.core.errors.pep249 import DataError, OperationalError, ProgrammingError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from airflow_hivex.core.model.secrets import hide
 
 _PREPOSITIONS = (" in", " of", " to")
 
 
-class NoSuchObjectError(HivexError, ProgrammingError):
+class NoSuchObjectError(HivexError, pep249.ProgrammingError):
     """A named object does not exist."""
 
     code = "NO_SUCH_OBJECT"
@@ -23,320 +21,272 @@ class NoSuchDatabaseError(NoSuchObjectError):
     """The database does not exist."""
 
     code = "NO_SUCH_DATABASE"
-
-    def __init__(self, database: str) -> None:
-        super().__init__(f"Database {database} does not exist; SHOW DATABASES lists those that do.", database)
-        self.database = database
+    sentence = "Database {database} does not exist; SHOW DATABASES lists those that do."
+    database: str
 
 
 class NoSuchTableError(NoSuchObjectError):
     """The table does not exist."""
 
     code = "NO_SUCH_TABLE"
-
-    def __init__(self, database: str, table: str) -> None:
-        super().__init__(
-            f"Table {database}.{table} does not exist; SHOW TABLES IN {database} lists those that do.",
-            database,
-            table,
-        )
-        self.database = database
-        self.table = table
+    sentence = "Table {database}.{table} does not exist; SHOW TABLES IN {database} lists those that do."
+    database: str
+    table: str
 
 
 class NoSuchPartitionError(NoSuchObjectError):
     """The partition does not exist."""
 
     code = "NO_SUCH_PARTITION"
-
-    def __init__(self, database: str, table: str, partition: str) -> None:
-        super().__init__(
-            f"Table {database}.{table} has no partition {partition}; SHOW PARTITIONS lists those it has.",
-            database,
-            table,
-            partition,
-        )
-        self.partition = partition
+    sentence = "Table {database}.{table} has no partition {partition}; SHOW PARTITIONS lists those it has."
+    database: str
+    table: str
+    partition: str
 
 
 class NoSuchColumnError(NoSuchObjectError):
     """The table has no such column."""
 
     code = "NO_SUCH_COLUMN"
+    table: str
+    column: str
+    columns: Sequence[str] = ()
 
-    def __init__(self, table: str, column: str, columns: Sequence[str] = ()) -> None:
+    def _describe(self) -> str:
         # Other sources of rows are described, such as the DataFrame.
-        owner = f"The {table.removeprefix('the ')}" if table.startswith("the ") else f"Table {table}"
-        super().__init__(
-            f"{owner} has no column {column}; it has: {', '.join(columns)}.", table, column, tuple(columns)
-        )
-        self.table = table
-        self.column = column
+        owner = f"The {self.table.removeprefix('the ')}" if self.table.startswith("the ") else f"Table {self.table}"
+        return f"{owner} has no column {self.column}; it has: {', '.join(self.columns)}."
 
 
 class NoSuchFunctionError(NoSuchObjectError):
     """The database has no such permanent function."""
 
     code = "NO_SUCH_FUNCTION"
-
-    def __init__(self, database: str, function: str) -> None:
-        super().__init__(
-            f"Function {database}.{function} does not exist; SHOW USER FUNCTIONS IN {database} lists those that do.",
-            database,
-            function,
-        )
-        self.database = database
-        self.function = function
+    sentence = "Function {database}.{function} does not exist; SHOW USER FUNCTIONS IN {database} lists those that do."
+    database: str
+    function: str
 
 
 class NoSuchVariableError(NoSuchObjectError):
     """The session has no such variable."""
 
     code = "NO_SUCH_VARIABLE"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Variable {name} does not exist in this session; DECLARE VARIABLE makes it.", name)
-        self.name = name
+    sentence = "Variable {name} does not exist in this session; DECLARE VARIABLE makes it."
+    name: str
 
 
 class NoSuchTemporaryFunctionError(NoSuchObjectError):
     """The session has no such temporary function."""
 
     code = "NO_SUCH_TEMPORARY_FUNCTION"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Temporary function {name} does not exist in this session.", name)
-        self.name = name
+    sentence = "Temporary function {name} does not exist in this session."
+    name: str
 
 
 class NotOnClusterError(NoSuchObjectError):
     """The object exists, but has no copy on the cluster asked for."""
 
     code = "NOT_ON_CLUSTER"
+    name: str
+    cluster: str
+    present_on: Sequence[str]
 
-    def __init__(self, name: str, cluster: str, present_on: Sequence[str]) -> None:
-        super().__init__(
-            f"{name} has no copy on cluster {cluster}; it is on {', '.join(present_on)}.",
-            name,
-            cluster,
-            tuple(present_on),
-        )
-        self.cluster = cluster
+    def _describe(self) -> str:
+        return f"{self.name} has no copy on cluster {self.cluster}; it is on {', '.join(self.present_on)}."
 
 
-class AlreadyExistsError(HivexError, ProgrammingError):
+class AlreadyExistsError(HivexError, pep249.ProgrammingError):
     """An object of that name exists already."""
 
     code = "ALREADY_EXISTS"
+    kind: str
+    name: str
+    advice: str = "use IF NOT EXISTS to accept it"
 
-    def __init__(self, kind: str, name: str, advice: str = "use IF NOT EXISTS to accept it") -> None:
-        super().__init__(f"{kind.capitalize()} {name} exists already; {advice}.", kind, name, advice)
-        self.kind = kind
-        self.name = name
+    def _describe(self) -> str:
+        return f"{self.kind.capitalize()} {self.name} exists already; {self.advice}."
 
 
-class InvalidObjectError(HivexError, ProgrammingError):
+class InvalidObjectError(HivexError, pep249.ProgrammingError):
     """An object was described in a way that cannot be stored or used."""
 
     code = "INVALID_OBJECT"
+    kind: str
+    name: str
+    reason: str
 
-    def __init__(self, kind: str, name: str, reason: str) -> None:
-        super().__init__(f"{kind.capitalize()} {name}: {reason}.", kind, name, reason)
-        self.kind = kind
-        self.name = name
-        self.reason = reason
+    def _describe(self) -> str:
+        return f"{self.kind.capitalize()} {self.name}: {self.reason}."
 
 
-class InvalidTextError(HivexError, DataError):
+class InvalidTextError(HivexError, pep249.DataError):
     """A text has a character that the metastore database cannot keep: NUL, or half of a surrogate pair."""
 
     code = "INVALID_TEXT"
+    what: str
+    text: str
+    position: int
 
     def __init__(self, what: str, text: str, position: int) -> None:
         character = "a NUL character" if text[position] == "\0" else f"half of a surrogate pair ({text[position]!a})"
-        start = max(0, position - 40)
+        around = text[max(0, position - 40) : position + 40]
+        self.what, self.text, self.position = what, hide(text), position
         super().__init__(
-            f"{what} has {character} at position {position + 1}, which cannot be stored: "
-            f"{text[start : position + 40]!a}. Remove it.",
-            what,
-            text,
-            position,
+            f"{what} has {character} at position {position + 1}, which cannot be stored: {around!a}. Remove it."
         )
-        self.position = position
 
 
-class InvalidTypeError(HivexError, ProgrammingError):
+class InvalidTypeError(HivexError, pep249.ProgrammingError):
     """A text is not a type of a column. ``position`` counts from 1."""
 
     code = "INVALID_TYPE"
+    text: str
+    index: int
+    reason: str
 
-    def __init__(self, text: str, index: int, reason: str) -> None:
-        super().__init__(
-            f"{text!r} is not a valid type, at position {index + 1}: {reason}. "
-            "Give a type as Hive spells it, such as array<decimal(10,2)>.",
-            text,
-            index,
-            reason,
+    @property
+    def position(self) -> int:
+        """Return the position in the text."""
+        return self.index + 1
+
+    def _describe(self) -> str:
+        return (
+            f"{self.text!r} is not a valid type, at position {self.position}: {self.reason}. "
+            "Give a type as Hive spells it, such as array<decimal(10,2)>."
         )
-        self.position = index + 1
 
 
-class InvalidOperationError(HivexError, ProgrammingError):
+class InvalidOperationError(HivexError, pep249.ProgrammingError):
     """The object exists, but does not allow the operation.
 
     ``operation`` is a statement, such as ``DROP VIEW``, or ends with the preposition of the object: ``A write to``.
     """
 
     code = "INVALID_OPERATION"
+    operation: str
+    name: str
+    reason: str
 
-    def __init__(self, operation: str, name: str, reason: str) -> None:
-        preposition = "" if operation.endswith(_PREPOSITIONS) else " on"
-        super().__init__(f"{operation}{preposition} {name} is refused: {reason}.", operation, name, reason)
-        self.operation = operation
-        self.name = name
-        self.reason = reason
+    def _describe(self) -> str:
+        preposition = "" if self.operation.endswith(_PREPOSITIONS) else " on"
+        return f"{self.operation}{preposition} {self.name} is refused: {self.reason}."
 
 
-class CopyMismatchError(HivexError, OperationalError):
+class CopyMismatchError(HivexError, pep249.OperationalError):
     """Files on a secondary cluster differ from those of the primary."""
 
     code = "COPY_MISMATCH"
+    name: str
+    cluster: str
+    differences: Sequence[str]
 
-    def __init__(self, name: str, cluster: str, differences: Sequence[str]) -> None:
-        shown = "; ".join(differences[:10])
-        more = f" and {len(differences) - 10} more" if len(differences) > 10 else ""
-        super().__init__(
-            f"The files of {name} on cluster {cluster} are not a complete copy of the primary: {shown}{more}. "
-            "Copy them again, then register the copy.",
-            name,
-            cluster,
-            tuple(differences),
+    def _describe(self) -> str:
+        shown = "; ".join(self.differences[:10])
+        more = f" and {len(self.differences) - 10} more" if len(self.differences) > 10 else ""
+        return (
+            f"The files of {self.name} on cluster {self.cluster} are not a complete copy of the primary: {shown}"
+            f"{more}. Copy them again, then register the copy."
         )
-        self.differences = tuple(differences)
 
 
-class CopyOutdatedError(HivexError, OperationalError):
+class CopyOutdatedError(HivexError, pep249.OperationalError):
     """The files that were copied to a secondary cluster are not those that the primary has now."""
 
     code = "COPY_OUTDATED"
     retryable = True
-
-    def __init__(self, name: str, cluster: str, directory: str, reason: str) -> None:
-        super().__init__(
-            f"The copy of {name} on cluster {cluster} cannot be registered: directory {directory} {reason}. "
-            "Find out again what has to be copied, and copy that.",
-            name,
-            cluster,
-            directory,
-            reason,
-        )
-        self.cluster = cluster
-        self.directory = directory
+    sentence = (
+        "The copy of {name} on cluster {cluster} cannot be registered: directory {directory} {reason}. Find out again "
+        "what has to be copied, and copy that."
+    )
+    name: str
+    cluster: str
+    directory: str
+    reason: str
 
 
-class CopyAlteredError(HivexError, OperationalError):
+class CopyAlteredError(HivexError, pep249.OperationalError):
     """A file or directory of a cluster is not what was written to it."""
 
     code = "COPY_ALTERED"
-
-    def __init__(self, name: str, cluster: str, location: str, reason: str) -> None:
-        super().__init__(
-            f"{location} of {name} on cluster {cluster} is damaged: {reason}. Nothing was registered. Restore the file "
-            "from a backup or another cluster, then replicate the table once more.",
-            name,
-            cluster,
-            location,
-            reason,
-        )
-        self.cluster = cluster
-        self.location = location
+    sentence = (
+        "{location} of {name} on cluster {cluster} is damaged: {reason}. Nothing was registered. Restore the file from "
+        "a backup or another cluster, then replicate the table once more."
+    )
+    name: str
+    cluster: str
+    location: str
+    reason: str
 
 
-class PrimaryChangedError(HivexError, OperationalError):
+class PrimaryChangedError(HivexError, pep249.OperationalError):
     """The primary cluster of a table has changed while a statement or compaction wrote on the previous one."""
 
     code = "PRIMARY_CHANGED"
     retryable = True
-
-    def __init__(self, name: str, cluster: str, primary: str) -> None:
-        super().__init__(
-            f"The primary cluster of {name} is {primary} now, and a write was made on cluster {cluster}. Nothing of it "
-            "is visible; try again.",
-            name,
-            cluster,
-            primary,
-        )
-        self.cluster = cluster
-        self.primary = primary
+    sentence = (
+        "The primary cluster of {name} is {primary} now, and a write was made on cluster {cluster}. Nothing of it is "
+        "visible; try again."
+    )
+    name: str
+    cluster: str
+    primary: str
 
 
-class WritesLostError(HivexError, OperationalError):
+class WritesLostError(HivexError, pep249.OperationalError):
     """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed that.
 
     ``lost`` describes each directory that would be lost; ``confirmation`` is the text that confirms exactly that.
     """
 
     code = "WRITES_LOST"
+    name: str
+    cluster: str
+    summary: str
+    lost: Sequence[str]
+    confirmation: str
 
-    def __init__(self, name: str, cluster: str, summary: str, lost: Sequence[str], confirmation: str) -> None:
-        shown = "".join(f"\n  {each}" for each in lost[:20])
-        more = f"\n  and {len(lost) - 20} more" if len(lost) > 20 else ""
-        super().__init__(
-            f"With cluster {cluster} as its primary, {name} loses {summary}. Nothing was changed. To accept this loss, "
-            f"repeat the statement with CONFIRM '{confirmation}'. It would lose:{shown}{more}",
-            name,
-            cluster,
-            summary,
-            tuple(lost),
-            confirmation,
+    def _describe(self) -> str:
+        shown = "".join(f"\n  {each}" for each in self.lost[:20])
+        more = f"\n  and {len(self.lost) - 20} more" if len(self.lost) > 20 else ""
+        return (
+            f"With cluster {self.cluster} as its primary, {self.name} loses {self.summary}. Nothing was changed. To "
+            f"accept this loss, repeat the statement with CONFIRM '{self.confirmation}'. It would lose:{shown}{more}"
         )
-        self.lost = tuple(lost)
-        self.confirmation = confirmation
 
 
-class EventsPurgedError(HivexError, OperationalError):
+class EventsPurgedError(HivexError, pep249.OperationalError):
     """A reader of the notification log asks for events that were purged: it has missed changes."""
 
     code = "EVENTS_PURGED"
-
-    def __init__(self, after: int, purged: int) -> None:
-        super().__init__(
-            f"The events after {after} are not all there: those up to {purged} were purged. "
-            "Read the catalog again, and continue after the current event id.",
-            after,
-            purged,
-        )
-        self.after = after
-        self.purged = purged
+    sentence = (
+        "The events after {after} are not all there: those up to {purged} were purged. Read the catalog again, and "
+        "continue after the current event id."
+    )
+    after: int
+    purged: int
 
 
-class EventsReplacedError(HivexError, OperationalError):
+class EventsReplacedError(HivexError, pep249.OperationalError):
     """The notification log has other events than the reader has seen: its database was restored from a backup."""
 
     code = "EVENTS_REPLACED"
-
-    def __init__(self, after: int) -> None:
-        super().__init__(
-            f"The events up to {after} are not those that were read before: the metastore's database was restored "
-            "from a backup. Read the catalog again, and continue after the current event id.",
-            after,
-        )
-        self.after = after
+    sentence = (
+        "The events up to {after} are not those that were read before: the metastore's database was restored from a "
+        "backup. Read the catalog again, and continue after the current event id."
+    )
+    after: int
 
 
-class TableChangedError(HivexError, OperationalError):
+class TableChangedError(HivexError, pep249.OperationalError):
     """A table has changed since a client read it. The client has asked for a change of the table that it had read."""
 
     code = "TABLE_CHANGED"
-
-    def __init__(self, name: str, key: str, current: str | None, expected: str | None) -> None:
-        # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
-        super().__init__(
-            f"The table has been modified. The parameter value for key '{key}' is '{current}'. "
-            f"The expected was value was '{expected}'",
-            name,
-            key,
-            current,
-            expected,
-        )
-        self.name = name
+    # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
+    sentence = (
+        "The table has been modified. The parameter value for key '{key}' is '{current}'. The expected was value was "
+        "'{expected}'"
+    )
+    name: str
+    key: str
+    current: str | None
+    expected: str | None

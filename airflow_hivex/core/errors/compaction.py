@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.errors.pep249 import OperationalError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
 
 
-class CompactionError(HivexError, OperationalError):
+class CompactionError(HivexError, pep249.OperationalError):
     """A compaction is not in the state that the call needs."""
 
     code = "COMPACTION"
@@ -16,46 +16,37 @@ class NoSuchCompactionError(CompactionError):
     """No compaction has this id, in the queue or in the history."""
 
     code = "NO_SUCH_COMPACTION"
-
-    def __init__(self, compaction_id: int) -> None:
-        super().__init__(
-            f"There is no compaction {compaction_id}; SHOW COMPACTIONS lists those that are known.", compaction_id
-        )
-        self.compaction_id = compaction_id
+    sentence = "There is no compaction {compaction_id}; SHOW COMPACTIONS lists those that are known."
+    compaction_id: int
 
 
 class CompactionNotDoneError(CompactionError):
     """A compaction has ended without success."""
 
     code = "COMPACTION_NOT_DONE"
+    compaction_id: int
+    name: str
+    state: str
+    reason: str | None = None
 
-    def __init__(self, compaction_id: int, name: str, state: str, reason: str | None = None) -> None:
-        because = f": {reason}" if reason else ""
-        super().__init__(
-            f"Compaction {compaction_id} of {name} is {state}{because}. The table reads as before; ask for it again.",
-            compaction_id,
-            name,
-            state,
-            reason,
+    def _describe(self) -> str:
+        state = f"{self.state}: {self.reason}" if self.reason else self.state
+        return (
+            f"Compaction {self.compaction_id} of {self.name} is {state}. The table reads as before; ask for it again."
         )
-        self.compaction_id = compaction_id
-        self.reason = reason
 
 
 class CompactionLostError(CompactionError):
     """A worker or cleaner continues a compaction that it has lost, because it took too long."""
 
     code = "COMPACTION_LOST"
-
-    def __init__(self, compaction_id: int, name: str, owner: str) -> None:
-        super().__init__(
-            f"Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, "
-            "or has ended. Undo its work; nothing of it counts.",
-            compaction_id,
-            name,
-            owner,
-        )
-        self.compaction_id = compaction_id
+    sentence = (
+        "Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, or "
+        "has ended. Undo its work; nothing of it counts."
+    )
+    compaction_id: int
+    name: str
+    owner: str
 
 
 class ReplacementMissingError(CompactionError):
@@ -65,14 +56,11 @@ class ReplacementMissingError(CompactionError):
     """
 
     code = "REPLACEMENT_MISSING"
-
-    def __init__(self, uri: str, found: tuple[int, int], registered: tuple[int, int]) -> None:
-        super().__init__(
-            f"{uri} has {found[0]} files of {found[1]} bytes, and registered are {registered[0]} files of "
-            f"{registered[1]} bytes. The directories that it replaces may hold the last copy of their rows, and were "
-            "not deleted: bring it back from a backup, and keep them until then.",
-            uri,
-            found,
-            registered,
-        )
-        self.uri = uri
+    sentence = (
+        "{uri} has {found[0]} files of {found[1]} bytes, and registered are {registered[0]} files of {registered[1]} "
+        "bytes. The directories that it replaces may hold the last copy of their rows, and were not deleted: bring it "
+        "back from a backup, and keep them until then."
+    )
+    uri: str
+    found: tuple[int, int]
+    registered: tuple[int, int]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.errors.pep249 import InterfaceError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
 
 
-class ClosedError(HivexError, InterfaceError):
+class ClosedError(HivexError, pep249.InterfaceError):
     """A connection or a cursor was used after it was closed."""
 
     code = "CLOSED"
+    sentence = "The {subject} is closed. Open another one."
+    subject: str
 
-    def __init__(self, subject: str) -> None:
-        super().__init__(f"The {subject} is closed. Open another one.", subject)
 
-
-class NoResultSetError(HivexError, InterfaceError):
+class NoResultSetError(HivexError, pep249.InterfaceError):
     """Rows were fetched from a cursor whose last statement has no rows."""
 
     code = "NO_RESULT_SET"
+    statement: str | None
 
-    def __init__(self, statement: str | None) -> None:
-        reason = (
-            "has executed no statement" if statement is None else f"has executed {statement}, which returns no rows"
-        )
-        super().__init__(f"Rows cannot be fetched: the cursor {reason}. Execute a query first.", statement)
+    def _describe(self) -> str:
+        executed = "no statement" if self.statement is None else f"{self.statement}, which returns no rows"
+        return f"Rows cannot be fetched: the cursor has executed {executed}. Execute a query first."

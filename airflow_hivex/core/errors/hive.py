@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.errors.pep249 import OperationalError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
 
 
-class HiveMetastoreError(HivexError, OperationalError):
+class HiveMetastoreError(HivexError, pep249.OperationalError):
     """An existing Hive metastore could not be read."""
 
     code = "HIVE_METASTORE"
@@ -16,28 +16,23 @@ class InvalidHiveAddressError(HiveMetastoreError):
     """The address of a Hive metastore is not valid."""
 
     code = "HIVE_ADDRESS"
-
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(
-            f"{address!r} is not the address of a Hive metastore: {reason}. An address is thrift://host:port, or "
-            "several with commas between them.",
-            address,
-            reason,
-        )
-        self.address = address
+    sentence = (
+        "{address!r} is not the address of a Hive metastore: {reason}. An address is thrift://host:port, or several "
+        "with commas between them."
+    )
+    address: str
+    reason: str
 
 
 class HiveClientMissingError(HiveMetastoreError):
     """The library that reads Hive metastores is not installed."""
 
     code = "HIVE_CLIENT_MISSING"
-
-    def __init__(self, missing: str) -> None:
-        super().__init__(
-            "To read a Hive metastore, or to serve one, install airflow-provider-hivex with its extra 'hive': "
-            f"there is no {missing}.",
-            missing,
-        )
+    sentence = (
+        "To read a Hive metastore, or to serve one, install airflow-provider-hivex with its extra 'hive': there is no "
+        "{missing}."
+    )
+    missing: str
 
 
 class HiveUnavailableError(HiveMetastoreError):
@@ -45,40 +40,35 @@ class HiveUnavailableError(HiveMetastoreError):
 
     code = "HIVE_UNAVAILABLE"
     retryable = True
-
-    def __init__(self, address: str, doing: str, reason: str) -> None:
-        super().__init__(
-            f"The Hive metastore {address} does not answer ({doing}): {reason}. Repeat the import when it runs; "
-            "objects that were imported before are skipped.",
-            address,
-            doing,
-            reason,
-        )
-        self.address = address
+    sentence = (
+        "The Hive metastore {address} does not answer ({doing}): {reason}. Repeat the import when it runs; objects "
+        "that were imported before are skipped."
+    )
+    address: str
+    doing: str
+    reason: str
 
 
 class HiveProtocolError(HiveMetastoreError):
     """A server does not answer as a Hive metastore does."""
 
     code = "HIVE_PROTOCOL"
-
-    def __init__(self, address: str, doing: str, reason: str) -> None:
-        super().__init__(
-            f"The server {address} does not answer as a Hive metastore ({doing}): {reason}. The import needs the "
-            "Thrift port of a metastore (9083 as a rule); --tls and --framed choose TLS and framed transport, SASL "
-            "(Kerberos) and HTTP are not supported.",
-            address,
-            doing,
-            reason,
-        )
-        self.address = address
+    sentence = (
+        "The server {address} does not answer as a Hive metastore ({doing}): {reason}. The import needs the Thrift "
+        "port of a metastore (9083 as a rule); --tls and --framed choose TLS and framed transport, SASL (Kerberos) and "
+        "HTTP are not supported."
+    )
+    address: str
+    doing: str
+    reason: str
 
 
 class HiveRefusedError(HiveMetastoreError):
     """A Hive metastore has refused a call."""
 
     code = "HIVE_REFUSED"
+    sentence = "The Hive metastore {address} refuses ({doing}): {reason}."
 
-    def __init__(self, address: str, doing: str, reason: str) -> None:
-        super().__init__(f"The Hive metastore {address} refuses ({doing}): {reason}.", address, doing, reason)
-        self.address = address
+    address: str
+    doing: str
+    reason: str

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.errors.pep249 import NotSupportedError, OperationalError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
 
 
-class JobError(HivexError, OperationalError):
+class JobError(HivexError, pep249.OperationalError):
     """A job failed on its cluster."""
 
     code = "JOB_FAILED"
+    cluster: str
+    message: str
 
-    def __init__(self, cluster: str, message: str) -> None:
-        place = f" on cluster {cluster}" if cluster else ""
-        super().__init__(f"The job{place} failed: {message}", cluster, message)
-        self.cluster = cluster
+    def _describe(self) -> str:
+        place = f" on cluster {self.cluster}" if self.cluster else ""
+        return f"The job{place} failed: {self.message}"
 
 
 class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
@@ -27,9 +28,7 @@ class JobCancelledError(JobError):
     """A job was stopped on request."""
 
     code = "JOB_CANCELLED"
-
-    def __init__(self, cluster: str, message: str = "it was cancelled") -> None:
-        super().__init__(cluster, message)
+    message: str = "it was cancelled"
 
 
 class ExecutorsLostError(JobError):
@@ -53,22 +52,19 @@ class SparkProcessError(JobError):
     retryable = True
 
 
-class SparkServerError(HivexError, OperationalError):
+class SparkServerError(HivexError, pep249.OperationalError):
     """A Spark Connect server on this machine cannot be started or stopped."""
 
     code = "SPARK_SERVER"
 
 
-class InProcessJobError(HivexError, NotSupportedError):
+class InProcessJobError(HivexError, pep249.NotSupportedError):
     """A cluster runs jobs in the process of the statement, where a server has to run them."""
 
     code = "IN_PROCESS_JOB"
-
-    def __init__(self, cluster: str, jobtracker: str) -> None:
-        super().__init__(
-            f"A job on cluster {cluster} cannot be left to a server, because its jobtracker is {jobtracker}. Run it "
-            "with deferrable=False, or give the cluster a Spark Connect server (sc://host:port).",
-            cluster,
-            jobtracker,
-        )
-        self.cluster = cluster
+    sentence = (
+        "A job on cluster {cluster} cannot be left to a server, because its jobtracker is {jobtracker}. Run it with "
+        "deferrable=False, or give the cluster a Spark Connect server (sc://host:port)."
+    )
+    cluster: str
+    jobtracker: str

@@ -1,15 +1,29 @@
-"""The root of the error tree."""
+"""The root of the error tree.
+
+A class of the tree says each of its facts once, as a field::
+
+    class NoSuchTableError(NoSuchObjectError):
+        code = "NO_SUCH_TABLE"
+        sentence = "Table {database}.{table} does not exist."
+        database: str
+        table: str
+
+The constructor takes the facts in this order, by position or by name, and keeps each as an attribute, a list as a
+tuple. Where the sentence is more than its facts as they are, such as a list with commas, the method ``_describe``
+returns it.
+"""
 
 from __future__ import annotations
 
 import enum
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
-from airflow_hivex.core.errors.pep249 import DatabaseError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.model.secrets import hide
 
 _HALF = re.compile("[\ud800-\udfff]")
+_REQUIRED = object()
 
 
 class Outcome(enum.Enum):
@@ -20,34 +34,59 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class HivexError(DatabaseError):
+@dataclass_transform()
+class HivexError(pep249.DatabaseError):
     """Root of every error that this project raises.
 
-    A subclass takes facts and builds the sentence. The facts are kept, so that
-    an error crosses process borders by pickling with its type and attributes.
-    Secrets are masked in both. Each is also one of the errors of PEP 249.
+    A subclass has its facts as fields, and its constructor takes them. An error without facts takes its sentence.
+    An error crosses process borders by pickling with its type and attributes. Secrets are masked in the sentence and
+    in the facts. Each is also one of the errors of PEP 249.
     """
 
     code: ClassVar[str] = "HIVEX"
     retryable: ClassVar[bool] = False
     outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
+    sentence: ClassVar[str]
+    _fields: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, sentence: str, *facts: Any) -> None:
+    def __init__(self, sentence: str) -> None:
         # A fact may have half of a surrogate pair, which no program can print or store.
-        shown = hide(_HALF.sub("\N{REPLACEMENT CHARACTER}", sentence))
-        super().__init__(shown)
-        self._facts = tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or (shown,)
+        super().__init__(hide(_HALF.sub("\N{REPLACEMENT CHARACTER}", sentence)))
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        kinds = cls.__annotations__.items()
+        own = {name: vars(cls).get(name, _REQUIRED) for name, kind in kinds if "ClassVar" not in str(kind)}
+        cls._fields = cls._fields | own
+        if own and "__init__" not in vars(cls):
+            cls.__init__ = _init_of_facts  # type: ignore[method-assign]
+
+    def _describe(self) -> str:
+        """Return the sentence, in which secrets are not masked yet."""
+        return self.sentence.format_map(vars(self))
 
     @property
     def facts(self) -> tuple[Any, ...]:
         """Return the arguments of the error, in the order of its constructor's arguments."""
-        return self._facts
+        facts = (getattr(self, name) for name in self._fields)
+        return tuple(hide(fact) if isinstance(fact, str) else fact for fact in facts) or self.args
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not through the constructor: it takes facts, and those that are kept are masked, so that a
         # position in a text may not be in it any more.
         state = {name: hide(value) if isinstance(value, str) else value for name, value in self.__dict__.items()}
         return (_restored, (type(self), self.args), state)
+
+
+def _init_of_facts(self: HivexError, *given: Any, **named: Any) -> None:
+    """Construct an error of facts."""
+    placed = dict(zip(self._fields, given, strict=False))
+    facts = self._fields | placed | named
+    is_missing = any(fact is _REQUIRED for fact in facts.values())
+    if is_missing or len(facts) > len(self._fields) or len(given) > len(placed) or placed.keys() & named.keys():
+        raise TypeError(f"{type(self).__name__} takes the facts {', '.join(self._fields)}")
+    vars(self).update((name, tuple(fact) if isinstance(fact, list) else fact) for name, fact in facts.items())
+    HivexError.__init__(self, self._describe())
 
 
 def _restored(error_type: type[HivexError], args: tuple[Any, ...]) -> HivexError:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from airflow_hivex.core.errors.pep249 import DataError, NotSupportedError, ProgrammingError
+from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-
-class SqlError(HivexError, ProgrammingError):
+class SqlError(HivexError, pep249.ProgrammingError):
     """A statement cannot be run as written."""
 
     code = "SQL"
@@ -21,136 +18,108 @@ class StatementSyntaxError(SqlError):
     """The text is not a statement that we can read. Lines and columns count from 1."""
 
     code = "SYNTAX"
+    reason: str
+    line: int
+    column: int
+    text: str = ""
 
-    def __init__(self, reason: str, line: int, column: int, text: str = "") -> None:
-        source = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
-        pointer = f"\n{source}\n{' ' * (column - 1)}^" if source else ""
-        super().__init__(f"Line {line}, column {column}: {reason}.{pointer}", reason, line, column, text)
-        self.reason = reason
-        self.line = line
-        self.column = column
+    def _describe(self) -> str:
+        source = self.text.splitlines()[self.line - 1] if 0 < self.line <= len(self.text.splitlines()) else ""
+        pointer = f"\n{source}\n{' ' * (self.column - 1)}^" if source else ""
+        return f"Line {self.line}, column {self.column}: {self.reason}.{pointer}"
 
 
-class UnsupportedStatementError(StatementSyntaxError, NotSupportedError):
+class UnsupportedStatementError(StatementSyntaxError, pep249.NotSupportedError):
     """The statement is known SQL that this warehouse does not run."""
 
     code = "UNSUPPORTED_STATEMENT"
 
 
-class MergeCardinalityError(SqlError, DataError):
+class MergeCardinalityError(SqlError, pep249.DataError):
     """Several rows of a MERGE's source match one row of its target. Source: Hive, MERGE_CARDINALITY_VIOLATION."""
 
     code = "MERGE_CARDINALITY"
-
-    def __init__(self, table: str, count: int) -> None:
-        super().__init__(
-            f"MERGE into {table}: rows of the target that several rows of the source match each: {count}. Their "
-            "result is not defined. Make the rows of the source unique by the columns of the condition.",
-            table,
-            count,
-        )
+    sentence = (
+        "MERGE into {table}: rows of the target that several rows of the source match each: {count}. Their result is "
+        "not defined. Make the rows of the source unique by the columns of the condition."
+    )
+    table: str
+    count: int
 
 
-class ConstraintViolationError(SqlError, DataError):
+class ConstraintViolationError(SqlError, pep249.DataError):
     """A row that is written violates a constraint of its table. ``sample`` has some values of one such row."""
 
     code = "CONSTRAINT_VIOLATION"
+    table: str
+    constraint: str
+    sample: str
 
-    def __init__(self, table: str, constraint: str, sample: str) -> None:
-        row = f"a row with {sample}" if sample else "a row"
-        super().__init__(
-            f"{table} has the constraint {constraint}, and {row} violates it. Nothing was written; correct the rows, "
-            "or drop the constraint by ALTER TABLE.",
-            table,
-            constraint,
-            sample,
+    def _describe(self) -> str:
+        row = f"a row with {self.sample}" if self.sample else "a row"
+        return (
+            f"{self.table} has the constraint {self.constraint}, and {row} violates it. Nothing was written; correct "
+            "the rows, or drop the constraint by ALTER TABLE."
         )
-        self.table = table
-        self.constraint = constraint
-        self.sample = sample
 
 
-class ReplaceConditionError(SqlError, DataError):
+class ReplaceConditionError(SqlError, pep249.DataError):
     """A row does not satisfy the condition of the rows that it replaces. ``sample`` has some values of one such row."""
 
     code = "REPLACE_CONDITION"
+    table: str
+    condition: str
+    sample: str
 
-    def __init__(self, table: str, condition: str, sample: str) -> None:
-        row = f"A row with {sample}" if sample else "A row"
-        super().__init__(
-            f"{row} does not satisfy the condition {condition} of the rows of {table} that are replaced. Nothing was "
-            "written; leave the row out, or change the condition.",
-            table,
-            condition,
-            sample,
+    def _describe(self) -> str:
+        row = f"A row with {self.sample}" if self.sample else "A row"
+        return (
+            f"{row} does not satisfy the condition {self.condition} of the rows of {self.table} that are replaced. "
+            "Nothing was written; leave the row out, or change the condition."
         )
-        self.table = table
-        self.condition = condition
-        self.sample = sample
 
 
-class ColumnCountMismatchError(SqlError, DataError):
+class ColumnCountMismatchError(SqlError, pep249.DataError):
     """An INSERT has more or fewer values than the table has columns."""
 
     code = "COLUMN_COUNT"
+    table: str
+    expected: int
+    actual: int
+    columns: Sequence[str] = ()
 
-    def __init__(self, table: str, expected: int, actual: int, columns: Sequence[str] = ()) -> None:
-        names = f" ({', '.join(columns)})" if columns else ""
-        super().__init__(
-            f"INSERT into {table}: the number of columns must be {expected}{names}, not {actual}.",
-            table,
-            expected,
-            actual,
-            tuple(columns),
-        )
-        self.expected = expected
-        self.actual = actual
+    def _describe(self) -> str:
+        names = f" ({', '.join(self.columns)})" if self.columns else ""
+        return f"INSERT into {self.table}: the number of columns must be {self.expected}{names}, not {self.actual}."
 
 
-class TypeMismatchError(SqlError, DataError):
+class TypeMismatchError(SqlError, pep249.DataError):
     """A value does not fit the type of its column."""
 
     code = "TYPE_MISMATCH"
-
-    def __init__(self, table: str, column: str, type: str, given: str) -> None:
-        super().__init__(
-            f"Column {column} of {table} has type {type}; {given} cannot be stored in it without an explicit CAST.",
-            table,
-            column,
-            type,
-            given,
-        )
-        self.table = table
-        self.column = column
+    sentence = "Column {column} of {table} has type {type}; {text} cannot be stored in it without an explicit CAST."
+    table: str
+    column: str
+    type: str
+    text: str
 
 
 class UnreadableTextError(TypeMismatchError):
     """A constant text is not readable as the type of its column. Nothing was written."""
 
     code = "UNREADABLE_TEXT"
-
-    def __init__(self, table: str, column: str, type: str, text: str) -> None:
-        SqlError.__init__(
-            self,
-            f"Column {column} of {table} has type {type}, and the text {text!r} is not a valid value of it. Nothing "
-            "was written; correct the text.",
-            table,
-            column,
-            type,
-            text,
-        )
-        self.table = table
-        self.column = column
-        self.text = text
+    sentence = (
+        "Column {column} of {table} has type {type}, and the text {text!r} is not a valid value of it. Nothing was "
+        "written; correct the text."
+    )
 
 
 class AnalysisError(SqlError):
     """Spark read the statement and refused it: a column, function or type is wrong."""
 
     code = "ANALYSIS"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(f"Spark refused the statement: {message}", message)
+    sentence = "Spark refused the statement: {message}"
+    message: str
 
 
 class InvalidParametersError(SqlError):

@@ -150,14 +150,53 @@ CLASSES = [error for error in dict.fromkeys(subclasses(HivexError)) if error.__m
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
 def test_error_is_imported_from_the_package(error: type[HivexError]) -> None:
     assert getattr(errors, error.__name__) is error
-    assert error.__name__ in errors.__all__
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_has_its_facts_in_the_order_of_its_constructor(error: type[HivexError]) -> None:
+    given = [tuple(fact) if isinstance(fact, list) else fact for fact in EXAMPLES[error.__name__]]
+    raised = example(error)
+    assert list(raised.facts[: len(given)]) == given
+    assert list(vars(raised).values()) in ([], list(raised.facts))
+    assert_same(error(*raised.facts), raised)
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_takes_its_facts_by_name(error: type[HivexError]) -> None:
+    raised = example(error)
+    assert_same(error(**(vars(raised) or {"sentence": str(raised)})), raised)
+
+
+@pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
+def test_error_masks_secrets_and_keeps_braces(error: type[HivexError]) -> None:
+    odd = " {odd} {0} {} postgresql://user:opensesame@host/db"
+    facts = [f"{fact}{odd}" if isinstance(fact, str) else fact for fact in EXAMPLES[error.__name__]]
+    raised = error(*facts)  # type: ignore[arg-type]
+    assert "opensesame" not in f"{raised} {raised!r} {raised.facts}"
+    assert b"opensesame" not in pickle.dumps(raised)
+    assert "{odd} {0} {}" in str(raised.facts) or not any(isinstance(fact, str) for fact in facts)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ((), {}),
+        (("d",), {}),
+        (("d", "t", "u"), {}),
+        (("d", "t"), {"table": "u"}),
+        (("d", "t"), {"tables": "u"}),
+        (("d",), {"tables": "t"}),
+    ],
+)
+def test_error_refuses_other_facts(given: tuple[str, ...], named: dict[str, str]) -> None:
+    with pytest.raises(TypeError, match="NoSuchTableError takes the facts database, table"):
+        errors.NoSuchTableError(*given, **named)
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
 def test_error_survives_pickling_and_copying(error: type[HivexError]) -> None:
     assert error.__name__ in EXAMPLES, f"give an example of the facts of {error.__name__}"
-    raised = error(*EXAMPLES[error.__name__])  # type: ignore[arg-type]
-    assert_survives(raised)
+    assert_survives(example(error))
 
 
 @pytest.mark.parametrize(
@@ -174,11 +213,18 @@ def test_error_of_any_value_survives_pickling_and_copying(raised: HivexError) ->
     assert_survives(raised)
 
 
+def example(error: type[HivexError]) -> HivexError:
+    return error(*EXAMPLES[error.__name__])  # type: ignore[arg-type]
+
+
+def assert_same(again: HivexError, raised: HivexError) -> None:
+    assert type(again) is type(raised)
+    assert (str(again), again.facts, vars(again)) == (str(raised), raised.facts, vars(raised))
+
+
 def assert_survives(raised: HivexError) -> None:
     for again in (pickle.loads(pickle.dumps(raised)), copy.copy(raised), copy.deepcopy(raised)):
-        assert type(again) is type(raised)
-        assert str(again) == str(raised)
-        assert vars(again) == vars(raised)
+        assert_same(again, raised)
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
