@@ -160,7 +160,7 @@ _DIRECTORIES_OF_SOME = _DIRECTORIES.where(partitions.c.name.in_(bindparam("parti
 
 
 class Reader:
-    """Reads lists and sets in a snapshot: what ``catalog.binding`` does, in one statement a table."""
+    """Reads lists and sets in a snapshot: what ``catalog.bound_tables`` does, in one statement a table."""
 
     def __init__(self, metastore: Metastore, folder: Path) -> None:
         self._store = metastore.services.store

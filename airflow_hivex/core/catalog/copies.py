@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select
 
-from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.catalog.closed_namespaces import check_folder
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, put_copies
 from airflow_hivex.core.catalog.partitions import partition_ids

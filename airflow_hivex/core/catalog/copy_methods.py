@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import copies, partitions, quotas, tables
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.copies import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.history import TableHistory, read_history
@@ -193,7 +193,7 @@ class CopyMethods(SnapshotReading):
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]
         contents = self.contents(snapshot, table, None, ())
-        bound = bind(table, contents, None, snapshot, ())
+        bound = bind_table(table, contents, None, snapshot, ())
         if wanted is not None and not table.is_partitioned:
             raise InvalidOperationError("register_copy", table.full_name, "the table has no partition keys")
         if wanted is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.history import TableHistory
@@ -56,7 +56,7 @@ def bind_earlier(
     contents = replace(contents, locations=there)
     if not table.is_transactional:
         seen = Snapshot(moment.valid_txns, {(table.database, table.name): table}, {})
-        bound = bind(table, contents, predicate, seen, {cluster})
+        bound = bind_table(table, contents, predicate, seen, {cluster})
         _check_held(bound, cluster, is_primary=is_primary)
         return EarlierTable(bound)
     if history.created_ms > moment.taken_ms:
@@ -85,7 +85,7 @@ def bind_earlier(
     everything = Snapshot(
         ValidTxnList(MAX_ID), {(table.database, table.name): table}, {table.id: ValidWriteIdList(MAX_ID)}
     )
-    bound = bind(table, filtered, predicate, everything, {cluster})
+    bound = bind_table(table, filtered, predicate, everything, {cluster})
     if not bound.registered_directories:
         # A table without partitions that had no rows then needs no copy.
         location = table.storage.primary.location

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, select
 
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.rows import columns_from_json
@@ -131,7 +131,7 @@ def bind_version(
         table = replace(table, storage=replace(table.storage, columns=version.columns))
     write_ids = version.seen(snapshot.write_ids[table.id])
     then = Snapshot(snapshot.valid_txns, {(table.database, table.name): table}, {table.id: write_ids})
-    return bind(table, replace(contents, directories=kept), predicate, then, clusters)
+    return bind_table(table, replace(contents, directories=kept), predicate, then, clusters)
 
 
 def _of_version(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.catalog.binding import BoundPartition
+from airflow_hivex.core.catalog.bound_tables import BoundPartition
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import commit_kept, in_transaction

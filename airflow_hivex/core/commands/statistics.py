@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
 from airflow_hivex.core.catalog.statistics import select_statistics, store_statistics

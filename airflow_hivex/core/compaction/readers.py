@@ -3,7 +3,7 @@
 A transaction reads the tables that it has locked, and those only: a statement asks for all its locks at once, before
 its snapshot. So one long reader holds up the cleaning of its own tables alone (Hive's MIN_HISTORY_WRITE_ID).
 A transaction of several statements may go on to any table with its snapshot; it reads the result of a later
-compaction there as long as that covers only what its snapshot sees as settled (:mod:`catalog.binding`).
+compaction there as long as that covers only what its snapshot sees as settled (:mod:`catalog.bound_tables`).
 
 Source: docs/reference/compaction.md, "Readers".
 """

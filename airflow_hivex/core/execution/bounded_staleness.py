@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.history import TableHistory
 from airflow_hivex.core.catalog.stale_copies import EarlierTable, NotReadableError, bind_earlier

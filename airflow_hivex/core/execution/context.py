@@ -358,6 +358,10 @@ class StatementContext:
         """Return the plan as a Spark takes it: with the roots that all of its processes must see, and its charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
+    def joined(self, running: Running | None) -> JoinedTransaction | None:
+        """Return the transaction of several statements in which a statement is bound, also one that does not run."""
+        return self.session.transaction if running is None else running.joined
+
     def home_cluster(self, database: str) -> str:
         """Return the cluster of new tables of a database: that of its property ``hivex.cluster``, else the default.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_hivex.core.catalog.binding import BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.execution.context import StatementContext
 from airflow_hivex.core.execution.insert_targets import (
     change_operations,

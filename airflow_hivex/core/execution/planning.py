@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.called_functions import declare_called

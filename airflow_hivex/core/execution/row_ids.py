@@ -109,6 +109,11 @@ def _why_none(table: Table) -> str:
     return "it is an insert-only table, whose rows have no ids" if table.is_insert_only else ""
 
 
+def row_id_meaning(table: Table) -> tuple[bool, str]:
+    """Return what decides what ROW__ID means in a table; it is the same for tables in which it means the same."""
+    return _has_own(table), _why_none(table)
+
+
 # -- one query ---------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.databases import matching
 from airflow_hivex.core.catalog.directories import NewDirectory, RegisteredDirectory
 from airflow_hivex.core.catalog.tables import free_location
@@ -141,7 +141,7 @@ class NamespaceImporter:
             planned = []
             for _, stored in sorted(snapshot.tables.items()):
                 contents = self._source.catalog.contents(snapshot, stored, None, ())
-                bound = bind(stored, contents, None, snapshot, ())
+                bound = bind_table(stored, contents, None, snapshot, ())
                 planned.append(self._plan(bound, here))
             if dry_run and self._exists(here):
                 self._check_names(here, views, new_functions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_hivex.core.catalog.binding import bind
+from airflow_hivex.core.catalog.bound_tables import bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.model.directories import AcidDirectory, parse_directory
@@ -112,7 +112,7 @@ def _read(
     partitions = [each for each in contents.partitions if each.id == partition_id]
     directories = {partition_id: list(candidates)}
     alone = replace(contents, partitions=partitions, directories=directories, locations={}, held={})
-    return bind(table, alone, None, snapshot, ()).registered_directories
+    return bind_table(table, alone, None, snapshot, ()).registered_directories
 
 
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:

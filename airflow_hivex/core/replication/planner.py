@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.errors import HivexError, InvalidOperationError
 from airflow_hivex.core.model.objects import Table
@@ -54,7 +54,7 @@ class ReplicationPlanner:
         for table in snapshot.tables.values():
             check_target(table, target)
             contents = catalog.contents(snapshot, table, None, clusters)
-            bound = bind(table, contents, None, snapshot, clusters)
+            bound = bind_table(table, contents, None, snapshot, clusters)
             if table.is_view:
                 planned.append(PlannedTable(replace(bound, partitions=()), target, is_complete=True))
                 continue

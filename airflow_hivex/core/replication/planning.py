@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.copies import place_in_copy
 from airflow_hivex.core.catalog.directories import RegisteredDirectory

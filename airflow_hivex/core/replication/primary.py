@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import history, primaries
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.table_events import of_table, record_table_event
@@ -196,7 +196,7 @@ class PrimaryClusters:
         sources = [target, *others]
         contents = self._services.catalog.contents(snapshot, table, None, sources)
         bounds = self._services.catalog.history(table, ())
-        bound = bind(table, contents, None, snapshot, sources)
+        bound = bind_table(table, contents, None, snapshot, sources)
         whole = {cluster: self._whole(table, contents, cluster) for cluster in sources if cluster in contents.locations}
         available = {id_: cluster for cluster in reversed(sources) for id_ in whole.get(cluster, ())}
         copied = {id_ for cluster in sources for id_ in contents.locations.get(cluster, {})}

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
@@ -301,7 +301,7 @@ class Replicator:
         if stored.is_view:
             raise InvalidOperationError("SHOW COPIES", stored.full_name, "it is a view, which has no files")
         contents = self._catalog.contents(snapshot, stored, None, self._services.clusters.names)
-        bound = bind(stored, contents, None, snapshot, self._services.clusters.names)
+        bound = bind_table(stored, contents, None, snapshot, self._services.clusters.names)
         registered_ms = self._catalog.registered_ms(bound.registered_directories, stored.storage.primary.cluster)
         return list(copy_statuses(bound, contents, registered_ms, self._services.clock()))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.cache.table_cache import TableCache
-from airflow_hivex.core.catalog.binding import bind
+from airflow_hivex.core.catalog.bound_tables import bind_table
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable, Table
@@ -279,7 +279,7 @@ class Interleaving:
         snapshot = catalog.snapshot([name], txn_id)
         table = snapshot.tables[name]
         contents = catalog.contents(snapshot, table, predicate, ["c1", "c2"])
-        bound = bind(table, contents, predicate, snapshot, ["c1", "c2"])
+        bound = bind_table(table, contents, predicate, snapshot, ["c1", "c2"])
         # Without a stale partition it makes no difference whether the cluster is named.
         return replace(bound, stale={cluster: names for cluster, names in bound.stale.items() if names})
 

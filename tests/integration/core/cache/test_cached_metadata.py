@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from airflow_hivex.core.cache.counting import Kind, Miss
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.model.objects import Table
@@ -27,7 +27,7 @@ def read(
     snapshot = catalog.snapshot([name], txn_id)
     table = snapshot.tables[name]
     contents = catalog.contents(snapshot, table, predicate, ["c1", "c2"])
-    return bind(table, contents, predicate, snapshot, ["c1", "c2"])
+    return bind_table(table, contents, predicate, snapshot, ["c1", "c2"])
 
 
 def is_(day: str) -> Predicate:
@@ -80,7 +80,7 @@ def test_older_snapshot_is_answered_from_memory(near: Process, writer: Writer) -
     def bound() -> None:
         table = snapshot.tables[T]
         contents.append(
-            bind(table, near.catalog.contents(snapshot, table, None, ["c1", "c2"]), None, snapshot, ["c1", "c2"])
+            bind_table(table, near.catalog.contents(snapshot, table, None, ["c1", "c2"]), None, snapshot, ["c1", "c2"])
         )
 
     assert near.hits(bound)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select
 
-from airflow_hivex.core.catalog.binding import BoundTable, bind
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
@@ -73,7 +73,7 @@ def bound(catalog: ObjectStore, table: StoredTable) -> BoundTable:
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
     found = snapshot.tables[named]
-    return bind(found, catalog.contents(snapshot, found, None, ["c2"]), None, snapshot, ["c2"])
+    return bind_table(found, catalog.contents(snapshot, found, None, ["c2"]), None, snapshot, ["c2"])
 
 
 def registered(catalog: ObjectStore, table: StoredTable) -> list[RegisteredDirectory]:

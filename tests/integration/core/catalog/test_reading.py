@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.object_lists import ObjectLists
 from airflow_hivex.core.cache.table_cache import TableCache
-from airflow_hivex.core.catalog.binding import bind
+from airflow_hivex.core.catalog.bound_tables import bind_table
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.snapshot_reader import MetadataReader
@@ -152,7 +152,7 @@ def test_contents_are_one_round_trip_also_where_names_decide(
         with counted(store) as trips:
             contents = reader.contents(snapshot, table, predicate, ["c1", "c2"])
         assert len(trips) <= 1
-        bound = bind(table, contents, predicate, snapshot, ["c1", "c2"])
+        bound = bind_table(table, contents, predicate, snapshot, ["c1", "c2"])
         assert [each.name for each in bound.partitions] == names
         assert all(len(each.directories) == 1 for each in bound.partitions)
 
@@ -170,7 +170,7 @@ def test_of_many_partitions_only_the_contents_of_wanted_ones_are_read(
         with counted(store) as trips:
             contents = reader.contents(snapshot, snapshot.tables[P], wanted, ["c1", "c2"])
         assert len(trips) <= 2
-        bound = bind(snapshot.tables[P], contents, wanted, snapshot, ["c1", "c2"])
+        bound = bind_table(snapshot.tables[P], contents, wanted, snapshot, ["c1", "c2"])
         assert [each.name for each in bound.partitions] == names
         assert sum(map(len, contents.directories.values())) == len(names)
 

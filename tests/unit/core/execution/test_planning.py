@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.binding import BoundPartition, BoundTable
+from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.execution.planning import scan
 from airflow_hivex.core.model.clusters import Cluster

@@ -1,4 +1,4 @@
-"""Binding a table reference: which partitions and directories a query needs, and where copies lie."""
+"""Tables as a query sees them: the partitions and directories that it needs, and where copies of them lie."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class BoundTable:
         return tuple(each for each in directories if isinstance(each, RegisteredDirectory))
 
 
-def bind(
+def bind_table(
     table: StoredTable,
     contents: TableContents,
     predicate: Predicate | None,
