@@ -59,7 +59,7 @@ def _check_cluster(cluster: Cluster) -> Check:
         health = runner_for(cluster).health(cluster.name)
         if health.problem is not None:
             raise health.problem
-        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        files = ClusterFiles.of(cluster)
         exists = answer_of(cluster, files.check_access)
         free = answer_of(cluster, files.free_bytes)
     except HivexError as error:

@@ -28,6 +28,7 @@ from airflow_hivex.core.events.notification_log import NotificationLog
 from airflow_hivex.core.events.partition_events import PartitionEvents
 from airflow_hivex.core.execution import pending
 from airflow_hivex.core.execution.context import Services
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
@@ -47,7 +48,6 @@ from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.replication.running import ReplicationTransactions
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
@@ -86,7 +86,7 @@ class Metastore:
         """The marks of partitions that clients of the Hive Metastore endpoint set and ask for."""
         self.locks = services.locks
         self.compactor = services.compactor
-        self.doctor = Doctor(services.store, services.settings, services.clusters, services.clock, services.roots)
+        self.doctor = Doctor(services)
         self.replicator = services.replicator
         self.links = services.links
         self.namespaces = services.namespaces
@@ -97,7 +97,7 @@ class Metastore:
         self.catalog_listing = CatalogListing(services.store)
         """Pages of long lists for people, as are the next two."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
-        self.compaction_listing = CompactionListing(services.store, services.clock, services.settings)
+        self.compaction_listing = CompactionListing(services)
         self.housekeeper = Housekeeper(
             services.store,
             services.settings,
@@ -173,28 +173,18 @@ class Metastore:
         locks = LockManager(store, checked, clock, transactions)
         roots = Roots(store, configured, clock)
         health = ClusterHealth(configured, roots)
-        replicating = ReplicationServices(
-            store, checked, configured, catalog, transactions, locks, roots, health, clock
-        )
-        replicator = Replicator(replicating)
+        foundation = Foundation(store, checked, clock, configured, roots, health, catalog, transactions, locks)
+        replicator = Replicator(foundation)
         services = Services(
-            store=store,
-            settings=checked,
-            clusters=configured,
-            catalog=catalog,
-            transactions=transactions,
-            locks=locks,
+            **vars(foundation),
             statement_locks=StatementLocks(checked),
-            compactor=Compactor(store, checked, clock, configured, catalog, transactions, locks, roots),
-            clock=clock,
-            roots=roots,
-            health=health,
+            compactor=Compactor(foundation),
             replicator=replicator,
             links=Links(store, clock),
             namespaces=Namespaces(store, configured),
-            primaries=PrimaryClusters(replicating, replicator),
+            primaries=PrimaryClusters(foundation, replicator),
             capacity=Capacities(store, configured, clock),
-            moves=NamespaceMoves(replicating, replicator),
+            moves=NamespaceMoves(foundation, replicator),
         )
         return cls(services)
 
@@ -445,7 +435,7 @@ class Metastore:
         """
         target = self.clusters.get(cluster or self.clusters.default)
         from_services = source.services
-        transactions = ReplicationTransactions(_replication_services(from_services))
+        transactions = ReplicationTransactions(from_services)
         importer = NamespaceImporter(
             self.services,
             from_services,
@@ -473,17 +463,3 @@ class Metastore:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _replication_services(services: Services) -> ReplicationServices:
-    return ReplicationServices(
-        services.store,
-        services.settings,
-        services.clusters,
-        services.catalog,
-        services.transactions,
-        services.locks,
-        services.roots,
-        services.health,
-        services.clock,
-    )

@@ -63,8 +63,8 @@ class CopyMethods(SnapshotReading):
         primary = self._clusters.get(stored.storage.primary.cluster)
         found = copies.compare(
             bound,
-            ClusterFiles(primary.filesystem, primary.storage_options),
-            ClusterFiles(target.filesystem, target.storage_options),
+            ClusterFiles.of(primary),
+            ClusterFiles.of(target),
             root,
         )
         if found:

@@ -131,7 +131,7 @@ def free_bytes(cluster: Cluster) -> int | None:
     Raises:
         StorageError: the file system cannot be read.
     """
-    return ClusterFiles(cluster.filesystem, cluster.storage_options).free_bytes()
+    return ClusterFiles.of(cluster).free_bytes()
 
 
 def _remembered(

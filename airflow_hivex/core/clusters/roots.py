@@ -57,7 +57,7 @@ class Roots:
             StorageError: the file system cannot be read or written.
         """
         cluster = self._clusters.get(name)
-        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        files = ClusterFiles.of(cluster)
         if self._is_known(name, files):
             return
         root_id, is_marked, found = self._look(name, files)
@@ -73,7 +73,7 @@ class Roots:
             RootMissingError, ForeignRootError, StorageError: as in :meth:`check`.
         """
         cluster = self._clusters.get(name)
-        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        files = ClusterFiles.of(cluster)
         if self._is_known(name, files):
             return
         root_id, is_marked, found = self._look(name, files)
@@ -102,7 +102,7 @@ class Roots:
             StorageError: the file system cannot be written.
         """
         cluster = self._clusters.get(name)
-        files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+        files = ClusterFiles.of(cluster)
         root_id = str(uuid.uuid4())
         values = {"root_id": root_id, "is_marked": False, "registered_ms": self._clock()}
 

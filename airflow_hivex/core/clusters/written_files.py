@@ -26,7 +26,7 @@ def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
     """
     if cluster.kind in _HERE:
         return result
-    files = ClusterFiles(cluster.filesystem, cluster.storage_options)
+    files = ClusterFiles.of(cluster)
     for write, directories in _written(plan, result):
         for directory in directories:
             _check(cluster, files, write, directory)

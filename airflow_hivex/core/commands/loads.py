@@ -147,7 +147,7 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
         LocationOutsideClusterError: a path without a scheme leads out of the cluster.
     """
     place, location, is_own = _place(context, statement, table)
-    files = ClusterFiles(place.filesystem, place.storage_options)
+    files = ClusterFiles.of(place)
     names = _matching(files, location)
     if names is None:
         _check_place(context, statement, table, files, place.uri(location), location, is_own=is_own)

@@ -19,9 +19,7 @@ from airflow_hivex.core.catalog.history import raise_floor
 from airflow_hivex.core.catalog.partitions import spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import raise_versions, select_table
-from airflow_hivex.core.clock import Clock, to_ms
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
+from airflow_hivex.core.clock import to_ms
 from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
 from airflow_hivex.core.compaction.cleaning_tasks import CleaningWork, read_partitions, read_works
@@ -29,13 +27,12 @@ from airflow_hivex.core.compaction.obsolete_files import ABORTED, CleaningFiles,
 from airflow_hivex.core.compaction.queue import read_aborted
 from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.cleaning import CleaningOutcome, CleaningTask, Deletion
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionType
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.table_properties import history_retention_ms
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import directories, directory_copies, partitions
 
 log = logging.getLogger(__name__)
@@ -47,20 +44,8 @@ _DELETED_AT_ONCE = 16
 class Cleaner:
     """Finds what can be deleted; one :meth:`run` deletes it, :meth:`plan` only returns it."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clusters: Clusters,
-        cleaning: CleaningQueue,
-        clock: Clock,
-        roots: Roots,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._clusters = clusters
-        self._roots = roots
+    def __init__(self, services: Foundation, cleaning: CleaningQueue) -> None:
+        self._services, settings = services, services.settings
         self._cleaning = cleaning
         self._with_aborts = bool(settings[_CLEANS_ABORTS])
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
@@ -72,7 +57,7 @@ class Cleaner:
     ) -> list[CleaningTask]:
         """Plan :meth:`run`, for everything or for one table or partition. Only reads."""
         tasks = []
-        files = CleaningFiles(self._clusters, self._roots)
+        files = CleaningFiles(self._services.clusters, self._services.roots)
         for work in self._works(self._resource(database, table, partition)):
             try:
                 files.check_replaced(work)
@@ -88,7 +73,7 @@ class Cleaner:
         """
         only = self._resource(database, table, None)
         self._end_needless()
-        files = CleaningFiles(self._clusters, self._roots)
+        files = CleaningFiles(self._services.clusters, self._services.roots)
         return [task for work in self._works(only) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
@@ -96,7 +81,7 @@ class Cleaner:
         entries = self._cleaning.abort_cleanups()
         if not entries:
             return
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             aborted = read_aborted(connection)
         for entry in entries:
             if (entry.table_id, entry.partition) not in aborted:
@@ -107,7 +92,7 @@ class Cleaner:
     def _resource(self, database: str | None, table: str | None, partition: str | None) -> Resource | None:
         if table is None:
             return None
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             found = select_table(connection, database or "default", table)
         return found.id, None if partition is None else spelled_name(found, partition)
 
@@ -117,7 +102,7 @@ class Cleaner:
         A fixed number of statements, and one for each different snapshot of a reader.
         """
         # Entries that wait for the retention of versions keep no others waiting.
-        kept_since = self._clock() - history_retention_ms(self._settings, {})
+        kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
             self._cleaning.next_entries(),
             key=lambda entry: (entry.committed_at is not None and to_ms(entry.committed_at) > kept_since, entry.id),
@@ -127,7 +112,7 @@ class Cleaner:
             for entry in self._cleaning.abort_cleanups()
             if not self._cleaning.is_due(entry)
         }
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             aborted = read_aborted(connection)
         works: dict[Resource, CleaningWork] = {}
         due = 0
@@ -156,8 +141,14 @@ class Cleaner:
             works[work.table_id, work.partition] = work
         found = list(works.values())
         if found:
-            with self._store.read() as connection:
-                read_works(connection, found, self._settings, without_locks=self._without_locks, now_ms=self._clock())
+            with self._services.store.read() as connection:
+                read_works(
+                    connection,
+                    found,
+                    self._services.settings,
+                    without_locks=self._without_locks,
+                    now_ms=self._services.clock(),
+                )
         # What was written to a table that is gone went with it, and its components as well.
         return [work for work in found if work.entry is not None or work.table is not None]
 
@@ -169,7 +160,7 @@ class Cleaner:
         """
         if self._with_aborts or not works:
             return works
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             places = read_partitions(connection, works)
         return [work for work in works if work.partition is not None and (work.table_id, work.partition) not in places]
 
@@ -206,7 +197,7 @@ class Cleaner:
                 self._cleaning.joining(connection).mark_cleaned(entry, ())
             return True
 
-        if not self._store.write(finish, name="cleaned"):
+        if not self._services.store.write(finish, name="cleaned"):
             moved = replace(work, outcome=CleaningOutcome.WAITING, message="it was moved meanwhile")
             self._cleaning.clear_cleaning_started(entry)
             return moved.task()
@@ -226,7 +217,7 @@ class Cleaner:
             )
             self._cleaning.note_abort_cleanup(request, message)
             return replace(work, outcome=CleaningOutcome.FAILED, message=message).task()
-        self._store.write(lambda connection: self._forget(connection, work, doomed), name="cleaned")
+        self._services.store.write(lambda connection: self._forget(connection, work, doomed), name="cleaned")
         return work.task(self._deletions(doomed))
 
     def _delete(self, work: CleaningWork, files: CleaningFiles) -> list[Doomed]:
@@ -276,12 +267,14 @@ class Cleaner:
             cleaning.forget_aborted(work.table_id, work.partition, work.aborted.txn_ids)
         if gone and work.table is not None:
             message = {"partition": work.partition, "directories": gone_names}
-            record_table_event(connection, self._clock(), EventType.REMOVE_DIRECTORIES, work.table, None, None, message)
+            record_table_event(
+                connection, self._services.clock(), EventType.REMOVE_DIRECTORIES, work.table, None, None, message
+            )
         return True
 
     def _deletions(self, doomed: Iterable[Doomed]) -> Iterable[Deletion]:
         return (
-            Deletion(each.cluster, self._clusters.get(each.cluster).shown_uri(each.location), each.why)
+            Deletion(each.cluster, self._services.clusters.get(each.cluster).shown_uri(each.location), each.why)
             for each in doomed
         )
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, and_, delete, func, insert, select
 
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.compaction.entries import (
     IS_ABORT_CLEANUP,
     IS_READY,
@@ -26,12 +25,11 @@ from airflow_hivex.core.compaction.entries import (
     take_ids,
     to_milliseconds,
 )
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.joining import JoinsTransactions
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import (
@@ -49,9 +47,10 @@ class CleaningQueue(JoinsTransactions):
     Every change is a database transaction, or with :meth:`joining` a part of the caller's.
     """
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        super().__init__(store)
-        self._clock = clock
+    def __init__(self, services: Foundation) -> None:
+        settings = services.settings
+        super().__init__(services.store)
+        self._clock = services.clock
         self._most = int(settings["metastore.compactor.fetch.size"])
         delayed = bool(settings["hive.compactor.delayed.cleanup.enabled"])
         retention_ms = int(settings["hive.compactor.cleaner.retention.time.seconds"]) * 1000

@@ -11,14 +11,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.catalog.tables import select_table
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.candidates import read_snapshot
 from airflow_hivex.core.compaction.cleaner import Cleaner
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
@@ -29,6 +25,7 @@ from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.worker import CompactionWorker
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.cleaning import CleaningTask
 from airflow_hivex.core.model.compaction import (
@@ -44,11 +41,7 @@ from airflow_hivex.core.model.compaction import (
 from airflow_hivex.core.model.compaction_thresholds import POOL
 from airflow_hivex.core.model.objects import SortColumn, StoredTable
 from airflow_hivex.core.model.property_names import check_spelling
-from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import databases
-from airflow_hivex.core.transactions.locks.manager import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
 
 COMPACT = "COMPACT"
 _FIRST_PAUSE_S = 0.05
@@ -79,33 +72,23 @@ class Compactor:
 
     def __init__(
         self,
-        store: Store,
-        settings: Settings,
-        clock: Clock,
-        clusters: Clusters,
-        catalog: ObjectStore,
-        transactions: TransactionManager,
-        locks: LockManager,
-        roots: Roots,
+        services: Foundation,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._store = store
-        self._settings = settings
+        self._services = services
         self._monotonic = monotonic
         self._sleep = sleep
-        self.wait_timeout_s = int(settings["hive.compactor.wait.timeout"]) / 1000
+        self.wait_timeout_s = int(services.settings["hive.compactor.wait.timeout"]) / 1000
         """The time that :meth:`wait` waits by default."""
-        self.queue = CompactionQueue(store, settings, clock)
-        self.cleaning = CleaningQueue(store, settings, clock)
-        self.history = CompactionHistory(store, settings, clock)
-        self._initiator = Initiator(store, settings, clock, self.queue)
-        self._explainer = Explainer(store, settings, clock)
-        self._cleaner = Cleaner(store, settings, clusters, self.cleaning, clock, roots)
-        self._worker = CompactionWorker(
-            store, settings, clock, clusters, self.queue, self.history, catalog, transactions, locks, roots
-        )
+        self.queue = CompactionQueue(services)
+        self.cleaning = CleaningQueue(services)
+        self.history = CompactionHistory(services)
+        self._initiator = Initiator(services, self.queue)
+        self._explainer = Explainer(services)
+        self._cleaner = Cleaner(services, self.cleaning)
+        self._worker = CompactionWorker(services, self.queue, self.history)
 
     def request(
         self,
@@ -147,7 +130,7 @@ class Compactor:
             (response,) = self._enqueue(connection, found, [name], wanted)
             return response
 
-        return self._store.write(work, name="enqueue")
+        return self._services.store.write(work, name="enqueue")
 
     def request_each(
         self,
@@ -171,12 +154,12 @@ class Compactor:
             names = sorted(row.name for row in find_partitions(connection, found, None))
             return dict(zip(names, self._enqueue(connection, found, names, wanted), strict=True))
 
-        return self._store.write(work, name="enqueue")
+        return self._services.store.write(work, name="enqueue")
 
     def _check(self, wanted: _Wanted, database: str, table: str) -> None:
         _check_clauses(wanted.read_type, wanted.buckets, wanted.order_by)
         check_spelling("compaction of", f"{database}.{table}", wanted.properties)
-        check_spark_options(self._settings, f"{database}.{table}", wanted.properties)
+        check_spark_options(self._services.settings, f"{database}.{table}", wanted.properties)
 
     def _enqueue(
         self, connection: Connection, table: StoredTable, partitions: Sequence[str | None], wanted: _Wanted
@@ -196,7 +179,7 @@ class Compactor:
             pool=pool_name(wanted.pool if wanted.pool else self._pool_of(connection, table)),
             buckets=wanted.buckets,
             order_by=", ".join(map(_in_sql, wanted.order_by)) or None,
-            run_as=self._settings["metastore.compactor.run.as.user"] or table.owner,
+            run_as=self._services.settings["metastore.compactor.run.as.user"] or table.owner,
             high_watermark=snapshot.write_ids[table.id].high_watermark,
         )
         requests = [replace(request, partition=each) for each in partitions]
@@ -279,7 +262,7 @@ class Compactor:
             InvalidOperationError: it is a view or an external table.
             InvalidObjectError: the table cannot have such a partition.
         """
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
         return self._explainer.explain(found.id, name)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.compaction.candidates import (
     Snapshot,
     names_of,
@@ -22,6 +21,7 @@ from airflow_hivex.core.compaction.candidates import (
 )
 from airflow_hivex.core.compaction.initiator import CLEANER_TAKES_ABORTS, count_directories
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import CompactionType, resource_name
 from airflow_hivex.core.model.compaction_thresholds import (
     ABORTED_TIME,
@@ -40,9 +40,7 @@ from airflow_hivex.core.model.compaction_thresholds import (
     first_filter,
     is_minor_supported,
 )
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
-from airflow_hivex.core.store.engine import Store
 
 _MS_PER_HOUR = 3_600_000
 _TYPES = frozenset({CompactionType.MAJOR.name.lower(), CompactionType.MINOR.name.lower()})
@@ -89,17 +87,15 @@ class Explanation:
 class Explainer:
     """Looks at one table or partition as the initiator does, and returns what it finds."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, services: Foundation) -> None:
+        self._services, settings = services, services.settings
         self._failures = int(settings[FAILED_COMPACTIONS])
         self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
 
     def explain(self, table_id: int, partition: str | None) -> Explanation:
         """Return every filter and threshold with its value, and the decision. It only reads."""
-        now = self._clock()
-        with self._store.read() as connection:
+        now = self._services.clock()
+        with self._services.store.read() as connection:
             only = (table_id, partition)
             written = read_written(connection, with_aborts=self._with_aborts, only=only)
             (candidate,) = read_candidates(connection, written, failures=self._failures, only=only)
@@ -107,7 +103,7 @@ class Explainer:
             aborts = None if found_aborts is None else found_aborts[0]
             snapshot = read_snapshot(connection, names_of([candidate]))
             checks = [*self._switches(), *self._seen(connection, candidate, snapshot)]
-            common = Thresholds.of(self._settings)
+            common = Thresholds.of(self._services.settings)
             for each in FILTERS:
                 holds = each.why(candidate, common, now) is not None
                 value = each.value(candidate, common, now)
@@ -118,7 +114,7 @@ class Explainer:
             answer, worth = self._decide(candidate, sizes, snapshot, now)
             is_whole = candidate.table.is_partitioned and partition is None
             try:
-                thresholds = Thresholds.of(self._settings, candidate.table.parameters)
+                thresholds = Thresholds.of(self._services.settings, candidate.table.parameters)
                 if not is_whole:
                     checks += _directory_checks(count_directories(candidate, sizes, snapshot), thresholds)
             except HivexError as error:
@@ -133,7 +129,7 @@ class Explainer:
 
     def _switches(self) -> Iterator[Check]:
         name = "metastore.compactor.initiator.on"
-        on = bool(self._settings[name])
+        on = bool(self._services.settings[name])
         result = "it runs by itself" if on else "it runs only when it is called"
         yield Check("initiator", str(on).lower(), name, result)
 
@@ -166,7 +162,7 @@ class Explainer:
     ) -> tuple[Decision, Decision]:
         """Return the decision of the initiator, and its decision without the filters."""
         try:
-            thresholds = Thresholds.of(self._settings, candidate.table.parameters)
+            thresholds = Thresholds.of(self._services.settings, candidate.table.parameters)
             worth = decide_by_aborts(candidate.aborts, thresholds, now)
             if worth is None:
                 counters = count_directories(candidate, sizes, snapshot)
@@ -174,7 +170,7 @@ class Explainer:
                 worth = decide(counters, thresholds, is_minor_supported=supported)
         except HivexError as error:
             worth = Decision(None, str(error))
-        dropped = first_filter(candidate, Thresholds.of(self._settings), now)
+        dropped = first_filter(candidate, Thresholds.of(self._services.settings), now)
         return worth if dropped is None else Decision(None, dropped[1]), worth
 
     def _partitions(

@@ -21,9 +21,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.compaction.entries import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchCompactionError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import (
     DEFAULT_POOL,
     SHOW_COLUMNS,
@@ -33,8 +33,6 @@ from airflow_hivex.core.model.compaction import (
     pool_name,
 )
 from airflow_hivex.core.model.compaction_thresholds import FAILED_COMPACTIONS
-from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import completed_compactions
 
 ALL_COMPACTIONS = union_all(
@@ -89,9 +87,8 @@ class CompactionFilter:
 class CompactionHistory:
     """Reads the queue and the history together, and removes what is too old."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, services: Foundation) -> None:
+        self._services, settings = services, services.settings
         failed = max(int(settings["metastore.compactor.history.retention.failed"]), int(settings[FAILED_COMPACTIONS]))
         refused = int(settings["metastore.compactor.history.retention.refused"])
         self._kept = {
@@ -110,7 +107,7 @@ class CompactionHistory:
             InvalidObjectError: they cannot be put in that order.
         """
         query = _filtered(select(ALL_COMPACTIONS), wanted or CompactionFilter())
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query)]
 
     def get(self, id: int) -> Compaction:
@@ -131,7 +128,7 @@ class CompactionHistory:
         have failed, or were not begun, go earlier, after ``metastore.compactor.history.retention.timeout``, if a
         compaction has succeeded since that did at least as much.
         """
-        return self._store.write(self._purge, name="purge compactions")
+        return self._services.store.write(self._purge, name="purge compactions")
 
     def _purge(self, connection: Connection) -> int:
         removed = 0
@@ -165,7 +162,7 @@ class CompactionHistory:
             .exists()
         )
         unsuccessful = [state.value for state in self._kept if state is not CompactionState.SUCCEEDED]
-        old = _H.ended_ms < self._clock() - self._timeout_ms
+        old = _H.ended_ms < self._services.clock() - self._timeout_ms
         removed += connection.execute(
             delete(completed_compactions).where(_H.state.in_(unsuccessful), old, is_settled)
         ).rowcount

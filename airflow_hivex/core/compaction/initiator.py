@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.compaction.candidates import (
     Snapshot,
     names_of,
@@ -26,6 +25,7 @@ from airflow_hivex.core.compaction.candidates import (
 )
 from airflow_hivex.core.compaction.queue import CompactionQueue
 from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import CompactionRequest, CompactionType, pool_name
 from airflow_hivex.core.model.compaction_thresholds import (
     DELTA_NUM,
@@ -47,7 +47,6 @@ from airflow_hivex.core.model.compaction_thresholds import (
 from airflow_hivex.core.model.directories import directory_state
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 
 CLEANER_TAKES_ABORTS = "metastore.compactor.clean.aborts.using.cleaner"
 _NONE = DirectoryTotals()
@@ -74,13 +73,11 @@ class InitiatorResult:
 class Initiator:
     """Decides what is compacted; one :meth:`run` is one cycle."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock, queue: CompactionQueue) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, services: Foundation, queue: CompactionQueue) -> None:
+        self._services = services
         self._queue = queue
-        self._most = int(settings["metastore.compactor.fetch.size"])
-        self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
+        self._most = int(services.settings["metastore.compactor.fetch.size"])
+        self._with_aborts = not bool(services.settings[CLEANER_TAKES_ABORTS])
 
     def run(self) -> InitiatorResult:
         """Run one round over all that was written to; safe to run from several places at once.
@@ -88,12 +85,13 @@ class Initiator:
         A fixed number of statements, and one more for each 10,000 partitions whose directories are looked at.
         """
         requeued = self._queue.requeue_lost()
-        cycle = _Round(self._settings, self._clock())
-        with self._store.read() as connection:
+        settings = self._services.settings
+        cycle = _Round(settings, self._services.clock())
+        with self._services.store.read() as connection:
             written = read_written(connection, with_aborts=self._with_aborts)
             totals = read_totals(connection, *cycle.lowest_thresholds(written.tables.values()))
             candidates = read_candidates(
-                connection, written, failures=int(self._settings[FAILED_COMPACTIONS]), promising=totals
+                connection, written, failures=int(settings[FAILED_COMPACTIONS]), promising=totals
             )
             left = [each for each in candidates if cycle.passes_filters(each)]
             undecided = [each for each in left if cycle.is_undecided(each, totals)]
@@ -106,12 +104,11 @@ class Initiator:
                     cycle.decide(each, sizes.get(place_of(each), {}), snapshot)
         chosen = cycle.decided[: self._most]
         requests = [
-            request_for(each, kind, self._settings, snapshot.write_ids[each.table.id].high_watermark)
-            for each, kind in chosen
+            request_for(each, kind, settings, snapshot.write_ids[each.table.id].high_watermark) for each, kind in chosen
         ]
         thread = f"{os.getpid()}.{threading.get_ident()}"
         responses = self._queue.enqueue(requests, initiator=thread)
-        refused = [(request_for(each, CompactionType.MAJOR, self._settings), why) for each, why in cycle.dropped]
+        refused = [(request_for(each, CompactionType.MAJOR, settings), why) for each, why in cycle.dropped]
         return InitiatorResult(
             candidates=len(written.partition_ids),
             initiated=tuple(response.id for response in responses if response.is_accepted),

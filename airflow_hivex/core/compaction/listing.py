@@ -9,14 +9,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, String, cast, func, select
 
-from airflow_hivex.core.clock import Clock, to_datetime
+from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.compaction.entries import compaction_from_row
 from airflow_hivex.core.compaction.history import ALL_COMPACTIONS, SHOWN_TYPE
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.model.table_properties import history_retention_ms
-from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.paging import contains, read_page
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
 from airflow_hivex.core.transactions.commit_record import own_retentions
@@ -49,10 +48,8 @@ class CompactionCounts:
 class CompactionListing:
     """Lists of the queue and the history. Only reads."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
-        self._store = store
-        self._clock = clock
-        self._settings = settings
+    def __init__(self, services: Foundation) -> None:
+        self._services = services
 
     def compactions(self, wanted: PageRequest, states: Sequence[CompactionState] = ()) -> Page[Compaction]:
         """Return compactions in one of the states, or all. Names, workers and errors are searched. Two statements.
@@ -68,7 +65,7 @@ class CompactionListing:
             query = query.where(
                 contains(wanted.search, cast(_A.id, String), name, _A.partition, _A.worker_id, _A.error_message)
             )
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             return read_page(connection, query, wanted, _ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
@@ -79,9 +76,9 @@ class CompactionListing:
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:
             return {}
-        with self._store.read() as connection:
-            own = own_retentions(connection, self._settings)
-        default_ms = history_retention_ms(self._settings, {})
+        with self._services.store.read() as connection:
+            own = own_retentions(connection, self._services.settings)
+        default_ms = history_retention_ms(self._services.settings, {})
         return {
             each.id: each.committed_at + timedelta(milliseconds=own.get(each.table_id, default_ms))
             for each in merged
@@ -93,10 +90,10 @@ class CompactionListing:
         q, h = compaction_queue.c, completed_compactions.c
         by_state = select(q.state, func.count(), func.min(q.enqueued_ms)).group_by(q.state)
         failures = select(func.count(), func.max(h.id)).where(
-            h.state == CompactionState.FAILED.value, h.ended_ms >= self._clock() - _MS_PER_DAY
+            h.state == CompactionState.FAILED.value, h.ended_ms >= self._services.clock() - _MS_PER_DAY
         )
         last = None
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             queue = {CompactionState(state): (number, since) for state, number, since in connection.execute(by_state)}
             failed, last_id = connection.execute(failures).one()
             if last_id is not None:

@@ -46,7 +46,7 @@ class CleaningFiles:
         if name not in self._files:
             cluster = self._clusters.get(name)
             self._roots.check(name)
-            self._files[name] = ClusterFiles(cluster.filesystem, cluster.storage_options)
+            self._files[name] = ClusterFiles.of(cluster)
         return self._files[name]
 
     def check_replaced(self, work: CleaningWork) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_, select, update
 
 from airflow_hivex import __version__
-from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.entries import (
     IS_ABORT_CLEANUP,
@@ -30,6 +29,7 @@ from airflow_hivex.core.compaction.entries import (
     new_row,
     take_ids,
 )
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.cleaning import Aborted
 from airflow_hivex.core.model.compaction import (
     REFUSED_ID,
@@ -41,9 +41,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import Operation, TxnState
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.joining import JoinsTransactions
 from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import (
@@ -68,9 +66,10 @@ class CompactionQueue(JoinsTransactions):
     Every change is a database transaction, or with :meth:`joining` a part of the caller's.
     """
 
-    def __init__(self, store: Store, settings: Settings, clock: Clock) -> None:
-        super().__init__(store)
-        self._clock = clock
+    def __init__(self, services: Foundation) -> None:
+        settings = services.settings
+        super().__init__(services.store)
+        self._clock = services.clock
         self._pool_timeout_ms = round(float(settings["metastore.compactor.worker.pool.timeout"]) * 3_600_000)
         self._worker_timeout_ms = int(settings["hive.compactor.worker.timeout"]) * 1000
         self._start_timeout_ms = int(settings["hive.txn.timeout"]) * 1000

@@ -16,14 +16,10 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import Directory, directories_of
-from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.clusters.written_files import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
@@ -39,6 +35,7 @@ from airflow_hivex.core.errors import (
     TransactionCommittedError,
 )
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import (
     JOB_QUEUE,
     Compaction,
@@ -58,13 +55,9 @@ from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.jobs import TransactionJob
-from airflow_hivex.core.transactions.locks.manager import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
 
@@ -74,31 +67,12 @@ _SPARK_PROPERTY = "spark."
 class CompactionWorker:
     """Does what is in the queue, one entry at a time; many workers may do so in many processes."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clock: Clock,
-        clusters: Clusters,
-        queue: CompactionQueue,
-        history: CompactionHistory,
-        catalog: ObjectStore,
-        transactions: TransactionManager,
-        locks: LockManager,
-        roots: Roots,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._clock = clock
-        self._clusters = clusters
-        self._roots = roots
-        self._catalog = catalog
-        self._transactions = transactions
-        self._locks = locks
-        self._statement_locks = StatementLocks(settings)
+    def __init__(self, services: Foundation, queue: CompactionQueue, history: CompactionHistory) -> None:
+        self._services = services
+        self._statement_locks = StatementLocks(services.settings)
         self._queue = queue
         self._history = history
-        self._worker_timeout_s = int(settings["hive.compactor.worker.timeout"])
+        self._worker_timeout_s = int(services.settings["hive.compactor.worker.timeout"])
         # Without a lock, which a signal handler could not take: who runs a job notes it before looking whether it
         # is cancelled, and who cancels does it the other way round.
         self._running: dict[str, TransactionJob] = {}
@@ -186,9 +160,9 @@ class CompactionWorker:
             log.warning("Compaction %s of %s could not be marked as failed: %s", entry.id, entry.name, failure)
 
     def _work(self, entry: Compaction) -> None:
-        with self._store.read() as connection:
-            target = find_target(connection, entry, self._settings, self._clusters)
-        (txn_id,) = self._transactions.open(
+        with self._services.store.read() as connection:
+            target = find_target(connection, entry, self._services.settings, self._services.clusters)
+        (txn_id,) = self._services.transactions.open(
             user=entry.run_as or "",
             agent_info=f"compaction {entry.id} of {entry.name} by {entry.worker_id}",
             type=TxnType.REBALANCE_COMPACTION if entry.type is CompactionType.REBALANCE else TxnType.COMPACTION,
@@ -196,13 +170,17 @@ class CompactionWorker:
         made: list[str] = []
         running = TransactionJob(txn_id)
         try:
-            self._roots.check(target.cluster.name)
-            with heartbeats(self._transactions, txn_id, int(self._settings["hive.txn.timeout"]), running.end):
+            self._services.roots.check(target.cluster.name)
+            with heartbeats(
+                self._services.transactions, txn_id, int(self._services.settings["hive.txn.timeout"]), running.end
+            ):
                 if entry.type is CompactionType.REBALANCE:
                     self._keep_ids(entry, txn_id)
-                found = self._store.write(lambda joined: self._find(joined, entry, txn_id), name="start compaction")
+                found = self._services.store.write(
+                    lambda joined: self._find(joined, entry, txn_id), name="start compaction"
+                )
                 target = found.target
-                self._store.reach("compaction started")
+                self._services.store.reach("compaction started")
                 self._compact(found, running, made)
         except BaseException as error:
             if not isinstance(error, CommitOutcomeUnknownError) and self._abort(txn_id, error):
@@ -220,7 +198,7 @@ class CompactionWorker:
         seen = read_valid_write_ids(connection, names, valid_txns)[entry.table_id]
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
         # After the snapshot: nothing in it has columns that the table has not got now.
-        target = find_target(connection, entry, self._settings, self._clusters)
+        target = find_target(connection, entry, self._services.settings, self._services.clusters)
         started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         partition_ids = [target.partition_id] if target.partition_id is not None else []
         found = directories_of(connection, target.table, partition_ids if target.table.is_partitioned else None).get(
@@ -239,7 +217,7 @@ class CompactionWorker:
         todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
         if todo is CompactionState.REFUSED:
             message = _nothing_to_do(entry.type, found.state)
-            self._transactions.commit(
+            self._services.transactions.commit(
                 txn_id, lambda connection: self._queue.joining(connection).mark_refused(found.entry, message)
             )
             log.info("Compaction %s of %s is refused: %s", entry.id, entry.name, message)
@@ -249,34 +227,34 @@ class CompactionWorker:
         written: Sequence[WrittenDirectory] = ()
         if todo is CompactionState.WORKING:
             written = self._run(found, running, made)
-            self._store.reach("compaction written")
+            self._services.store.reach("compaction written")
             # The lock of an INSERT: statements that move or remove directories exclude it, whatever the settings. Other
             # statements wait for this lock only at the moment of the commit.
             (lock,) = self._statement_locks.insert(target.table, entry.partition)
             place = replace(lock, operation=DataOperation.NO_TXN)
-            self._locks.acquire([place], txn_id, user=entry.run_as or "")
+            self._services.locks.acquire([place], txn_id, user=entry.run_as or "")
 
         def commit(connection: Connection) -> None:
             lock_for_change(connection, [entry.table_id])
             self._check_unchanged(connection, entry, target)
-            self._catalog.joining(connection).register(
+            self._services.catalog.joining(connection).register(
                 Registration.of_compaction(target.table, entry.partition, written, txn_id, target.cluster.name)
             )
             self._queue.joining(connection).mark_ready_for_cleaning(found.entry)
 
-        self._transactions.commit(txn_id, commit)
+        self._services.transactions.commit(txn_id, commit)
         log.info("Compaction %s of %s has made %s", entry.id, entry.name, ", ".join(each.name for each in written))
-        if written and self._settings[GATHER_STATISTICS]:
+        if written and self._services.settings[GATHER_STATISTICS]:
             self._refresh_statistics(entry, target)
 
     def _refresh_statistics(self, entry: Compaction, target: CompactionTarget) -> None:
         def work(connection: Connection) -> None:
             if refresh_statistics(connection, target.table, target.partition_id):
                 partitions = None if entry.partition is None else [entry.partition]
-                record_statistics_event(connection, self._clock(), target.table, partitions)
+                record_statistics_event(connection, self._services.clock(), target.table, partitions)
 
         try:
-            self._store.write(work, name="refresh statistics")
+            self._services.store.write(work, name="refresh statistics")
         except HivexError as error:
             # The compaction has been done.
             log.warning("Statistics of %s were not refreshed after compaction %s: %s", entry.name, entry.id, error)
@@ -290,7 +268,7 @@ class CompactionWorker:
         place = LockComponent(
             entry.database, entry.table, entry.partition, type=LockType.EXCL_WRITE, operation=DataOperation.UPDATE
         )
-        response = self._locks.acquire([place], txn_id, user=entry.run_as or "", wait=False)
+        response = self._services.locks.acquire([place], txn_id, user=entry.run_as or "", wait=False)
         if not response.is_acquired:
             who = f": {response.blocked_by.describe()}" if response.blocked_by is not None else ""
             raise LockNotAcquiredError(f"Rebalancing {entry.name} waits until no other statement changes its rows{who}")
@@ -315,7 +293,7 @@ class CompactionWorker:
             rebalance = Rebalance(found.entry.buckets, found.entry.order_by, running.txn_id << WRITTEN_BITS)
         inputs: list[Directory] = list(found.inputs(is_major=is_major))
         job = CompactionJob(found.target, tuple(inputs), is_major, running.txn_id, found.write_ids, rebalance)
-        before = first_jobs(job, int(self._settings["hive.compactor.max.num.delta"]))
+        before = first_jobs(job, int(self._services.settings["hive.compactor.max.num.delta"]))
         for number, each in enumerate(before, 1):
             log.info("Compaction %s begins with deltas, part %s of %s", found.entry.id, number, len(before))
             merged = each.followed_by(self._run_job(found.entry, each, running, made))
@@ -337,7 +315,9 @@ class CompactionWorker:
         plan = job.plan(
             tag=f"hivex_compaction_{job.txn_id}_{uuid.uuid4().hex[:8]}",
             name=job_name(entry),
-            scheduler_pool=job_queue(job.target.table.parameters, entry.properties, str(self._settings[JOB_QUEUE])),
+            scheduler_pool=job_queue(
+                job.target.table.parameters, entry.properties, str(self._services.settings[JOB_QUEUE])
+            ),
             spark_conf={**cluster.spark_conf, **own},
         )
         self._queue.note_job(entry, plan.tag)
@@ -347,7 +327,7 @@ class CompactionWorker:
         if worker_id in self._cancelled:
             raise JobCancelledError(cluster.name)
         with self._cancelled_at_time_out(runner, plan.tag):
-            plan = replace(plan, roots=(self._roots.planned(cluster.name),))
+            plan = replace(plan, roots=(self._services.roots.planned(cluster.name),))
             result = runner.run(plan, cluster.name, ProgressLog(f"Compaction {entry.id}"))
             made += [each.name for each in result.directories]
             return check_written(cluster, plan, result).directories
@@ -369,7 +349,7 @@ class CompactionWorker:
         """Abort the transaction, and return whether it is certain that none of its changes are visible."""
         reason = (str(error) or type(error).__name__).partition("\n")[0]
         try:
-            self._transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
+            self._services.transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
         except TransactionCommittedError:
             log.warning("Transaction %s had committed before its compaction was interrupted", txn_id)
             return False
@@ -381,7 +361,7 @@ class CompactionWorker:
 
     def _delete(self, target: CompactionTarget, names: Sequence[str]) -> None:
         """Delete directories that never became visible, so that no query has read them."""
-        files = ClusterFiles(target.cluster.filesystem, target.cluster.storage_options)
+        files = ClusterFiles.of(target.cluster)
         for name in names:
             try:
                 files.delete_directory(f"{target.location}/{name}")

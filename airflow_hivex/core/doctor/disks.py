@@ -42,7 +42,7 @@ class Disks:
     def _try(self, name: str) -> None:
         cluster = self._clusters.get(name)
         try:
-            files = self._files.get(name) or ClusterFiles(cluster.filesystem, cluster.storage_options)
+            files = self._files.get(name) or ClusterFiles.of(cluster)
             self._roots.examine(name)
             if files.exists(""):
                 self._without_root.discard(name)

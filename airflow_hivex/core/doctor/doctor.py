@@ -18,22 +18,18 @@ from sqlalchemy import Connection, func, select
 from airflow_hivex.core.catalog.databases import select_database
 from airflow_hivex.core.catalog.shared_folders import shared_folders
 from airflow_hivex.core.catalog.tables import select_table
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.doctor.comparison import Difference, lost, unregistered
 from airflow_hivex.core.doctor.disks import Disks, Looked, unconfigured
 from airflow_hivex.core.doctor.folders import read_folders
 from airflow_hivex.core.doctor.registered import TableRows, read_tables
 from airflow_hivex.core.errors import StorageError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.cleaning import obsolete
 from airflow_hivex.core.model.findings import Finding, FindingKind
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
 from airflow_hivex.core.model.table_properties import history_retention_ms
-from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, directories, tables
 
 _TABLES_AT_ONCE = 200
@@ -56,22 +52,9 @@ class _Listed:
 class Doctor:
     """Holds the registered directories against the clusters' disks; see :meth:`examine`."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        clusters: Clusters,
-        clock: Clock,
-        roots: Roots,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._clusters = clusters
-        self._roots = roots
+    def __init__(self, services: Foundation, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._services, settings = services, services.settings
         self._sleep = sleep
-        self._settings = settings
         self._without_locks = bool(settings["hive.acid.lockless.reads.enabled"]) or not settings["hive.txn.read.locks"]
 
     def examine(
@@ -100,15 +83,15 @@ class Doctor:
             StoreUnavailableError: the metastore's database cannot be reached. A cluster that does not answer is a
                 finding instead, and the others are examined.
         """
-        names = self._clusters.names if cluster is None else (self._clusters.get(cluster).name,)
-        with self._store.read_together() as connection:
+        names = self._services.clusters.names if cluster is None else (self._services.clusters.get(cluster).name,)
+        with self._services.store.read_together() as connection:
             listed = _list(connection, database, table)
-        disks = Disks(self._clusters, self._roots, names)
+        disks = Disks(self._services.clusters, self._services.roots, names)
         chosen = [each for each in listed if cluster is None or cluster in each.clusters]
         progress(f"tables to compare: {len(chosen)}, on {', '.join(names)}")
         found: list[Finding] = []
         if cluster is None:
-            unknown = Counter(name for each in chosen for name in each.clusters if name not in self._clusters)
+            unknown = Counter(name for each in chosen for name in each.clusters if name not in self._services.clusters)
             found += [unconfigured(name, count) for name, count in unknown.items()]
         done = 0
         for batch in _batches(chosen):
@@ -125,7 +108,7 @@ class Doctor:
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
         """Yield the folders that are, or lie in, folders of other namespaces; a closed namespace refuses new ones."""
-        with self._store.read() as connection:
+        with self._services.store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:
             if each.cluster in disks.names and database in (None, each.inner.database, each.outer.database):
@@ -171,7 +154,7 @@ class Doctor:
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
         """Return the differences between the rows, the directories on disk after that, and the rows after that."""
-        self._store.reach("doctor looked")
+        self._services.store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()
         for each, entries in looked.items():
@@ -185,7 +168,7 @@ class Doctor:
         if not suspicious:
             return {}
         ids = sorted({each.table_id for each in suspicious})
-        with self._store.read_together() as connection:
+        with self._services.store.read_together() as connection:
             after = read_tables(connection, ids)
             there = {
                 each: {(path, row.id) for path, _, row in after[each.table_id].on(each.cluster)}
@@ -212,9 +195,10 @@ class Doctor:
             connection,
             names,
             without_locks=self._without_locks,
-            now_ms=self._clock(),
+            now_ms=self._services.clock(),
             retentions={
-                key: history_retention_ms(self._settings, table.table.parameters) for key, table in rows.items()
+                key: history_retention_ms(self._services.settings, table.table.parameters)
+                for key, table in rows.items()
             },
         )
         named: defaultdict[tuple[int, int | None], list[str]] = defaultdict(list)
@@ -240,9 +224,9 @@ class Doctor:
                 yield key, replace(each, finding=replace(each.finding, kind=FindingKind.OBSOLETE, message=message))
 
     def _read(self, ids: Sequence[int] | set[int]) -> dict[int, TableRows]:
-        with self._store.read_together() as connection:
+        with self._services.store.read_together() as connection:
             found = read_tables(connection, sorted(ids))
-        self._store.reach("doctor read")
+        self._services.store.reach("doctor read")
         return found
 
     # -- next to tables --------------------------------------------------------------
@@ -266,9 +250,9 @@ class Doctor:
         return found
 
     def _folders(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        with self._store.read_together() as connection:
+        with self._services.store.read_together() as connection:
             folders = read_folders(connection)
-        self._store.reach("doctor read")
+        self._services.store.reach("doctor read")
         return list(folders.findings(disks.cluster(name), disks.files(name), database))
 
 

@@ -8,11 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
-from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.clusters.health import ClusterHealth
-from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.clusters.written_files import check_written
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import (
@@ -22,7 +17,7 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
 )
 from airflow_hivex.core.execution.pushdown import with_charsets
-from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
@@ -48,11 +43,7 @@ from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
-from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.jobs import TransactionJob
-from airflow_hivex.core.transactions.locks.manager import LockManager
-from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 
@@ -102,40 +93,18 @@ class Result:
         return document
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+@dataclass(frozen=True)
+class Services(Foundation):
     """The parts of an open metastore."""
 
-    store: Store
-    settings: Settings
-    clusters: Clusters
-    catalog: ObjectStore
-    transactions: TransactionManager
-    locks: LockManager
     statement_locks: StatementLocks
     compactor: Compactor
-    clock: Clock
-    roots: Roots
-    health: ClusterHealth
     replicator: Replicator
     links: Links
     namespaces: Namespaces
     primaries: PrimaryClusters
     capacity: Capacities
     moves: NamespaceMoves
-
-    def files_to_change(self, cluster: Cluster) -> ClusterFiles:
-        """Return the file system of a cluster, to write or delete there.
-
-        Raises:
-            RootMissingError, ForeignRootError: its root is not the one that it was.
-        """
-        self.roots.check(cluster.name)
-        return self.files(cluster)
-
-    def files(self, cluster: Cluster) -> ClusterFiles:
-        """Return the file system of a cluster, to read."""
-        return ClusterFiles(cluster.filesystem, cluster.storage_options)
 
     def runner(self, cluster: Cluster) -> Runner:
         """Return the runner of jobs on a cluster.

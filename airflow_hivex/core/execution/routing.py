@@ -228,7 +228,7 @@ def _routed(
 def _read_tables(
     context: StatementContext, statement: RoutedStatement, reading: StatementReading, running: Running | None
 ) -> tuple[BoundTable, ...]:
-    """Return what each reference of a statement reads in the statement's snapshot, or in the version that it names."""
+    """Return the tables of a statement's references, in the statement's snapshot or the version that one names."""
     own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]] = {}
     joined = context.joined(running)
     if joined is not None:

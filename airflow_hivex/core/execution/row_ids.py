@@ -110,7 +110,7 @@ def _why_none(table: Table) -> str:
 
 
 def row_id_meaning(table: Table) -> tuple[bool, str]:
-    """Return what decides what ROW__ID means in a table; it is the same for tables in which it means the same."""
+    """Return the facts of a table by which ROW__ID has its meaning: its own column, and why it has no row ids."""
     return _has_own(table), _why_none(table)
 
 

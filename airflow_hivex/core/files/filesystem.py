@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import fsspec
 from fsspec.implementations.arrow import ArrowFSWrapper
@@ -21,6 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, StorageError
 from airflow_hivex.core.files.listing import FILE, FOLDER, entries_below, type_of
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import UNFINISHED
 
 _MOST_TRIES = 10
@@ -56,6 +57,11 @@ class ClusterFiles:
             else:
                 self._fs, root = fsspec.core.url_to_fs(filesystem, **dict(storage_options or {}))
         self._root = root.rstrip("/")
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        """Return the file system of a cluster."""
+        return cls(cluster.filesystem, cluster.storage_options)
 
     def exists(self, location: str) -> bool:
         """Return whether a file or directory is there."""

@@ -174,7 +174,7 @@ def _check_there(cluster: Cluster, target: Cluster, copied: Sequence[FileCopy], 
     Raises:
         WrittenRowsMissingError: some are not there, or have another size.
     """
-    there = ClusterFiles(target.filesystem, target.storage_options)
+    there = ClusterFiles.of(target)
     with ThreadPoolExecutor(threads) as pool:
         sizes = list(pool.map(lambda each: there.size(each.place), copied))
     lost = [each for each, size in zip(copied, sizes, strict=True) if size != each.size_bytes]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from airflow_hivex.core.errors import HivexError, NoSuchDatabaseError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.places import belongs_to, owners_of_places, registered_places
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -52,7 +52,7 @@ class _Left:
 class CopyLeftovers:
     """Deletes the files of copies that are not registered; see :meth:`clean`."""
 
-    def __init__(self, services: ReplicationServices, running: ReplicationTransactions) -> None:
+    def __init__(self, services: Foundation, running: ReplicationTransactions) -> None:
         self._services = services
         self._store = services.store
         self._clock = services.clock

@@ -28,6 +28,7 @@ from airflow_hivex.core.errors import (
     NamespaceChangedError,
     NoSuchTableError,
 )
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.moves import (
     MoveBlocker,
@@ -46,7 +47,6 @@ from airflow_hivex.core.namespaces.moving import MoveSurvey, MoveSurveyor
 from airflow_hivex.core.replication.planning import PlannedTable
 from airflow_hivex.core.replication.primary import switch_table
 from airflow_hivex.core.replication.replicator import Replicator
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.transfers import CopyOptions
 from airflow_hivex.core.replication.withdrawing import CopyWithdrawal
 
@@ -81,7 +81,7 @@ class _Done:
 class NamespaceMoves:
     """Moves namespaces. Safe to share between threads and processes."""
 
-    def __init__(self, services: ReplicationServices, replicator: Replicator) -> None:
+    def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services
         self._store = services.store
         self._replicator = replicator

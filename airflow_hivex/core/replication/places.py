@@ -14,13 +14,13 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, sel
 
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.directories import UNFINISHED
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.copying import There
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
 from airflow_hivex.core.replication.running import this_process
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
@@ -45,7 +45,7 @@ class _Noted:
 class CopyPlaces:
     """Notes the places of copies. Safe to share between threads and processes."""
 
-    def __init__(self, services: ReplicationServices) -> None:
+    def __init__(self, services: Foundation) -> None:
         self._store = services.store
         self._clock = services.clock
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.errors import HivexError, InvalidOperationError
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.replication.planning import (
@@ -18,7 +19,6 @@ from airflow_hivex.core.replication.planning import (
     plan_table,
     registered_places,
 )
-from airflow_hivex.core.replication.services import ReplicationServices
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class ReplicationPlanner:
     """Plans replications. Changes nothing."""
 
-    def __init__(self, services: ReplicationServices) -> None:
+    def __init__(self, services: Foundation) -> None:
         self._services = services
 
     def plan(

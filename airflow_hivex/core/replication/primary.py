@@ -25,6 +25,7 @@ from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, InvalidParametersError, WritesLostError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.replication import (
@@ -40,7 +41,6 @@ from airflow_hivex.core.replication.losses import Remainder, remainder
 from airflow_hivex.core.replication.planning import PlannedTable, registered_places
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.transfers import CopyOptions
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ _MOST_IN_LINE = 10
 class PrimaryClusters:
     """Changes the primary clusters of tables. Safe to share between threads and processes."""
 
-    def __init__(self, services: ReplicationServices, replicator: Replicator) -> None:
+    def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services
         self._running = ReplicationTransactions(services)
         self._replicator = replicator

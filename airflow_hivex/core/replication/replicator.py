@@ -27,6 +27,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     InvalidParametersError,
 )
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
@@ -44,7 +45,6 @@ from airflow_hivex.core.replication.planning import (
     registered_places,
 )
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class _Alone:
 class Replicator:
     """Copies tables and partitions to clusters. Safe to share between threads and processes."""
 
-    def __init__(self, services: ReplicationServices) -> None:
+    def __init__(self, services: Foundation) -> None:
         self._services = services
         self._catalog = services.catalog
         self._running = ReplicationTransactions(services)

@@ -21,11 +21,11 @@ from airflow_hivex.core.errors import (
     LockNotAcquiredError,
     TransactionAbortedError,
 )
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.copying import StoppedError
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class RunningReplication:
 class ReplicationTransactions:
     """Opens transactions of replications, and acquires their locks."""
 
-    def __init__(self, services: ReplicationServices) -> None:
+    def __init__(self, services: Foundation) -> None:
         self._settings = services.settings
         self._transactions = services.transactions
         self._locks = services.locks

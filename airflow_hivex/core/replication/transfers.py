@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.plans import PlannedRoot
 from airflow_hivex.core.model.replication import CopyProgress
@@ -17,7 +18,6 @@ from airflow_hivex.core.replication.job_copies import copy_by_jobs
 from airflow_hivex.core.replication.places import CopyPlaces
 from airflow_hivex.core.replication.planning import PlannedTable
 from airflow_hivex.core.replication.running import RunningReplication
-from airflow_hivex.core.replication.services import ReplicationServices
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Transferred:
 class Transfers:
     """Transfers planned directories to their cluster. Registers nothing."""
 
-    def __init__(self, services: ReplicationServices, places: CopyPlaces) -> None:
+    def __init__(self, services: Foundation, places: CopyPlaces) -> None:
         self._services = services
         self._places = places
 

@@ -16,9 +16,9 @@ from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.tables import lock_for_change, raise_versions, select_tables_by_id
 from airflow_hivex.core.errors import NoSuchObjectError
 from airflow_hivex.core.events.notification_log import EventType
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.replication.running import ReplicationTransactions, this_process
-from airflow_hivex.core.replication.services import ReplicationServices
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import copy_places, counters
 
@@ -28,7 +28,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 class CopyWithdrawal:
     """Withdraws copies of tables on clusters. Safe to share between threads and processes."""
 
-    def __init__(self, services: ReplicationServices) -> None:
+    def __init__(self, services: Foundation) -> None:
         self._services = services
         self._running = ReplicationTransactions(services)
 

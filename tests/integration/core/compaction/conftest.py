@@ -11,9 +11,11 @@ from sqlalchemy import Connection, insert, update
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import insert_partitions, partition_ids
 from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.compaction.compactor import Compactor
+from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name, parse_directory
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
@@ -169,7 +171,11 @@ def make_compactor(
     roots = Roots(store, clusters, clock)
 
     def make(settings: Mapping[str, object] | None = None) -> Compactor:
-        return Compactor(store, Settings(settings or {}), clock, clusters, catalog, transactions, locks, roots)
+        health = ClusterHealth(clusters, roots)
+        services = Foundation(
+            store, Settings(settings or {}), clock, clusters, roots, health, catalog, transactions, locks
+        )
+        return Compactor(services)
 
     return make
 

@@ -1,4 +1,4 @@
-"""The services that a replication uses: the metastore's, and the file systems of its clusters."""
+"""The value on which every service of a metastore stands."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationServices:
-    """The parts of a metastore that replications and changes of primary clusters use."""
+@dataclass(frozen=True)
+class Foundation:
+    """The database of a metastore, its settings and clock, its clusters, its catalog, transactions and locks."""
 
     store: Store
     settings: Settings
+    clock: Clock
     clusters: Clusters
+    roots: Roots
+    health: ClusterHealth
     catalog: ObjectStore
     transactions: TransactionManager
     locks: LockManager
-    roots: Roots
-    health: ClusterHealth
-    clock: Clock
 
-    def files(self, cluster: str) -> ClusterFiles:
-        """Return the file system of a cluster.
+    def files(self, cluster: Cluster | str) -> ClusterFiles:
+        """Return the file system of a cluster, to read.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
             StorageError: there is no such file system, or what it needs is not installed.
         """
-        found = self.clusters.get(cluster)
-        return ClusterFiles(found.filesystem, found.storage_options)
+        return ClusterFiles.of(self.clusters.get(cluster) if isinstance(cluster, str) else cluster)
+
+    def files_to_change(self, cluster: Cluster) -> ClusterFiles:
+        """Return the file system of a cluster, to write or delete there.
+
+        Raises:
+            RootMissingError, ForeignRootError: its root is not the one that it was.
+        """
+        self.roots.check(cluster.name)
+        return self.files(cluster)
