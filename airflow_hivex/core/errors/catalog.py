@@ -1,4 +1,4 @@
-"""Errors of databases, tables, partitions, columns and the log of their changes."""
+"""Errors of databases, tables and their versions, partitions, columns, copies and the log of their changes."""
 
 from __future__ import annotations
 
@@ -290,3 +290,23 @@ class TableChangedError(HivexError, pep249.OperationalError):
     key: str
     current: str | None
     expected: str | None
+
+
+class NoSuchVersionError(HivexError, pep249.DataError):
+    """The table has never had this version: no commit has this write id, or the table did not exist at this time."""
+
+    code = "NO_SUCH_VERSION"
+    sentence = "Table {table} has no {version}: {reason}. DESCRIBE HISTORY {table} lists its versions."
+    table: str
+    version: str
+    reason: str
+
+
+class VersionExpiredError(HivexError, pep249.OperationalError):
+    """The version has been there, and cannot be read any more."""
+
+    code = "VERSION_EXPIRED"
+    sentence = "The {version} of table {table} cannot be read any more: {reason}."
+    table: str
+    version: str
+    reason: str

@@ -1,4 +1,4 @@
-"""Errors of namespaces: links, names of other namespaces, quotas. The numbers are those of Hive's ErrorMsg."""
+"""Errors of namespaces: links, names of other namespaces, quotas, moves. The numbers are those of Hive's ErrorMsg."""
 
 from __future__ import annotations
 

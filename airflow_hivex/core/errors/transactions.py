@@ -1,11 +1,15 @@
-"""Errors of transactions and their snapshots."""
+"""Errors of transactions: their snapshots, locks and compactions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError, Outcome
+
+if TYPE_CHECKING:
+    from airflow_hivex.core.model.locks import LockInfo
 
 
 class TransactionError(HivexError, pep249.OperationalError):
@@ -161,3 +165,116 @@ class NotEnoughHistoryError(HivexError, pep249.OperationalError):
     high_watermark: int
     first_exception: int | None
     base: str
+
+
+class LockError(HivexError, pep249.OperationalError):
+    """A lock cannot be acquired, or is not in the state that the call needs."""
+
+    code = "LOCK"
+
+
+class InvalidLockRequestError(LockError):
+    """A request for locks is not one that can be granted by anyone."""
+
+    code = "INVALID_LOCK_REQUEST"
+    sentence = "The request for locks is not usable: {reason}."
+    reason: str
+
+
+class NoSuchLockError(LockError):
+    """No lock has this id: it was released, its transaction has ended, or it timed out."""
+
+    code = "NO_SUCH_LOCK"
+    sentence = "There is no lock {lock_id}."
+    lock_id: int
+
+
+class LockOfOpenTransactionError(LockError):
+    """A lock that a transaction has acquired lives until the transaction ends (Hive's TxnOpenException)."""
+
+    code = "LOCK_OF_OPEN_TRANSACTION"
+    sentence = "Lock {lock_id} belongs to transaction {txn_id}, which is open; commit or abort that instead."
+    lock_id: int
+    txn_id: int
+
+
+class LockNotAcquiredError(LockError):
+    """A lock that was requested without waiting is held by another client."""
+
+    code = "LOCK_NOT_ACQUIRED"
+    retryable = True
+
+
+class LockTimeoutError(LockError):
+    """A lock was not acquired in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is the lock in its way."""
+
+    code = "LOCK_TIMEOUT"
+    retryable = True
+    wanted: str
+    waited_s: float
+    blocker: LockInfo | None = None
+
+    def _describe(self) -> str:
+        because = f": {self.blocker.describe()}" if self.blocker is not None else ""
+        missed = f"{self.wanted} could not be locked within {self.waited_s:g} s"
+        return f"{missed}{because}. Try again later, or end the holder."
+
+
+class CompactionError(HivexError, pep249.OperationalError):
+    """A compaction is not in the state that the call needs."""
+
+    code = "COMPACTION"
+
+
+class NoSuchCompactionError(CompactionError):
+    """No compaction has this id, in the queue or in the history."""
+
+    code = "NO_SUCH_COMPACTION"
+    sentence = "There is no compaction {compaction_id}; SHOW COMPACTIONS lists those that are known."
+    compaction_id: int
+
+
+class CompactionNotDoneError(CompactionError):
+    """A compaction has ended without success."""
+
+    code = "COMPACTION_NOT_DONE"
+    compaction_id: int
+    name: str
+    state: str
+    reason: str | None = None
+
+    def _describe(self) -> str:
+        state = f"{self.state}: {self.reason}" if self.reason else self.state
+        return (
+            f"Compaction {self.compaction_id} of {self.name} is {state}. The table reads as before; ask for it again."
+        )
+
+
+class CompactionLostError(CompactionError):
+    """A worker or cleaner continues a compaction that it has lost, because it took too long."""
+
+    code = "COMPACTION_LOST"
+    sentence = (
+        "Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, or "
+        "has ended. Undo its work; nothing of it counts."
+    )
+    compaction_id: int
+    name: str
+    owner: str
+
+
+class ReplacementMissingError(CompactionError):
+    """The cleaner does not find, or not whole, the directory that has the rows of those that it is to delete.
+
+    ``found`` and ``registered`` are numbers of files and of bytes.
+    """
+
+    code = "REPLACEMENT_MISSING"
+    sentence = (
+        "{uri} has {found[0]} files of {found[1]} bytes, and registered are {registered[0]} files of {registered[1]} "
+        "bytes. The directories that it replaces may hold the last copy of their rows, and were not deleted: bring it "
+        "back from a backup, and keep them until then."
+    )
+    uri: str
+    found: tuple[int, int]
+    registered: tuple[int, int]
