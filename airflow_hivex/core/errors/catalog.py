@@ -14,13 +14,10 @@ _PREPOSITIONS = (" in", " of", " to")
 class NoSuchObjectError(HivexError, pep249.ProgrammingError):
     """A named object does not exist."""
 
-    code = "NO_SUCH_OBJECT"
-
 
 class NoSuchDatabaseError(NoSuchObjectError):
     """The database does not exist."""
 
-    code = "NO_SUCH_DATABASE"
     sentence = "Database {database} does not exist; SHOW DATABASES lists those that do."
     database: str
 
@@ -28,7 +25,6 @@ class NoSuchDatabaseError(NoSuchObjectError):
 class NoSuchTableError(NoSuchObjectError):
     """The table does not exist."""
 
-    code = "NO_SUCH_TABLE"
     sentence = "Table {database}.{table} does not exist; SHOW TABLES IN {database} lists those that do."
     database: str
     table: str
@@ -37,7 +33,6 @@ class NoSuchTableError(NoSuchObjectError):
 class NoSuchPartitionError(NoSuchObjectError):
     """The partition does not exist."""
 
-    code = "NO_SUCH_PARTITION"
     sentence = "Table {database}.{table} has no partition {partition}; SHOW PARTITIONS lists those it has."
     database: str
     table: str
@@ -47,7 +42,6 @@ class NoSuchPartitionError(NoSuchObjectError):
 class NoSuchColumnError(NoSuchObjectError):
     """The table has no such column."""
 
-    code = "NO_SUCH_COLUMN"
     table: str
     column: str
     columns: Sequence[str] = ()
@@ -61,7 +55,6 @@ class NoSuchColumnError(NoSuchObjectError):
 class NoSuchFunctionError(NoSuchObjectError):
     """The database has no such permanent function."""
 
-    code = "NO_SUCH_FUNCTION"
     sentence = "Function {database}.{function} does not exist; SHOW USER FUNCTIONS IN {database} lists those that do."
     database: str
     function: str
@@ -70,7 +63,6 @@ class NoSuchFunctionError(NoSuchObjectError):
 class NoSuchVariableError(NoSuchObjectError):
     """The session has no such variable."""
 
-    code = "NO_SUCH_VARIABLE"
     sentence = "Variable {name} does not exist in this session; DECLARE VARIABLE makes it."
     name: str
 
@@ -78,7 +70,6 @@ class NoSuchVariableError(NoSuchObjectError):
 class NoSuchTemporaryFunctionError(NoSuchObjectError):
     """The session has no such temporary function."""
 
-    code = "NO_SUCH_TEMPORARY_FUNCTION"
     sentence = "Temporary function {name} does not exist in this session."
     name: str
 
@@ -86,7 +77,6 @@ class NoSuchTemporaryFunctionError(NoSuchObjectError):
 class NotOnClusterError(NoSuchObjectError):
     """The object exists, but has no copy on the cluster asked for."""
 
-    code = "NOT_ON_CLUSTER"
     name: str
     cluster: str
     present_on: Sequence[str]
@@ -98,7 +88,6 @@ class NotOnClusterError(NoSuchObjectError):
 class AlreadyExistsError(HivexError, pep249.ProgrammingError):
     """An object of that name exists already."""
 
-    code = "ALREADY_EXISTS"
     kind: str
     name: str
     advice: str = "use IF NOT EXISTS to accept it"
@@ -110,7 +99,6 @@ class AlreadyExistsError(HivexError, pep249.ProgrammingError):
 class InvalidObjectError(HivexError, pep249.ProgrammingError):
     """An object was described in a way that cannot be stored or used."""
 
-    code = "INVALID_OBJECT"
     kind: str
     name: str
     reason: str
@@ -122,7 +110,6 @@ class InvalidObjectError(HivexError, pep249.ProgrammingError):
 class InvalidTextError(HivexError, pep249.DataError):
     """A text has a character that the metastore database cannot keep: NUL, or half of a surrogate pair."""
 
-    code = "INVALID_TEXT"
     what: str
     text: str
     position: int
@@ -139,7 +126,6 @@ class InvalidTextError(HivexError, pep249.DataError):
 class InvalidTypeError(HivexError, pep249.ProgrammingError):
     """A text is not a type of a column. ``position`` counts from 1."""
 
-    code = "INVALID_TYPE"
     text: str
     index: int
     reason: str
@@ -162,7 +148,6 @@ class InvalidOperationError(HivexError, pep249.ProgrammingError):
     ``operation`` is a statement, such as ``DROP VIEW``, or ends with the preposition of the object: ``A write to``.
     """
 
-    code = "INVALID_OPERATION"
     operation: str
     name: str
     reason: str
@@ -175,7 +160,6 @@ class InvalidOperationError(HivexError, pep249.ProgrammingError):
 class CopyMismatchError(HivexError, pep249.OperationalError):
     """Files on a secondary cluster differ from those of the primary."""
 
-    code = "COPY_MISMATCH"
     name: str
     cluster: str
     differences: Sequence[str]
@@ -192,7 +176,6 @@ class CopyMismatchError(HivexError, pep249.OperationalError):
 class CopyOutdatedError(HivexError, pep249.OperationalError):
     """The files that were copied to a secondary cluster are not those that the primary has now."""
 
-    code = "COPY_OUTDATED"
     retryable = True
     sentence = (
         "The copy of {name} on cluster {cluster} cannot be registered: directory {directory} {reason}. Find out again "
@@ -207,7 +190,6 @@ class CopyOutdatedError(HivexError, pep249.OperationalError):
 class CopyAlteredError(HivexError, pep249.OperationalError):
     """A file or directory of a cluster is not what was written to it."""
 
-    code = "COPY_ALTERED"
     sentence = (
         "{location} of {name} on cluster {cluster} is damaged: {reason}. Nothing was registered. Restore the file from "
         "a backup or another cluster, then replicate the table once more."
@@ -221,7 +203,6 @@ class CopyAlteredError(HivexError, pep249.OperationalError):
 class PrimaryChangedError(HivexError, pep249.OperationalError):
     """The primary cluster of a table has changed while a statement or compaction wrote on the previous one."""
 
-    code = "PRIMARY_CHANGED"
     retryable = True
     sentence = (
         "The primary cluster of {name} is {primary} now, and a write was made on cluster {cluster}. Nothing of it is "
@@ -238,7 +219,6 @@ class WritesLostError(HivexError, pep249.OperationalError):
     ``lost`` describes each directory that would be lost; ``confirmation`` is the text that confirms exactly that.
     """
 
-    code = "WRITES_LOST"
     name: str
     cluster: str
     summary: str
@@ -257,7 +237,6 @@ class WritesLostError(HivexError, pep249.OperationalError):
 class EventsPurgedError(HivexError, pep249.OperationalError):
     """A reader of the notification log asks for events that were purged: it has missed changes."""
 
-    code = "EVENTS_PURGED"
     sentence = (
         "The events after {after} are not all there: those up to {purged} were purged. Read the catalog again, and "
         "continue after the current event id."
@@ -269,7 +248,6 @@ class EventsPurgedError(HivexError, pep249.OperationalError):
 class EventsReplacedError(HivexError, pep249.OperationalError):
     """The notification log has other events than the reader has seen: its database was restored from a backup."""
 
-    code = "EVENTS_REPLACED"
     sentence = (
         "The events up to {after} are not those that were read before: the metastore's database was restored from a "
         "backup. Read the catalog again, and continue after the current event id."
@@ -280,7 +258,6 @@ class EventsReplacedError(HivexError, pep249.OperationalError):
 class TableChangedError(HivexError, pep249.OperationalError):
     """A table has changed since a client read it. The client has asked for a change of the table that it had read."""
 
-    code = "TABLE_CHANGED"
     # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
     sentence = (
         "The table has been modified. The parameter value for key '{key}' is '{current}'. The expected was value was "
@@ -295,7 +272,6 @@ class TableChangedError(HivexError, pep249.OperationalError):
 class NoSuchVersionError(HivexError, pep249.DataError):
     """The table has never had this version: no commit has this write id, or the table did not exist at this time."""
 
-    code = "NO_SUCH_VERSION"
     sentence = "Table {table} has no {version}: {reason}. DESCRIBE HISTORY {table} lists its versions."
     table: str
     version: str
@@ -305,7 +281,6 @@ class NoSuchVersionError(HivexError, pep249.DataError):
 class VersionExpiredError(HivexError, pep249.OperationalError):
     """The version has been there, and cannot be read any more."""
 
-    code = "VERSION_EXPIRED"
     sentence = "The {version} of table {table} cannot be read any more: {reason}."
     table: str
     version: str

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 class UnknownClusterError(HivexError, pep249.ProgrammingError):
     """The cluster is not in hive.cluster.properties."""
 
-    code = "UNKNOWN_CLUSTER"
     cluster: str
     known: Sequence[str] = ()
 
@@ -27,7 +26,6 @@ class UnknownClusterError(HivexError, pep249.ProgrammingError):
 class LocationOutsideClusterError(HivexError, pep249.ProgrammingError):
     """A location does not lie in the file system of the cluster that should hold it."""
 
-    code = "LOCATION_OUTSIDE_CLUSTER"
     sentence = (
         "Location {location!r} lies outside cluster {cluster}, whose file system is {filesystem}. SQL reads and writes "
         "files below it only. Copy the files there and give the path relative to it, or configure a cluster whose file "
@@ -51,7 +49,6 @@ class RoutingError(HivexError, pep249.OperationalError):
 class NoUsableClusterError(RoutingError):
     """A cluster has everything that the statement needs, and cannot be used now."""
 
-    code = "NO_USABLE_CLUSTER"
     retryable = True
 
 
@@ -71,7 +68,6 @@ class UnsupportedJobTrackerError(HivexError, pep249.NotSupportedError):
 class StorageError(HivexError, pep249.OperationalError):
     """Files of a cluster could not be listed, written or deleted."""
 
-    code = "STORAGE"
     retryable = True
     sentence = "Storage at {location} cannot be used: {reason}."
     location: str
@@ -81,7 +77,6 @@ class StorageError(HivexError, pep249.OperationalError):
 class FolderExpectedError(HivexError, pep249.OperationalError):
     """A file lies where the files of a table need a folder."""
 
-    code = "FOLDER_EXPECTED"
     sentence = (
         "{location} is a file, and the place of rows is a folder. Move the file into a folder, and give the table or "
         "the partition the folder as its location."
@@ -92,7 +87,6 @@ class FolderExpectedError(HivexError, pep249.OperationalError):
 class RootMissingError(HivexError, pep249.OperationalError):
     """The root of a cluster's file system lacks the marker that was written to it."""
 
-    code = "ROOT_MISSING"
     retryable = True
     sentence = (
         "The root {filesystem} of cluster {cluster} is not the one that was written to: {missing}. Is it not mounted? "
@@ -108,7 +102,6 @@ class RootMissingError(HivexError, pep249.OperationalError):
 class RootUnseenError(HivexError, pep249.OperationalError):
     """A process of a cluster's Spark does not see the root of the cluster's file system at its path."""
 
-    code = "ROOT_UNSEEN"
     retryable = True
     sentence = (
         "Host {host} does not see the root {filesystem} of cluster {cluster}: {problem}. The statement has changed "
@@ -124,7 +117,6 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
     """The tasks of a job have written rows that are not in the files that were found."""
 
-    code = "WRITTEN_ROWS_MISSING"
     retryable = True
     sentence = (
         "The tasks on cluster {cluster} have written {written} to {folder} for {table}, and {found} were found there. "
@@ -143,7 +135,6 @@ class WrittenRowsMissingError(HivexError, pep249.OperationalError):
 class ForeignRootError(HivexError, pep249.OperationalError):
     """The root of a cluster's file system has the marker of another metastore, or of another cluster."""
 
-    code = "FOREIGN_ROOT"
     sentence = (
         "The root {filesystem} of cluster {cluster} has a marker, {marker}, that this metastore has not written for "
         "it. Two metastores, or two clusters, must not share a root: each would delete what the other one writes. Give "
@@ -170,47 +161,38 @@ class JobError(HivexError, pep249.OperationalError):
 class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
     """The message of Spark for a failed job; the ``__cause__`` of the job's error."""
 
-    code = "JOB_CAUSE"
-
 
 class JobCancelledError(JobError):
     """A job was stopped on request."""
 
-    code = "JOB_CANCELLED"
     message: str = "it was cancelled"
 
 
 class ExecutorsLostError(JobError):
     """A job failed because processes of its cluster went away, as often as Spark tries its tasks."""
 
-    code = "EXECUTORS_LOST"
     retryable = True
 
 
 class ClusterUnreachableError(JobError):
     """The server that runs the jobs of a cluster does not answer, or was restarted while a job ran."""
 
-    code = "CLUSTER_UNREACHABLE"
     retryable = True
 
 
 class SparkProcessError(JobError):
     """The process that runs Spark did not start, has ended, or ran out of memory. A new one may fare better."""
 
-    code = "SPARK_PROCESS"
     retryable = True
 
 
 class SparkServerError(HivexError, pep249.OperationalError):
     """A Spark Connect server on this machine cannot be started or stopped."""
 
-    code = "SPARK_SERVER"
-
 
 class InProcessJobError(HivexError, pep249.NotSupportedError):
     """A cluster runs jobs in the process of the statement, where a server has to run them."""
 
-    code = "IN_PROCESS_JOB"
     sentence = (
         "A job on cluster {cluster} cannot be left to a server, because its jobtracker is {jobtracker}. Run it with "
         "deferrable=False, or give the cluster a Spark Connect server (sc://host:port)."

@@ -12,13 +12,10 @@ from airflow_hivex.core.model.secrets import hide
 class SettingsError(HivexError, pep249.ProgrammingError):
     """A hive.* parameter cannot be used as given."""
 
-    code = "SETTINGS"
-
 
 class UnknownSettingError(SettingsError):
     """The parameter does not exist."""
 
-    code = "UNKNOWN_SETTING"
     name: str
     suggestions: Sequence[str] = ()
 
@@ -30,7 +27,6 @@ class UnknownSettingError(SettingsError):
 class InvalidSettingError(SettingsError):
     """The parameter exists, its value is of the wrong type or out of range."""
 
-    code = "INVALID_SETTING"
     name: str
     value: object
     reason: str
@@ -46,7 +42,6 @@ class InvalidSettingError(SettingsError):
 class InvalidClusterPropertiesError(SettingsError):
     """hive.cluster.properties is malformed or incomplete."""
 
-    code = "INVALID_CLUSTER_PROPERTIES"
     reason: str
     cluster: str | None = None
 
@@ -61,7 +56,6 @@ class InvalidClusterPropertiesError(SettingsError):
 class InvalidConnectionError(SettingsError):
     """An Airflow connection does not describe a metastore, or does not lead to the Spark of a cluster."""
 
-    code = "INVALID_CONNECTION"
     sentence = "Connection {conn_id!r} is not usable: {reason}."
     conn_id: str
     reason: str
@@ -70,13 +64,10 @@ class InvalidConnectionError(SettingsError):
 class StoreError(HivexError, pep249.OperationalError):
     """The metastore database refused or failed a call."""
 
-    code = "STORE"
-
 
 class StoreUnavailableError(StoreError):
     """The metastore database cannot be reached, or was too busy for too long."""
 
-    code = "STORE_UNAVAILABLE"
     retryable = True
     sentence = "Metastore database {url} is not available: {reason}."
     url: str
@@ -86,7 +77,6 @@ class StoreUnavailableError(StoreError):
 class StoreMissingError(StoreError):
     """The database has no metastore yet, and the caller only reads."""
 
-    code = "STORE_MISSING"
     sentence = "There is no metastore in the database {url} yet. Check the name: the first statement on it creates one."
     url: str
 
@@ -94,7 +84,6 @@ class StoreMissingError(StoreError):
 class StoreDriverMissingError(StoreError):
     """The package that connects to a PostgreSQL metastore cannot be imported."""
 
-    code = "STORE_DRIVER_MISSING"
     sentence = (
         "A metastore in PostgreSQL needs the package psycopg, which cannot be imported: {reason}. Install it with: pip "
         "install 'airflow-provider-hivex[postgresql]'"
@@ -105,7 +94,6 @@ class StoreDriverMissingError(StoreError):
 class StoreRefusedError(StoreError):
     """The metastore database refused a call for what it holds; nothing was changed."""
 
-    code = "STORE_REFUSED"
     sentence = "Metastore database {url} refused a call, and nothing was changed: {reason}."
     url: str
     reason: str
@@ -114,7 +102,6 @@ class StoreRefusedError(StoreError):
 class StoreTooOldError(StoreError):
     """The database has an older schema than this release needs."""
 
-    code = "STORE_TOO_OLD"
     sentence = (
         "Metastore database {url} has schema revision {found}, this release needs {needed}. Upgrade it with: hivex "
         "--metastore '{url}' metastore upgrade"
@@ -127,7 +114,6 @@ class StoreTooOldError(StoreError):
 class StoreTooNewError(StoreError):
     """The database was upgraded by a newer release."""
 
-    code = "STORE_TOO_NEW"
     sentence = (
         "Metastore database {url} has schema revision {found}, which this release (up to {known}) does not know. "
         "Upgrade airflow-provider-hivex."
@@ -140,7 +126,6 @@ class StoreTooNewError(StoreError):
 class NotAMetastoreError(StoreError):
     """The database, or the file in its place, holds something else."""
 
-    code = "NOT_A_METASTORE"
     sentence = (
         "Database {url} is not a metastore, and nothing was changed in it: {reason}. Give an empty database, a file "
         "that does not exist yet, or, in PostgreSQL, an empty schema of its own: "
@@ -153,7 +138,6 @@ class NotAMetastoreError(StoreError):
 class StoreDamagedError(StoreError):
     """The file of a SQLite metastore is damaged."""
 
-    code = "STORE_DAMAGED"
     outcome = Outcome.UNKNOWN
     sentence = (
         "Metastore database {url} is damaged: {reason}. Restore it from a backup; the data files are not touched."
@@ -165,7 +149,6 @@ class StoreDamagedError(StoreError):
 class StorePermissionError(StoreError):
     """The metastore database does not let its user do what the metastore needs."""
 
-    code = "STORE_PERMISSION"
     sentence = (
         "Metastore database {url} refuses what the metastore needs: {reason}. Its user must own the schema, or have "
         "the privileges USAGE and CREATE on it."
@@ -176,8 +159,6 @@ class StorePermissionError(StoreError):
 
 class HiveMetastoreError(HivexError, pep249.OperationalError):
     """An existing Hive metastore could not be read."""
-
-    code = "HIVE_METASTORE"
 
 
 class InvalidHiveAddressError(HiveMetastoreError):
@@ -195,7 +176,6 @@ class InvalidHiveAddressError(HiveMetastoreError):
 class HiveClientMissingError(HiveMetastoreError):
     """The library that reads Hive metastores is not installed."""
 
-    code = "HIVE_CLIENT_MISSING"
     sentence = (
         "To read a Hive metastore, or to serve one, install airflow-provider-hivex with its extra 'hive': there is no "
         "{missing}."
@@ -206,7 +186,6 @@ class HiveClientMissingError(HiveMetastoreError):
 class HiveUnavailableError(HiveMetastoreError):
     """A Hive metastore cannot be reached, or does not answer. What was imported before is complete."""
 
-    code = "HIVE_UNAVAILABLE"
     retryable = True
     sentence = (
         "The Hive metastore {address} does not answer ({doing}): {reason}. Repeat the import when it runs; objects "
@@ -220,7 +199,6 @@ class HiveUnavailableError(HiveMetastoreError):
 class HiveProtocolError(HiveMetastoreError):
     """A server does not answer as a Hive metastore does."""
 
-    code = "HIVE_PROTOCOL"
     sentence = (
         "The server {address} does not answer as a Hive metastore ({doing}): {reason}. The import needs the Thrift "
         "port of a metastore (9083 as a rule); --tls and --framed choose TLS and framed transport, SASL (Kerberos) and "
@@ -234,7 +212,6 @@ class HiveProtocolError(HiveMetastoreError):
 class HiveRefusedError(HiveMetastoreError):
     """A Hive metastore has refused a call."""
 
-    code = "HIVE_REFUSED"
     sentence = "The Hive metastore {address} refuses ({doing}): {reason}."
 
     address: str

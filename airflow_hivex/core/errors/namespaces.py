@@ -14,7 +14,6 @@ from airflow_hivex.core.errors.sql import SqlError
 class LinkError(HivexError, pep249.ProgrammingError):
     """A link, or the table that it shows, does not allow the operation. ``hive_error`` is Hive's number of the case."""
 
-    code = "LINK"
     hive_error: ClassVar[int | None] = None
 
 
@@ -35,7 +34,6 @@ class OwnTableLinkError(LinkError):
 class NotLinkableError(LinkError):
     """The object of a new link is not a managed table. Source: Hive's error 10131."""
 
-    code = "NOT_LINKABLE"
     hive_error = 10131
     sentence = (
         "CREATE LINK TO {link} is refused (Hive error 10131): the object is {kind}, and only managed tables can be "
@@ -48,7 +46,6 @@ class NotLinkableError(LinkError):
 class NoSuchLinkSourceError(LinkError, NoSuchObjectError):
     """The table of a new link does not exist. Source: Hive's error 10001."""
 
-    code = "NO_SUCH_LINK_SOURCE"
     hive_error = 10001
     sentence = (
         "CREATE LINK TO {link} is refused (Hive error 10001): table {table} of namespace {namespace} does not exist; "
@@ -62,7 +59,6 @@ class NoSuchLinkSourceError(LinkError, NoSuchObjectError):
 class TableIsNotALinkError(LinkError):
     """DROP LINK or ALTER LINK names a table. Source: Hive's error 10134."""
 
-    code = "TABLE_IS_NOT_A_LINK"
     hive_error = 10134
     operation: str
     name: str
@@ -75,7 +71,6 @@ class TableIsNotALinkError(LinkError):
 class ViewIsNotALinkError(LinkError):
     """DROP LINK or ALTER LINK names a view. Source: Hive's error 10132."""
 
-    code = "VIEW_IS_NOT_A_LINK"
     hive_error = 10132
     operation: str
     name: str
@@ -88,7 +83,6 @@ class ViewIsNotALinkError(LinkError):
 class LinkIsNotATableError(LinkError):
     """DROP TABLE or DROP VIEW names a link. Source: Hive's error 10133."""
 
-    code = "LINK_IS_NOT_A_TABLE"
     hive_error = 10133
     sentence = "{operation} on {link} is refused: it is a link; use DROP LINK TO {link} (Hive error 10133)."
 
@@ -99,7 +93,6 @@ class LinkIsNotATableError(LinkError):
 class NoSuchLinkError(LinkError, NoSuchObjectError):
     """The namespace has no such link."""
 
-    code = "NO_SUCH_LINK"
     namespace: str
     link: str
 
@@ -113,7 +106,6 @@ class NoSuchLinkError(LinkError, NoSuchObjectError):
 class LinkedTableError(LinkError):
     """A table cannot be dropped, because links show it."""
 
-    code = "LINKED_TABLE"
     operation: str
     name: str
     links: Sequence[str]
@@ -133,7 +125,6 @@ class ForeignNameError(SqlError):
     ``create_link`` is the statement that makes the table available to readers, None where no link would do.
     """
 
-    code = "FOREIGN_NAME"
     name: str
     namespace: str
     line: int | None
@@ -152,7 +143,6 @@ class ForeignNameError(SqlError):
 class NoSuchHomeError(NoSuchObjectError):
     """No metastore is noted for a namespace."""
 
-    code = "NO_SUCH_HOME"
     sentence = (
         "No metastore is noted for namespace {namespace}. `hivex namespace home {namespace} METASTORE` notes one."
     )
@@ -162,7 +152,6 @@ class NoSuchHomeError(NoSuchObjectError):
 class QuotaExceededError(HivexError, pep249.OperationalError):
     """A commit would take a namespace above its quota on a cluster. Nothing of it is visible."""
 
-    code = "QUOTA_EXCEEDED"
     namespace: str
     cluster: str
     quota_bytes: int
@@ -186,7 +175,6 @@ class QuotaExceededError(HivexError, pep249.OperationalError):
 class MoveRefusedError(HivexError):
     """A namespace cannot be moved as it is. Nothing was changed; ``blockers`` has each reason with its remedy."""
 
-    code = "MOVE_REFUSED"
     namespace: str
     cluster: str
     blockers: Sequence[str]
@@ -199,7 +187,6 @@ class MoveRefusedError(HivexError):
 class MoveUnderWayError(HivexError):
     """A namespace is being moved to another cluster already."""
 
-    code = "MOVE_UNDER_WAY"
     sentence = (
         "Namespace {namespace} is being moved to cluster {cluster}, and cannot be moved to {wanted} meanwhile. Finish "
         "that move, or cancel it by ALTER DATABASE {namespace} CANCEL MOVE."
@@ -212,7 +199,6 @@ class MoveUnderWayError(HivexError):
 class MoveEndedError(HivexError):
     """A move was cancelled, or finished by another process, while this process worked on it."""
 
-    code = "MOVE_ENDED"
     sentence = "Another process has ended the move of namespace {namespace} to cluster {cluster}: it is {state}."
     namespace: str
     cluster: str
@@ -222,7 +208,6 @@ class MoveEndedError(HivexError):
 class NamespaceChangedError(HivexError):
     """A namespace got or lost tables while it was being moved, at each try."""
 
-    code = "NAMESPACE_CHANGED"
     retryable = True
     sentence = (
         "Namespace {namespace} has got or lost tables while it was being moved. Only copies were made; repeat the move "

@@ -3,14 +3,13 @@
 A class of the tree says each of its facts once, as a field::
 
     class NoSuchTableError(NoSuchObjectError):
-        code = "NO_SUCH_TABLE"
         sentence = "Table {database}.{table} does not exist."
         database: str
         table: str
 
 The constructor takes the facts in this order, by position or by name, and keeps each as an attribute, a list as a
 tuple. Where the sentence is more than its facts as they are, such as a list with commas, the method ``_describe``
-returns it.
+returns it. The ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any, ClassVar, dataclass_transform
 from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.model.secrets import hide
 
+_WORD = re.compile("(?<!^)(?=[A-Z])")
 _HALF = re.compile("[\ud800-\udfff]")
 _REQUIRED = object()
 
@@ -55,6 +55,8 @@ class HivexError(pep249.DatabaseError):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "code" not in vars(cls):
+            cls.code = _WORD.sub("_", cls.__name__.removesuffix("Error")).upper()
         kinds = cls.__annotations__.items()
         own = {name: vars(cls).get(name, _REQUIRED) for name, kind in kinds if "ClassVar" not in str(kind)}
         cls._fields = cls._fields | own

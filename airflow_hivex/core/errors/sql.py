@@ -11,8 +11,6 @@ from airflow_hivex.core.errors.root import HivexError
 class SqlError(HivexError, pep249.ProgrammingError):
     """A statement cannot be run as written."""
 
-    code = "SQL"
-
 
 class StatementSyntaxError(SqlError):
     """The text is not a statement that we can read. Lines and columns count from 1."""
@@ -32,13 +30,10 @@ class StatementSyntaxError(SqlError):
 class UnsupportedStatementError(StatementSyntaxError, pep249.NotSupportedError):
     """The statement is known SQL that this warehouse does not run."""
 
-    code = "UNSUPPORTED_STATEMENT"
-
 
 class MergeCardinalityError(SqlError, pep249.DataError):
     """Several rows of a MERGE's source match one row of its target. Source: Hive, MERGE_CARDINALITY_VIOLATION."""
 
-    code = "MERGE_CARDINALITY"
     sentence = (
         "MERGE into {table}: rows of the target that several rows of the source match each: {count}. Their result is "
         "not defined. Make the rows of the source unique by the columns of the condition."
@@ -50,7 +45,6 @@ class MergeCardinalityError(SqlError, pep249.DataError):
 class ConstraintViolationError(SqlError, pep249.DataError):
     """A row that is written violates a constraint of its table. ``sample`` has some values of one such row."""
 
-    code = "CONSTRAINT_VIOLATION"
     table: str
     constraint: str
     sample: str
@@ -66,7 +60,6 @@ class ConstraintViolationError(SqlError, pep249.DataError):
 class ReplaceConditionError(SqlError, pep249.DataError):
     """A row does not satisfy the condition of the rows that it replaces. ``sample`` has some values of one such row."""
 
-    code = "REPLACE_CONDITION"
     table: str
     condition: str
     sample: str
@@ -96,7 +89,6 @@ class ColumnCountMismatchError(SqlError, pep249.DataError):
 class TypeMismatchError(SqlError, pep249.DataError):
     """A value does not fit the type of its column."""
 
-    code = "TYPE_MISMATCH"
     sentence = "Column {column} of {table} has type {type}; {text} cannot be stored in it without an explicit CAST."
     table: str
     column: str
@@ -107,7 +99,6 @@ class TypeMismatchError(SqlError, pep249.DataError):
 class UnreadableTextError(TypeMismatchError):
     """A constant text is not readable as the type of its column. Nothing was written."""
 
-    code = "UNREADABLE_TEXT"
     sentence = (
         "Column {column} of {table} has type {type}, and the text {text!r} is not a valid value of it. Nothing was "
         "written; correct the text."
@@ -117,7 +108,6 @@ class UnreadableTextError(TypeMismatchError):
 class AnalysisError(SqlError):
     """Spark read the statement and refused it: a column, function or type is wrong."""
 
-    code = "ANALYSIS"
     sentence = "Spark refused the statement: {message}"
     message: str
 
@@ -125,13 +115,10 @@ class AnalysisError(SqlError):
 class InvalidParametersError(SqlError):
     """The parameters given do not fit the markers in the statement."""
 
-    code = "INVALID_PARAMETERS"
-
 
 class ClosedError(HivexError, pep249.InterfaceError):
     """A connection or a cursor was used after it was closed."""
 
-    code = "CLOSED"
     sentence = "The {subject} is closed. Open another one."
     subject: str
 
@@ -139,7 +126,6 @@ class ClosedError(HivexError, pep249.InterfaceError):
 class NoResultSetError(HivexError, pep249.InterfaceError):
     """Rows were fetched from a cursor whose last statement has no rows."""
 
-    code = "NO_RESULT_SET"
     statement: str | None
 
     def _describe(self) -> str:

@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 class TransactionError(HivexError, pep249.OperationalError):
     """A transaction is not in the state that the call needs."""
 
-    code = "TRANSACTION"
-
 
 class NoSuchTransactionError(TransactionError):
     """No transaction has this id, or its record is gone already."""
 
-    code = "NO_SUCH_TRANSACTION"
     sentence = "There is no transaction {txn_id}."
     txn_id: int
 
@@ -29,7 +26,6 @@ class NoSuchTransactionError(TransactionError):
 class TransactionAbortedError(TransactionError):
     """The transaction was aborted, by its owner, a time-out or a conflict."""
 
-    code = "TRANSACTION_ABORTED"
     txn_id: int
     reason: str | None = None
 
@@ -41,7 +37,6 @@ class TransactionAbortedError(TransactionError):
 class TransactionCommittedError(TransactionError):
     """The transaction has committed already, so it cannot do this any more."""
 
-    code = "TRANSACTION_COMMITTED"
     sentence = "Transaction {txn_id} has committed already."
     txn_id: int
 
@@ -49,7 +44,6 @@ class TransactionCommittedError(TransactionError):
 class TransactionNotOpenError(TransactionError):
     """Write ids were asked for with a transaction that is not open or may not write."""
 
-    code = "TRANSACTION_NOT_OPEN"
     txn_ids: Sequence[int]
     why: str
 
@@ -60,7 +54,6 @@ class TransactionNotOpenError(TransactionError):
 class TooManyOpenTransactionsError(TransactionError):
     """hive.max.open.txns is reached."""
 
-    code = "TOO_MANY_OPEN_TRANSACTIONS"
     retryable = True
     sentence = (
         "{open_count} transactions are open and hive.max.open.txns is {limit}; abort idle ones or wait for them to end."
@@ -72,7 +65,6 @@ class TooManyOpenTransactionsError(TransactionError):
 class CommitOutcomeUnknownError(TransactionError):
     """The database was lost during a commit and could not be asked afterwards."""
 
-    code = "COMMIT_OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN
     sentence = (
         "The metastore database was lost while transaction {txn_id} committed. Look it up by its id before running the "
@@ -87,7 +79,6 @@ class WriteConflictError(TransactionAbortedError):
     The transaction was aborted; the statement may succeed in a new one.
     """
 
-    code = "WRITE_CONFLICT"
     retryable = True
     reason: str
 
@@ -95,7 +86,6 @@ class WriteConflictError(TransactionAbortedError):
 class DeadlockError(TransactionAbortedError):
     """Transactions waited for each other's locks in a circle, and this one was chosen to be aborted."""
 
-    code = "DEADLOCK"
     retryable = True
     reason: str
 
@@ -103,13 +93,10 @@ class DeadlockError(TransactionAbortedError):
 class InvalidTransactionRequestError(TransactionError):
     """A call to the transaction manager asks for something that does not exist."""
 
-    code = "INVALID_TRANSACTION_REQUEST"
-
 
 class UnexpectedError(HivexError, pep249.InternalError):
     """An error that no part of this project knows. Its cause has the details; the transaction is settled."""
 
-    code = "UNEXPECTED"
     sentence = (
         "{what} ended with an error that is not known here: {reason}. Its transaction is settled. Report the error "
         "together with its cause."
@@ -121,7 +108,6 @@ class UnexpectedError(HivexError, pep249.InternalError):
 class StatementCancelledError(TransactionError):
     """A statement was cancelled; the transaction that it was part of continues without it."""
 
-    code = "STATEMENT_CANCELLED"
     sentence = "The statement was cancelled; transaction {txn_id} continues without it."
     txn_id: int
 
@@ -129,7 +115,6 @@ class StatementCancelledError(TransactionError):
 class WriteTakenBackError(TransactionError):
     """Another session has repeated the same part of a transaction, so this one's write does not count."""
 
-    code = "WRITE_TAKEN_BACK"
     sentence = "The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere."
     table: str
     txn_id: int
@@ -139,7 +124,6 @@ class WriteTakenBackError(TransactionError):
 class InvalidWriteIdListError(HivexError, pep249.ProgrammingError):
     """A text is not a transaction list or write id list."""
 
-    code = "INVALID_WRITE_ID_LIST"
     sentence = "{text!r} is not a transaction or write id list: {reason}."
     text: str
     reason: str
@@ -148,7 +132,6 @@ class InvalidWriteIdListError(HivexError, pep249.ProgrammingError):
 class MissingWriteIdListError(HivexError, pep249.ProgrammingError):
     """A transactional table is read or changed without a write id list."""
 
-    code = "MISSING_WRITE_ID_LIST"
     sentence = (
         "Table {table} is transactional and the call has no write id list for it; pass the list of your snapshot, or "
         "leave the argument out for the current state."
@@ -170,13 +153,10 @@ class NotEnoughHistoryError(HivexError, pep249.OperationalError):
 class LockError(HivexError, pep249.OperationalError):
     """A lock cannot be acquired, or is not in the state that the call needs."""
 
-    code = "LOCK"
-
 
 class InvalidLockRequestError(LockError):
     """A request for locks is not one that can be granted by anyone."""
 
-    code = "INVALID_LOCK_REQUEST"
     sentence = "The request for locks is not usable: {reason}."
     reason: str
 
@@ -184,7 +164,6 @@ class InvalidLockRequestError(LockError):
 class NoSuchLockError(LockError):
     """No lock has this id: it was released, its transaction has ended, or it timed out."""
 
-    code = "NO_SUCH_LOCK"
     sentence = "There is no lock {lock_id}."
     lock_id: int
 
@@ -192,7 +171,6 @@ class NoSuchLockError(LockError):
 class LockOfOpenTransactionError(LockError):
     """A lock that a transaction has acquired lives until the transaction ends (Hive's TxnOpenException)."""
 
-    code = "LOCK_OF_OPEN_TRANSACTION"
     sentence = "Lock {lock_id} belongs to transaction {txn_id}, which is open; commit or abort that instead."
     lock_id: int
     txn_id: int
@@ -201,14 +179,12 @@ class LockOfOpenTransactionError(LockError):
 class LockNotAcquiredError(LockError):
     """A lock that was requested without waiting is held by another client."""
 
-    code = "LOCK_NOT_ACQUIRED"
     retryable = True
 
 
 class LockTimeoutError(LockError):
     """A lock was not acquired in time (Hive's LOCK_ACQUIRE_TIMEDOUT). ``blocker`` is the lock in its way."""
 
-    code = "LOCK_TIMEOUT"
     retryable = True
     wanted: str
     waited_s: float
@@ -223,13 +199,10 @@ class LockTimeoutError(LockError):
 class CompactionError(HivexError, pep249.OperationalError):
     """A compaction is not in the state that the call needs."""
 
-    code = "COMPACTION"
-
 
 class NoSuchCompactionError(CompactionError):
     """No compaction has this id, in the queue or in the history."""
 
-    code = "NO_SUCH_COMPACTION"
     sentence = "There is no compaction {compaction_id}; SHOW COMPACTIONS lists those that are known."
     compaction_id: int
 
@@ -237,7 +210,6 @@ class NoSuchCompactionError(CompactionError):
 class CompactionNotDoneError(CompactionError):
     """A compaction has ended without success."""
 
-    code = "COMPACTION_NOT_DONE"
     compaction_id: int
     name: str
     state: str
@@ -253,7 +225,6 @@ class CompactionNotDoneError(CompactionError):
 class CompactionLostError(CompactionError):
     """A worker or cleaner continues a compaction that it has lost, because it took too long."""
 
-    code = "COMPACTION_LOST"
     sentence = (
         "Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, or "
         "has ended. Undo its work; nothing of it counts."
@@ -269,7 +240,6 @@ class ReplacementMissingError(CompactionError):
     ``found`` and ``registered`` are numbers of files and of bytes.
     """
 
-    code = "REPLACEMENT_MISSING"
     sentence = (
         "{uri} has {found[0]} files of {found[1]} bytes, and registered are {registered[0]} files of {registered[1]} "
         "bytes. The directories that it replaces may hold the last copy of their rows, and were not deleted: bring it "
