@@ -138,7 +138,7 @@ class ForeignRootError(HivexError, pep249.OperationalError):
     sentence = (
         "The root {filesystem} of cluster {cluster} has a marker, {marker}, that this metastore has not written for "
         "it. Two metastores, or two clusters, must not share a root: each would delete what the other one writes. Give "
-        "the cluster another root; if no other metastore or cluster uses this one,  `hivex metastore accept-root "
+        "the cluster another root; if no other metastore or cluster uses this one, `hivex metastore accept-root "
         "{cluster}` takes it."
     )
     cluster: str
