@@ -39,6 +39,7 @@ from airflow_hivex.core.parser.grammar.session_settings import variable_statemen
 from airflow_hivex.core.parser.inspection import Inspection, inspect
 from airflow_hivex.core.parser.lexer.markers import values_of
 from airflow_hivex.core.parser.reader import read, read_table_name
+from airflow_hivex.core.scan import Scan
 from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS
 from airflow_hivex.core.streaming import TransactionBatch
 from airflow_hivex.core.warehouse import Warehouse
@@ -266,7 +267,7 @@ class Session:
         with own_errors("The search for files"):
             return snapshot_files(self._context(None), statement)
 
-    def to_arrow(
+    def scan(
         self,
         table: str,
         columns: Sequence[str] | None = None,
@@ -276,10 +277,10 @@ class Session:
         *,
         version: int | None = None,
         timestamp: datetime | str | None = None,
-    ) -> pa.Table:
-        """Return the rows of a table or link as pyarrow reads them in this process, without Spark.
+    ) -> Scan:
+        """Return a read of a table or link by pyarrow in this process, without Spark; see :class:`Scan`.
 
-        The snapshot and the locks are those of a SELECT, and the types those of Spark's ``toArrow``.
+        Nothing is read before a method of the scan is called, which reads the table as it is then.
 
         Args:
             table: ``table`` or ``database.table``.
@@ -291,104 +292,32 @@ class Session:
             threads: how many threads read files; None takes one more than the processors of this machine.
             version: the write id of an earlier version to read, with the columns of then.
             timestamp: a time, at which the version to read was the present one.
-
-        Raises:
-            NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
-            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
-            InvalidOperationError: it is a view, or only Spark reads its format or a type of its columns.
-            UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not one.
-            RoutingError: the table is not on the session's cluster.
-            StorageError: a file cannot be read from this process.
         """
-        from airflow_hivex.core.commands.arrow_reads import read_table
 
-        statement = self._query_of_files(table, "to_arrow", version, timestamp)
-        with own_errors("The read"):
-            return read_table(self._context(parameters), statement, columns, filter, threads)
+        def statement_of(operation: str) -> tuple[StatementContext, kinds.Select]:
+            return self._context(parameters), self._query_of_files(table, operation, version, timestamp)
 
-    def to_batches(
-        self,
-        table: str,
-        columns: Sequence[str] | None = None,
-        filter: Filter = None,
-        parameters: Mapping[str, object] | None = None,
-        threads: int | None = None,
-        *,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> pa.RecordBatchReader:
-        """Return the rows of :meth:`to_arrow` as a stream, of which a few stripes are in memory at a time.
+        return Scan(table, statement_of, columns, filter, threads)
 
-        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until that ends.
-        """
-        from airflow_hivex.core.commands.arrow_reads import read_batches
+    def to_arrow(self, table: str, *args: Any, **options: Any) -> pa.Table:
+        """Return ``scan(...).to_arrow()``, with the arguments of :meth:`scan`."""
+        return self.scan(table, *args, **options).to_arrow()
 
-        statement = self._query_of_files(table, "to_batches", version, timestamp)
-        with own_errors("The read"):
-            return read_batches(self._context(parameters), statement, columns, filter, threads)
+    def to_batches(self, table: str, *args: Any, **options: Any) -> pa.RecordBatchReader:
+        """Return ``scan(...).to_batches()``, with the arguments of :meth:`scan`."""
+        return self.scan(table, *args, **options).to_batches()
 
-    def to_pandas(
-        self,
-        table: str,
-        columns: Sequence[str] | None = None,
-        filter: Filter = None,
-        parameters: Mapping[str, object] | None = None,
-        threads: int | None = None,
-        *,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> pd.DataFrame:
-        """Return the rows of :meth:`to_arrow` as a DataFrame of pandas."""
-        frame: pd.DataFrame = self.to_arrow(
-            table, columns, filter, parameters, threads, version=version, timestamp=timestamp
-        ).to_pandas()
-        return frame
+    def to_pandas(self, table: str, *args: Any, **options: Any) -> pd.DataFrame:
+        """Return ``scan(...).to_pandas()``, with the arguments of :meth:`scan`."""
+        return self.scan(table, *args, **options).to_pandas()
 
-    def to_polars(
-        self,
-        table: str,
-        columns: Sequence[str] | None = None,
-        filter: Filter = None,
-        parameters: Mapping[str, object] | None = None,
-        threads: int | None = None,
-        *,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> Any:
-        """Return the rows of :meth:`to_arrow` as a DataFrame of polars.
+    def to_polars(self, table: str, *args: Any, **options: Any) -> Any:
+        """Return ``scan(...).to_polars()``, with the arguments of :meth:`scan`."""
+        return self.scan(table, *args, **options).to_polars()
 
-        Raises:
-            InvalidOperationError: polars is not installed.
-        """
-        try:
-            import polars as pl
-        except ImportError as error:
-            raise InvalidOperationError("to_polars", table, "polars is not installed; pip install polars") from error
-        return pl.from_arrow(
-            self.to_arrow(table, columns, filter, parameters, threads, version=version, timestamp=timestamp)
-        )
-
-    def to_duckdb(
-        self,
-        table: str,
-        connection: Any,
-        view: str | None = None,
-        columns: Sequence[str] | None = None,
-        filter: Filter = None,
-        parameters: Mapping[str, object] | None = None,
-        threads: int | None = None,
-        *,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> Any:
-        """Return the rows of :meth:`to_arrow` as a view of a DuckDB connection, which has the name of the table.
-
-        ``view`` is another name for it. The rows stay in the memory of this process as long as the view does.
-        """
-        found = self.to_arrow(table, columns, filter, parameters, threads, version=version, timestamp=timestamp)
-        name = view or read_table_name(table).name
-        connection.register(name, found)
-        return connection.table(name)
+    def to_duckdb(self, table: str, connection: Any, view: str | None = None, *args: Any, **options: Any) -> Any:
+        """Return ``scan(...).to_duckdb(connection, view)``, with the other arguments of :meth:`scan`."""
+        return self.scan(table, *args, **options).to_duckdb(connection, view)
 
     def _query_of_files(
         self, table: str, operation: str, version: int | None = None, timestamp: datetime | str | None = None

@@ -318,15 +318,11 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         return connection, cursor
 
     def _get_pandas_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PandasFrame:
-        from airflow_hivex.hooks.hivex import to_pandas
-
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
             return to_pandas(cursor, cursor.fetchall(), **kwargs)
 
     def _get_polars_df(self, sql: Any, parameters: Any = None, **kwargs: Any) -> PolarsFrame:
-        from airflow_hivex.hooks.hivex import to_polars
-
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
             return to_polars(cursor, cursor.fetchall(), **kwargs)
@@ -334,8 +330,6 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def _get_pandas_df_by_chunks(
         self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
     ) -> Iterator[PandasFrame]:
-        from airflow_hivex.hooks.hivex import to_pandas
-
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
             while rows := cursor.fetchmany(chunksize):
@@ -344,8 +338,6 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def _get_polars_df_by_chunks(
         self, sql: Any, parameters: Any = None, *, chunksize: int, **kwargs: Any
     ) -> Iterator[PolarsFrame]:
-        from airflow_hivex.hooks.hivex import to_polars
-
         connection, cursor = self._query(sql, parameters)
         with closing(connection):
             while rows := cursor.fetchmany(chunksize):

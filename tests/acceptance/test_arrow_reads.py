@@ -219,6 +219,18 @@ def test_rows_go_to_pandas_polars_and_duckdb(session: Session, table: str) -> No
         assert connection.sql("SELECT max(t.id) FROM t JOIN late USING (day)").fetchall() == [(2,)]
 
 
+def test_a_scan_reads_the_table_as_it_is_when_a_method_is_called(session: Session) -> None:
+    scan = session.scan("late", ["id"], "id > :n", {"n": 1})
+    with pytest.raises(NoSuchTableError):
+        scan.to_arrow()
+    session.sql("CREATE TABLE late (id INT, name STRING)")
+    session.sql("INSERT INTO late VALUES (1, 'a'), (2, 'b')")
+    assert scan.to_arrow().to_pydict() == {"id": [2]}
+    session.sql("INSERT INTO late VALUES (3, 'c')")
+    assert sorted(scan.to_pandas()["id"]) == sorted(scan.to_polars()["id"]) == [2, 3]
+    assert sorted(scan.to_batches().read_all()["id"].to_pylist()) == [2, 3]
+
+
 def test_a_read_is_of_one_snapshot_and_of_a_transaction(session: Session, metastore: Metastore, table: str) -> None:
     stream = session.to_batches(table, columns="id", threads=1)
     session.sql("START TRANSACTION")

@@ -1,0 +1,91 @@
+"""A table read in this process: the rows of a scan for pyarrow, pandas, polars and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.parser.reader import read_table_name
+from airflow_hivex.core.parser.statements import Select
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from airflow_hivex.core.commands.arrow_reads import Filter
+
+
+class Scan:
+    """A read of a table or link by pyarrow in this process, without Spark; :meth:`Session.scan` returns it.
+
+    Each method reads the table when it is called. The snapshot and the locks are those of a SELECT, and the types
+    those of Spark's ``toArrow``. Each raises:
+
+    - NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
+    - NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
+    - InvalidOperationError: it is a view, or only Spark reads its format or a type of its columns.
+    - UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not one.
+    - RoutingError: the table is not on the session's cluster.
+    - StorageError: a file cannot be read from this process.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        statement_of: Callable[[str], tuple[StatementContext, Select]],
+        columns: Sequence[str] | None,
+        filter: Filter,
+        threads: int | None,
+    ) -> None:
+        self._table = table
+        self._statement_of = statement_of
+        self._options = (columns, filter, threads)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows; the locks are held while they are read."""
+        from airflow_hivex.core.commands.arrow_reads import read_table
+
+        context, statement = self._statement_of("to_arrow")
+        with own_errors("The read"):
+            return read_table(context, statement, *self._options)
+
+    def to_batches(self) -> pa.RecordBatchReader:
+        """Return the rows as a stream, of which a few stripes are in memory at a time.
+
+        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until that ends.
+        """
+        from airflow_hivex.core.commands.arrow_reads import read_batches
+
+        context, statement = self._statement_of("to_batches")
+        with own_errors("The read"):
+            return read_batches(context, statement, *self._options)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a DataFrame of pandas."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_polars(self) -> Any:
+        """Return the rows as a DataFrame of polars.
+
+        Raises:
+            InvalidOperationError: polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            reason = "polars is not installed; pip install polars"
+            raise InvalidOperationError("to_polars", self._table, reason) from error
+        return pl.from_arrow(self.to_arrow())
+
+    def to_duckdb(self, connection: Any, view: str | None = None) -> Any:
+        """Return the rows as a view of a DuckDB connection, which has the name of the table, or the one given.
+
+        The rows stay in the memory of this process as long as the view does.
+        """
+        name = view or read_table_name(self._table).name
+        connection.register(name, self.to_arrow())
+        return connection.table(name)
