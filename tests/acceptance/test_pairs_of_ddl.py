@@ -109,3 +109,18 @@ def test_no_change_of_properties_is_lost(metastore: Metastore, table: str) -> No
     assert keys == sorted(
         (key for key in metastore.catalog.get_table(*table.split(".")).parameters if key in keys), key=keys.index
     )
+
+
+def test_no_change_of_a_database_is_lost(metastore: Metastore) -> None:
+    assert run(metastore, "CREATE DATABASE d") is None
+    keys = [f"k{number}" for number in range(24)]
+    with ThreadPoolExecutor(6) as pool:
+        changes = [f"ALTER DATABASE d SET DBPROPERTIES ('{key}' = 'v')" for key in keys]
+        closing = [
+            "ALTER DATABASE d SET DBPROPERTIES ('hivex.namespace.mode' = 'true')",
+            "COMMENT ON DATABASE d IS 'c'",
+        ]
+        assert at_once(pool, metastore, [*changes[:12], *closing, *changes[12:]]) == []
+    found = metastore.catalog.get_database("d")
+    assert found.description == "c"
+    assert found.parameters == {**dict.fromkeys(keys, "v"), "hivex.namespace.mode": "true"}

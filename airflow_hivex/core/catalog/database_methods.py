@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlalchemy import Connection, or_
@@ -56,12 +57,21 @@ class DatabaseMethods(StorePart):
 
     def alter_database(self, name: str, database: Database) -> Database:
         """Store description, owner, location and parameters of a database; its name stays."""
-        placed = replace(
-            database, location=self._default_cluster.relative(database.location) if database.location else ""
-        )
+        return self.change_database(name, lambda _: database)
+
+    def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:
+        """Store a changed database, as :meth:`alter_database` does; no other change comes between read and write.
+
+        ``change`` returns the database that is made of the present one.
+
+        Raises:
+            NoSuchDatabaseError: it does not exist.
+        """
 
         def work(connection: Connection) -> Database:
-            databases.update_database(connection, name, placed)
+            changed = change(database_from_row(databases.select_database_for_change(connection, name)))
+            location = self._default_cluster.relative(changed.location) if changed.location else ""
+            databases.update_database(connection, name, replace(changed, location=location))
             stored = database_from_row(databases.select_database(connection, name))
             self._record_database(connection, EventType.ALTER_DATABASE, stored)
             return stored

@@ -85,6 +85,18 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
     return row
 
 
+def select_database_for_change(connection: Connection, name: str) -> Row[Any]:
+    """Lock and return the row of a database: no other transaction changes it until the caller's ends.
+
+    Raises:
+        NoSuchDatabaseError: the database does not exist.
+    """
+    row = connection.execute(_OF_NAME.with_for_update(key_share=True), {"name": normalise(name)}).one_or_none()
+    if row is None:
+        raise NoSuchDatabaseError(normalise(name))
+    return row
+
+
 def select_database_names(connection: Connection, pattern: str | None) -> list[str]:
     """Return the names that match Hive's pattern (``*`` and ``|``), sorted."""
     names = connection.execute(select(databases.c.name)).scalars().all()

@@ -103,24 +103,25 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
         InvalidObjectError: the database does not have a property that is unset.
     """
     catalog = context.services.catalog
-    database = catalog.get_database(statement.name)
-    check_spelling("database", database.name, statement.unset, database.parameters)
-    missing = next((key for key in statement.unset if key not in database.parameters), None)
-    if missing is not None and not statement.if_exists:
-        raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
-    kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
+    catalog.get_database(statement.name)
     check_location(context, "database", statement.name, statement.location, statement.name)
     check_mode(statement.name, statement.properties)
     _check_cluster(context, statement.properties)
-    catalog.alter_database(
-        statement.name,
-        replace(
+
+    def changed(database: Database) -> Database:
+        check_spelling("database", database.name, statement.unset, database.parameters)
+        missing = next((key for key in statement.unset if key not in database.parameters), None)
+        if missing is not None and not statement.if_exists:
+            raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
+        kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
+        return replace(
             database,
             parameters={**kept, **statement.properties},
             owner=statement.owner or database.owner,
             location=statement.location or database.location,
-        ),
-    )
+        )
+
+    catalog.change_database(statement.name, changed)
     return Result()
 
 
@@ -341,8 +342,7 @@ def comment_on(context: StatementContext, statement: CommentOn) -> Result:
     comment = statement.comment or None
     if statement.table is None:
         assert statement.database is not None
-        database_before = catalog.get_database(statement.database)
-        catalog.alter_database(statement.database, replace(database_before, description=comment))
+        catalog.change_database(statement.database, lambda database: replace(database, description=comment))
         return Result()
     database, name = context.session.qualify(statement.table)
     table = catalog.get_table(database, name)

@@ -418,10 +418,11 @@ class NamespaceMoves:
             for each in planned:
                 switch_table(connection, txn_id, each, moment, now_ms)
         catalog = self._services.catalog.joining(connection)
-        database = catalog.get_database(move.namespace)
-        if database.parameters.get(CLUSTER) != move.cluster:
-            parameters = {**database.parameters, CLUSTER: move.cluster}
-            catalog.alter_database(move.namespace, replace(database, parameters=parameters))
+        if catalog.get_database(move.namespace).parameters.get(CLUSTER) != move.cluster:
+            catalog.change_database(
+                move.namespace,
+                lambda database: replace(database, parameters={**database.parameters, CLUSTER: move.cluster}),
+            )
         moving_rows.leave_copies(connection, move, before, now_ms, self._grace_ms)
 
     # -- copies that are not needed any more ------------------------------------------
