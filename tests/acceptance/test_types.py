@@ -486,3 +486,42 @@ def test_conditions_leave_the_rows_that_spark_leaves_whatever_is_pruned(session:
         session.sql(f"INSERT INTO t{at} SELECT * FROM VALUES {rows}")
         found = answers(f"t{at}")
         assert found == expected, (stored, {conditions[int(str(n))] for n, _ in set(found) ^ set(expected)})
+
+
+@on_sqlite
+def test_a_partition_clause_covers_its_own_numbers_and_texts_alone(session: Session) -> None:
+    session.sql("CREATE TABLE numbers (id INT) PARTITIONED BY (k DOUBLE)")
+    session.sql(
+        "INSERT INTO numbers VALUES (1, 1.0D), (2, 2.0D), (3, double('NaN')), (4, double('Infinity')), (5, NULL)"
+    )
+    for clause, left in (("k = 1.0", [2, 3, 4, 5]), ("k < 3", [3, 4, 5]), ("k > 10", [5])):
+        session.sql(f"ALTER TABLE numbers DROP PARTITION ({clause})")
+        assert sorted(session.to_arrow("numbers")["id"].to_pylist()) == left, clause
+    session.sql("INSERT INTO numbers VALUES (6, 0.0D), (7, double('NaN'))")
+    session.sql("ALTER TABLE numbers DROP PARTITION (k = 'NaN')")
+    assert sorted(session.to_arrow("numbers")["id"].to_pylist()) == [5, 6]
+    session.sql("CREATE TABLE texts (id INT) PARTITIONED BY (k CHAR(3))")
+    session.sql(r"INSERT INTO texts VALUES (1, 'a'), (2, 'a\t'), (3, 'ab')")
+    session.sql("ALTER TABLE texts DROP PARTITION (k < 'a')")
+    assert sorted(session.to_arrow("texts")["id"].to_pylist()) == [1, 3]
+
+
+@on_sqlite
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_each_writer_gives_small_decimals_the_same_partition(session: Session, ansi: str) -> None:
+    session.sql(f"SET spark.sql.ansi.enabled = {ansi}")
+    session.sql("CREATE TABLE small (id INT) PARTITIONED BY (k DECIMAL(38,10))")
+    session.sql("INSERT INTO small VALUES (1, 0), (2, 0.0000001), (3, -1234567.5)")
+    session.sql(
+        "INSERT INTO small SELECT id + 10, k FROM VALUES (1, 0BD), (2, 0.0000001BD), (3, -1234567.5BD) AS v(id, k)"
+    )
+    session.sql("INSERT INTO small PARTITION (k = 0) VALUES (21)")
+    session.sql("INSERT INTO small PARTITION (k = 1e-7) SELECT 22")
+    names = ["k=-1234567.5000000000", "k=0.0000000000", "k=0.0000001000"]
+    assert [row[0] for row in session.sql("SHOW PARTITIONS small").rows] == names
+    assert sorted(session.to_arrow("small", filter="k = 0")["id"].to_pylist()) == [1, 11, 21]
+    session.sql("UPDATE small SET id = id + 100 WHERE k = 0.0000001")
+    assert sorted(row[0] for row in session.sql("SELECT id FROM small WHERE k < 1 AND k > 0").rows) == [102, 112, 122]
+    session.sql("ALTER TABLE small ADD PARTITION (k = 0.00000002)")
+    session.sql("ALTER TABLE small DROP PARTITION (k = 0), PARTITION (k = 0.0000001)")
+    assert sorted(session.to_arrow("small")["id"].to_pylist()) == [3, 13]

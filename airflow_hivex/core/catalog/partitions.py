@@ -101,6 +101,9 @@ def text_of(value: Value, *, single: bool = False) -> str:
             return value.isoformat()
         case float():
             return _java_text(value, single=single)
+        case Decimal():
+            # Without an exponent.
+            return format(value, "f")
     return str(value)
 
 

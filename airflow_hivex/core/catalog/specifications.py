@@ -144,5 +144,11 @@ def _covers(specification: Predicate, values: dict[str, Value]) -> bool:
 
 def _order(left: Value, right: Value) -> int:
     """Return a number below, equal to or above 0 as ``left`` is less than, equal to or greater than ``right``."""
-    a, b = (value.rstrip(" ") if isinstance(value, PaddedText) else value for value in (left, right))
+    a, b = left, right
+    if isinstance(left, PaddedText) and isinstance(right, PaddedText):
+        width = max(len(left), len(right))
+        a, b = left.ljust(width), right.ljust(width)
+    elif isinstance(left, float) and isinstance(right, float) and (left != left or right != right):
+        # To Spark NaN is equal to itself, and above all numbers.
+        a, b = left != left, right != right
     return int(a > b) - int(a < b)  # type: ignore[operator]

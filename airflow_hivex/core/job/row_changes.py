@@ -244,7 +244,7 @@ def _check_names(source: DataFrame) -> None:
 
 def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]]:
     """Return rows of the target with the columns that identify them, and the names of these columns."""
-    names = {f"{_PARTITION}{number}": column.name for number, column in enumerate(write.partition_columns)}
+    names = {f"{_PARTITION}{number}": column for number, column in enumerate(write.partition_columns)}
     if names:
         # Spark Connect takes no empty list of columns.
         rows = rows.withColumns({name: partition_text(key) for name, key in names.items()})

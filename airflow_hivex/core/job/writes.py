@@ -94,14 +94,14 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
     return rows.select(*columns, *partition)
 
 
-def partition_text(name: str) -> Expression:
+def partition_text(column: Column) -> Expression:
     """Return a partition column's value as the text that its directory is named by, under its own name."""
-    return F.expr(f"{_partition_text(name)} AS {quoted(name)}")
+    return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
     """Return the same in Spark SQL for a row that is written, which fails if no directory can have the name."""
-    text, declared = _partition_text(column.name), column.parsed_type
+    text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
         most = MAX_FOLDER_BYTES - len(f"{column.name}=".encode())
@@ -113,8 +113,12 @@ def new_partition_text(column: Column, write: Write) -> str:
     return f"{text} AS {quoted(column.name)}"
 
 
-def _partition_text(name: str) -> str:
-    return f"coalesce(nullif(CAST({quoted(name)} AS STRING), ''), '{DEFAULT_PARTITION}')"
+def _partition_text(column: Column) -> str:
+    text, declared = f"CAST({quoted(column.name)} AS STRING)", column.parsed_type
+    if isinstance(declared, Primitive) and declared.family is Family.DECIMAL and declared.parameters[1] > 0:
+        # Without ANSI mode, Spark casts a small number to a text with an exponent.
+        text = f"replace(format_number({quoted(column.name)}, {declared.parameters[1]}), ',', '')"
+    return f"coalesce(nullif({text}, ''), '{DEFAULT_PARTITION}')"
 
 
 def _folder_bytes(name: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from itertools import takewhile
 from types import MappingProxyType
@@ -264,6 +265,7 @@ def _in(value: Value, predicate: In) -> Truth:
     return next((answer for answer in (Truth.YES, Truth.MAYBE, Truth.NULL) if answer in found), Truth.NO)
 
 
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,999}(?:\.[0-9]{0,999})?|\.[0-9]{1,999})(?:[eE][+-]?[0-9]{1,3})?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
 
@@ -399,11 +401,9 @@ def _integer(text: str, bits: int) -> int:
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:
     """Return the number with its type's scale, so that 1.5 and 1.50 are one value."""
-    found = re.fullmatch(r"[+-]?0*([0-9]{0,38})(?:\.([0-9]{0,38}?)0*)?", text)
-    if not found or not re.search(r"[0-9]", text):
+    if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is not a decimal number")
-    whole, fraction = found[1], found[2] or ""
-    if len(fraction) > scale or len(whole) > precision - scale:
+    units = Fraction(text) * 10**scale
+    if units.denominator != 1 or abs(units.numerator) >= 10**precision:
         raise ValueError(f"{text!r} has more digits than decimal({precision},{scale})")
-    sign = "-" if text.startswith("-") and (whole or fraction.strip("0")) else ""
-    return Decimal(f"{sign}{whole or '0'}.{fraction.ljust(scale, '0')}")
+    return Decimal((int(units < 0), tuple(map(int, str(abs(units.numerator)))), -scale))
