@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.copy_methods import CopyMethods
 from airflow_hivex.core.catalog.database_methods import DatabaseMethods
-from airflow_hivex.core.catalog.function_methods import FunctionMethods
-from airflow_hivex.core.catalog.location_methods import LocationMethods
+from airflow_hivex.core.catalog.functions import FunctionMethods
 from airflow_hivex.core.catalog.partition_methods import PartitionMethods
 from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.table_events import of_compaction, of_partitions, of_table
@@ -18,7 +17,7 @@ from airflow_hivex.core.catalog.table_methods import TableMethods
 from airflow_hivex.core.events.notification_log import EventType
 
 
-class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, LocationMethods, PartitionMethods, CopyMethods):
+class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
     """Databases, functions, tables and partitions in the metastore database. See ``RawStore`` for the interface.
 
     Every change is one database transaction together with its event; those of :meth:`joining` are part
