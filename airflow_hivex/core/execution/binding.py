@@ -32,8 +32,8 @@ class BoundStatement(Generic[S]):
     """A statement that names tables only, and the snapshot in which they were found.
 
     ``statement`` has the queries of ``views`` and of changes in place of their names, full names in its calls of
-    permanent functions, and columns of row ids in place of ROW__ID. The temporary ones among ``views`` are those of
-    the database with the empty name. ``names`` has the links.
+    permanent functions, and columns of row ids in place of ROW__ID. Temporary views are in ``views`` with an empty
+    database name. ``names`` has the links.
     """
 
     statement: S
@@ -60,16 +60,16 @@ def bind(
 ) -> BoundStatement[S]:
     """Resolve the names of a statement.
 
-    The definitions of permanent functions that it calls join ``declarations``. One round trip, and one more for each
-    depth of views, for links, and for each name of a function that is neither one of Spark nor of the session.
+    The definitions of the permanent functions that it calls are added to ``declarations``. One round trip, and one more
+    for each depth of views, for links, and for each function name that neither Spark nor the session knows.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
-        InvalidObjectError: views read each other without an end.
+        InvalidObjectError: views read each other in a circle.
         ForeignNameError: a view or function of a closed namespace reads or calls an object of another one.
-        InvalidOperationError: only another engine reads the table or view; a function runs any code, which
-            ``hivex.allow.code.execution`` does not allow; a table whose ROW__ID is read has no row ids, or several
-            tables have them.
+        InvalidOperationError: only another engine can read the table or view; ``hivex.allow.code.execution`` does not
+            allow a function that runs any code; ROW__ID is read of a table without row ids, or several tables have row
+            ids.
     """
     bound = _Views(context, running).expand(statement)
     _refuse_code(context, bound.statement)
@@ -91,7 +91,7 @@ class _Views:
         self._changes: dict[tuple[TableName, VersionRange], str] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement with all of them, and the tables that it then names."""
+        """Return the statement with these queries in place of their names, and the tables that it then names."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None
@@ -137,7 +137,7 @@ class _Views:
 
 
 def _check_read(statement: RoutedStatement, table: StoredTable) -> None:
-    """Refuse a table or view that only another engine reads."""
+    """Refuse a table or view that only another engine can read."""
     if table.not_read:
         raise InvalidOperationError(statement.kind, table.full_name, table.not_read)
 

@@ -1,8 +1,9 @@
 """Queries over copies that lag, in sessions that accept it: all tables are read as of one earlier moment.
 
-Moments are the snapshots of replications. The newest one of the copies that the query needs is tried first. All tables
-are bound as of it, also those whose primary cluster runs the query, and the lag is computed from what it does not see.
-Before the job begins, the moment is recorded for the cleaner, and the tables are bound again.
+A moment is the snapshot of a replication. The search begins with the newest moment of the copies that the query needs.
+All tables are bound as of this moment, also tables whose primary cluster runs the query. The lag is computed from the
+commits that the moment does not see. Before the job begins, the moment is recorded for the cleaner, and the tables are
+bound again.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def read_earlier(
     contents: ReadContents,
     running: Running | None,
 ) -> EarlierRead:
-    """Return how a query without a route for now reads an earlier moment on one of the candidates.
+    """Return the tables as of an earlier moment, and the route, for a query that has no route to current rows.
 
-    If it cannot, the route of the answer has no cluster, and says of each candidate why not.
+    If no candidate can serve an earlier moment, the route has no cluster, and a reason for each candidate.
     """
     limit = context.session.max_lag
     catalog = context.services.catalog
@@ -81,7 +82,7 @@ def read_earlier(
             moment, found = search.newest()
             if running is not None:
                 _keep(context, running, moment)
-                # Cleaners that begin from now on leave alone what the moment sees.
+                # Cleaners that begin from now on keep the directories that the moment sees.
                 fresh = {each.table.id: catalog.history(each.table, clusters) for each in tables}
                 search = replace(search, contents=_uncached(context, clusters), histories=fresh)
                 found = search.at(moment)
@@ -110,10 +111,10 @@ class _Search:
     now_ms: int
 
     def newest(self) -> tuple[Moment, list[EarlierTable]]:
-        """Return the newest moment that can be read, and the tables as of it.
+        """Return the newest moment that can be read, and the tables as of this moment.
 
         Raises:
-            NotReadableError: no moment can be read; the reason is that of the newest one.
+            NotReadableError: no moment can be read; the error has the reason of the newest moment.
         """
         moments = {
             moment.id: moment
@@ -136,7 +137,7 @@ class _Search:
         """Return the tables as of a moment.
 
         Raises:
-            NotReadableError: one cannot be read, or the moment is too long ago.
+            NotReadableError: a table cannot be read as of the moment, or the moment is too long ago.
         """
         time = to_datetime(moment.taken_ms).isoformat()
         found = []
@@ -157,7 +158,7 @@ class _Search:
 
 
 class _TooOldError(NotReadableError):
-    """The moment lags more than the session accepts, and so do all before it."""
+    """The moment lags more than the session accepts, as do all earlier moments."""
 
 
 def _lag(found: Sequence[EarlierTable], now_ms: int) -> tuple[int, int]:
@@ -176,7 +177,7 @@ def _as_of(moment: Moment, found: Sequence[EarlierTable], now_ms: int) -> AsOf:
 
 
 def _keep(context: StatementContext, running: Running, moment: Moment) -> None:
-    """Note the moment as the snapshot of the statement's transaction, so that the cleaner keeps what it sees."""
+    """Note the moment as the snapshot of the statement's transaction, so that the cleaner keeps its directories."""
 
     def work(connection: Connection) -> None:
         read_as_of(connection, running.txn_id, moment.valid_txns)

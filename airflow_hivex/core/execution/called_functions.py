@@ -42,11 +42,12 @@ S = TypeVar("S", bound=RoutedStatement)
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
     """Return the statement with full names in its calls of permanent functions, and the name of the current database.
 
-    Their definitions join ``declarations``, for a statement whose jobs are run. One round trip for each name that is
-    neither one of Spark nor of the session.
+    Their definitions are added to ``declarations``, for a statement whose jobs are run. One round trip for each name
+    that neither Spark nor the session knows.
 
     Raises:
-        InvalidOperationError: one runs any code, which ``hivex.allow.code.execution`` does not allow, or reads tables.
+        InvalidOperationError: a function reads tables, or runs any code, which ``hivex.allow.code.execution`` does not
+            allow.
     """
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, statement.queries, database, temporary)
@@ -73,7 +74,7 @@ def qualified(context: StatementContext, query: Query) -> Query:
 
 
 def full_expression(context: StatementContext, text: str) -> str:
-    """Return an expression with full names in its calls of permanent functions, as jobs have it that declare them."""
+    """Return an expression with full names in its calls of permanent functions, as jobs declare the functions."""
     query = expression_query(text)
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, [query], database, temporary)
@@ -93,9 +94,9 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 
 
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
-    """Return the parts of CREATE TEMPORARY FUNCTION behind the name, as jobs have them that declare what it calls.
+    """Return the text of CREATE TEMPORARY FUNCTION behind the name, with full names of permanent functions it calls.
 
-    With them come the database and name of each permanent function that its body calls.
+    The second value has the database and name of each permanent function that its body calls.
     """
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)
@@ -109,22 +110,22 @@ def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[Qu
 
 
 def declare_called(context: StatementContext, declarations: dict[str, str], texts: Iterable[str]) -> None:
-    """Add the permanent functions that temporary ones call whose names occur in the texts of a job.
+    """Add the permanent functions that are called by the temporary functions in the texts of a job.
 
     Raises:
-        NoSuchFunctionError: one was dropped meanwhile.
+        NoSuchFunctionError: a permanent function was dropped meanwhile.
     """
     for database, name in context.session.objects.permanent_functions(texts):
         declare(context, declarations, context.services.catalog.get_function(database, name))
 
 
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
-    """Refuse constraints that call permanent functions, or temporary ones of the session: no job that writes has them.
+    """Refuse constraints that call permanent or temporary functions: jobs that write do not declare these functions.
 
     One round trip for each name that is neither one of Spark nor of the session.
 
     Raises:
-        InvalidObjectError: one does so.
+        InvalidObjectError: a constraint calls such a function.
     """
     session = context.session
     for text in (*constraints.defaults.values(), *constraints.checks.values()):
@@ -138,12 +139,12 @@ def check_constraint_functions(context: StatementContext, table: str, constraint
 
 
 def declare(context: StatementContext, declarations: dict[str, str], function: PermanentFunction) -> None:
-    """Add the statement by which Spark makes a function, behind those of the functions that it calls itself.
+    """Add the statement that creates a function in Spark, behind the statements of the functions that it calls itself.
 
     Raises:
-        ForeignNameError: its namespace is closed, and it calls a function of another one.
-        InvalidOperationError: it runs code, and this is not allowed, or it reads tables.
-        InvalidObjectError: its definition cannot be read, or functions call each other without an end.
+        ForeignNameError: the function's namespace is closed, and it calls a function of another namespace.
+        InvalidOperationError: the function runs code, which is not allowed, or it reads tables.
+        InvalidObjectError: the function's definition cannot be read, or functions call each other in a circle.
     """
     _declare(context, declarations, function, ())
 
@@ -170,7 +171,7 @@ def _declare(
 def _parameters(
     context: StatementContext, declarations: dict[str, str], definition: SqlFunction, callers: tuple[str, ...]
 ) -> str:
-    """Return the parameters of a function of SQL with full names in the calls of permanent functions by defaults."""
+    """Return the parameters of an SQL function; their defaults call permanent functions by full names."""
     text = definition.parameters
     for call in reversed(default_calls(text)):
         called = find_function(context.services, call.database or definition.database, call.name)
@@ -187,9 +188,9 @@ def _body(
     definition: SqlFunction,
     callers: tuple[str, ...],
 ) -> str:
-    """Return the body of a function of SQL with full names in its calls of permanent functions."""
+    """Return the body of an SQL function with full names in its calls of permanent functions."""
     name = function.full_name
-    # The text may be that of another client; what is read here is what Spark reads.
+    # Another client may have written the text. Spark reads the same text that is read here.
     try:
         statement = read(f"CREATE FUNCTION f {definition.definition()}", database=definition.database)
     except SqlError as error:
@@ -228,7 +229,7 @@ def _check_code(context: StatementContext, name: str, what: str) -> None:
 def _called(
     context: StatementContext, queries: Iterable[Query], database: str, temporary: Collection[str] = ()
 ) -> dict[tuple[str, str], PermanentFunction]:
-    """Return the permanent functions that queries call, by database and name, besides those of the session."""
+    """Return the permanent functions that queries call, by database and name, without functions of the session."""
     names = {
         (call.database or database, call.name)
         for query in queries

@@ -38,8 +38,8 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
     """Refuse a statement with an object of another namespace, also by the temporary objects of its session.
 
-    One round trip where there is one, else none. The views and functions behind its names are checked when they are
-    read: :func:`check_views`, ``called_functions.declare``.
+    One round trip if the statement has such an object, else none. The views and functions behind its names are checked
+    when they are read: :func:`check_views`, ``called_functions.declare``.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -57,11 +57,11 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
 
 
 def check_name(context: StatementContext, name: TableName, text: str | None = None, role: Role = Role.READ) -> None:
-    """Refuse a name of another namespace, which an argument of a method has; see :func:`check_statement`.
+    """Refuse an argument of a method that names an object of another namespace; see :func:`check_statement`.
 
     Raises:
         ForeignNameError: the current namespace is closed.
-        InvalidOperationError: it is a temporary table of another namespace, and either namespace is closed.
+        InvalidOperationError: the name is a temporary table of another namespace, and either namespace is closed.
     """
     current = context.session.database
     if foreign_tables([name], current) and _is_closed(context, current):
@@ -72,13 +72,13 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
 def check_views(
     context: StatementContext, statement: RoutedStatement, views: Mapping[QualifiedName, StoredTable]
 ) -> None:
-    """Refuse views of closed namespaces whose queries name objects of others.
+    """Refuse views of closed namespaces whose queries name objects of other namespaces.
 
-    ``statement`` has the queries of ``views`` in place of their names. One round trip for each view that does so, none
-    where all names are of the current namespace.
+    ``statement`` has the queries of ``views`` in place of their names. One round trip for each view that names another
+    namespace, none where all names are of the current namespace.
 
     Raises:
-        ForeignNameError: a view does so.
+        ForeignNameError: the query of a view of a closed namespace names an object of another namespace.
     """
     current = context.session.database
     databases = {reference.table.database or current for reference in statement.references}
@@ -90,10 +90,10 @@ def check_views(
 
 
 def check_definition(context: StatementContext, definition: Definition) -> None:
-    """Refuse a definition of a closed namespace that names an object of another one. No round trip where none does.
+    """Refuse a definition of a closed namespace that names an object of another one. Else without a round trip.
 
     Raises:
-        ForeignNameError: it names one.
+        ForeignNameError: the definition names an object of another namespace.
     """
     context.services.namespaces.check_definition(definition)
 
@@ -118,7 +118,7 @@ def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text:
 
 
 def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the database and name of the permanent function of a call, or of those that a temporary one calls."""
+    """Return the names of the permanent functions that a call reaches, itself or through a temporary function."""
     objects = context.session.objects
     if call.database is None and call.name in objects.functions:
         return objects.permanent_functions([call.name])
@@ -126,10 +126,10 @@ def _names_called(context: StatementContext, call: FunctionCall) -> list[Qualifi
 
 
 def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> None:
-    """Refuse temporary objects of the session that have rows of another namespace, or read them.
+    """Refuse temporary objects of the session that have, or read, rows of another namespace.
 
     Raises:
-        ForeignNameError: a temporary view reads an object of another namespace, and the current one is closed.
+        ForeignNameError: a temporary view reads an object of another namespace, and the current namespace is closed.
         InvalidOperationError: a temporary table was made in another namespace, and either namespace is closed; or it
             was made before its namespace was closed.
     """
@@ -174,7 +174,7 @@ def _is_closed(context: StatementContext, namespace: str) -> bool:
     try:
         return context.services.namespaces.is_closed(namespace)
     except NoSuchDatabaseError:
-        # It was dropped while it is current. What it had asked for is gone; the setting for all namespaces is not.
+        # The current namespace was dropped. Its own mode is gone with it; the setting for all namespaces still counts.
         return bool(context.services.settings[NAMESPACE_MODE])
 
 

@@ -1,6 +1,6 @@
 """Files whose rows go to a table, and which a commit makes superfluous: those of LOAD DATA and of EXCHANGE PARTITION.
 
-A row of ``pending_writes`` names them before they are read. So two statements do not take the same file, and the
+A row of ``pending_writes`` names the files before they are read. So two statements do not take the same file, and the
 housekeeping deletes the files if the process is killed after its commit.
 """
 
@@ -24,12 +24,12 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 Folders = Mapping[str, Mapping[str, FileStamp]]
-"""The files by folder and name, each as it was listed. The name is empty where the location is that of the file."""
+"""The files by folder and name, each as it was listed. The name is empty where the location itself is a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedFiles:
-    """The files of one cluster that a statement reads and then deletes; it is noted until they are gone."""
+    """The files of one cluster that a statement reads and then deletes; a row notes them until they are gone."""
 
     id: int
     txn_id: int
@@ -38,7 +38,7 @@ class ConsumedFiles:
     depth: int
 
     def register(self, connection: Connection) -> None:
-        """Let the files be superfluous with the commit of the caller."""
+        """Note in the caller's commit that the files are superfluous."""
         pending_writes.change_document(connection, self.id, registered=True)
 
     def finish(self, services: Services) -> None:
@@ -51,10 +51,10 @@ def take(
 ) -> ConsumedFiles:
     """Note files that a statement is about to read for a table.
 
-    ``depth`` is the number of levels of folders that are deleted, too, if they are empty afterwards.
+    ``depth`` is the number of levels of folders to delete, too, if they are empty afterwards.
 
     Raises:
-        InvalidOperationError: another statement reads one of them, or has loaded it.
+        InvalidOperationError: another statement reads one of the files, or has loaded it.
         TransactionNotOpenError: the transaction has ended meanwhile.
     """
     services = context.services
@@ -73,7 +73,7 @@ def take(
 
     taken = services.store.write(note, name="take files")
     running.undo.append(lambda: services.store.write(lambda connection: pending_writes.forget(connection, [taken.id])))
-    # After its own note is there, so that at least one of two that come at the same time sees the other.
+    # This is checked behind the own note, so that at least one of two concurrent statements sees the other.
     with services.store.read() as connection:
         others = pending_writes.that_consume(connection)
         states = pending_writes.states(connection, {each.facts.txn_id for each in others})
@@ -92,7 +92,7 @@ def take(
 
 
 def settle(services: Services, write: PendingWrite) -> bool:
-    """Delete the files of a statement whose transaction has ended, if it has committed; return whether that is done."""
+    """Delete the files of a statement whose transaction has ended with a commit; return whether all work is done."""
     if write.is_registered:
         return _delete(services, _from(write))
     services.store.write(lambda connection: pending_writes.forget(connection, [write.id]))
@@ -106,7 +106,7 @@ def _from(write: PendingWrite) -> ConsumedFiles:
 
 
 def _common(one: ConsumedFiles, other: ConsumedFiles) -> str | None:
-    """Return the location of a file that both have, None without one. A later file of the same name is another one."""
+    """Return the location of a file that both name, or None. A later file of the same name counts as another file."""
     if one.cluster != other.cluster:
         return None
     theirs = {_location(place, name): stamp for place, names in other.folders.items() for name, stamp in names.items()}
@@ -123,7 +123,7 @@ def _location(place: str, name: str) -> str:
 
 
 def _delete(services: Services, consumed: ConsumedFiles) -> bool:
-    """Delete the files. One that has changed since it was listed stays: it may have rows that were not read."""
+    """Delete the files. A file that has changed since it was listed stays: it may have rows that were not read."""
     try:
         files = services.files_to_change(services.clusters.get(consumed.cluster))
         for place, names in consumed.folders.items():

@@ -51,11 +51,11 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class Result:
     """The result of a statement.
 
-    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than asked for. ``cluster`` is
-    where it ran, ``route`` how that was decided, ``txn_id`` its transaction, ``rows_written`` the number of rows that
-    were added, ``rows_deleted`` of those that were taken away; an UPDATE does both to each of its rows. ``as_of`` is
-    the earlier moment that a query has read where its session accepts copies that lag, None for the current rows.
-    ``column_types`` are Spark's types of the columns of a query.
+    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than asked for. ``cluster``
+    has run the statement, ``route`` has the reasons of this choice, ``txn_id`` is its transaction. ``rows_written`` is
+    the number of added rows, ``rows_deleted`` the number of removed rows; an UPDATE counts each of its rows in both.
+    ``as_of`` is the earlier moment that a query has read because its session accepts copies that lag, None for current
+    rows. ``column_types`` are Spark's types of the columns of a query.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Result:
         return f"Result({', '.join(filled)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer and the facts about it in JSON's types, as tasks and ``--format json`` give them."""
+        """Return all fields as values of JSON, as tasks and ``--format json`` return them."""
         document: dict[str, Any] = {
             "columns": list(self.columns),
             "rows": json_rows(self.rows),
@@ -110,19 +110,19 @@ class Services(Foundation):
         """Return the runner of jobs on a cluster.
 
         Raises:
-            UnsupportedJobTrackerError: this release has no runner for its job tracker.
+            UnsupportedJobTrackerError: this release has no runner for the cluster's job tracker.
         """
         return runner_for(cluster)
 
 
 @dataclass(slots=True)
 class JoinedTransaction:
-    """A transaction of several statements that a session is in.
+    """A transaction of several statements in which a session takes part.
 
-    ``is_own`` says that the session has begun it (START TRANSACTION), and that COMMIT and ROLLBACK
-    end it; else another client does. ``writer`` names the part of its work that the session does; ``began`` is higher
-    in a later session of the same one. ``held`` is the write of an earlier session that a statement may go on with.
-    ``keep_alive`` ends its heartbeats.
+    ``is_own`` says that the session has begun the transaction (START TRANSACTION) and ends it by COMMIT or ROLLBACK;
+    else another client does both. ``writer`` names the session's part of the work; ``began`` is higher in a later
+    session of the same writer. ``held`` is the write of an earlier session that a statement may continue.
+    ``keep_alive`` ends the heartbeats.
     """
 
     txn_id: int
@@ -145,13 +145,13 @@ class Running(TransactionJob):
     """The statement that a session is running: its transaction and the tag of all its jobs.
 
     A transaction of its own is opened by :meth:`begin_with` or, without locks, by the first use of its id.
-    ``write_ids`` are those that it began with, by the ids of tables. ``joined`` is set when the transaction goes on
-    after the statement. ``snapshot`` is what the statement reads, once it is taken, ``earliest`` what the oldest
-    version of a table that it reads has.
-    ``waiting_lock_id`` is the request for locks that it waits for.
-    ``operation`` is the resumable one of its job. ``undo`` is called once it is certain that what the statement
-    has written never counts: it deletes that. ``functions`` has the declarations of the permanent functions that its
-    jobs call, by their full names, each behind those that it calls itself.
+    ``write_ids`` are the write ids with which the transaction began, by the ids of tables. ``joined`` is set when the
+    transaction continues after the statement. ``snapshot`` is the snapshot of the statement, once it is taken;
+    ``earliest`` is the snapshot of the oldest version of a table that it reads. ``waiting_lock_id`` is the request for
+    locks that it waits for.
+    ``operation`` is the resumable operation of its job. ``undo`` deletes the files of the statement; it is called once
+    it is certain that they never count. ``functions`` has the declarations of the permanent functions that its jobs
+    call, by their full names, each behind the functions that it calls itself.
     """
 
     opener: Opener | None = None
@@ -190,10 +190,10 @@ class Running(TransactionJob):
         return has_locks
 
     def check_may_write(self, operation: str) -> None:
-        """Refuse a statement that writes in a transaction that is for reading.
+        """Refuse a statement that writes in a READ ONLY transaction.
 
         Raises:
-            InvalidOperationError: it was started READ ONLY.
+            InvalidOperationError: the transaction was started READ ONLY.
         """
         if self.joined is not None and self.joined.is_read_only:
             raise InvalidOperationError(
@@ -204,8 +204,8 @@ class Running(TransactionJob):
         """Raise the error of a statement that was cancelled.
 
         Raises:
-            TransactionAbortedError: it was cancelled, or its transaction was aborted by another client.
-            StatementCancelledError: it was cancelled, and its transaction goes on.
+            TransactionAbortedError: the statement was cancelled, or another client has aborted its transaction.
+            StatementCancelledError: the statement was cancelled, and its transaction continues.
         """
         if not self.cancelled:
             if self.ended is not None:
@@ -218,7 +218,7 @@ class Running(TransactionJob):
 
 @dataclass(frozen=True, slots=True)
 class BatchTransaction:
-    """One of the transactions of a streaming batch, open already, and the range of all their write ids for a table."""
+    """An open transaction of a streaming batch, with the range of write ids of the whole batch for a table."""
 
     txn_id: int
     table_id: int
@@ -227,11 +227,11 @@ class BatchTransaction:
 
 @dataclass(slots=True)
 class SessionState:
-    """The state of a session: the current database, the pinned cluster, the transaction, what runs.
+    """The state of a session: the current database, the pinned cluster, the transaction, the running statement.
 
     ``runner`` runs jobs instead of the cluster's own. ``report`` is called with the progress of a job that takes
     longer than a few seconds; None writes it to the log. ``max_lag`` is the lag of copies that its queries accept.
-    With ``server_jobs_only`` no job runs in this process. ``objects`` are its temporary ones.
+    With ``server_jobs_only`` no job runs in this process. ``objects`` are its temporary objects.
     """
 
     user: str
@@ -250,15 +250,15 @@ class SessionState:
         """Return the text of a statement with the values of Hive's variables in it (``SET hivevar:x = ...``).
 
         Raises:
-            InvalidOperationError: the values name each other without an end.
+            InvalidOperationError: the values name each other in a circle.
         """
         return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
 
     def qualify(self, name: TableName) -> tuple[str, str]:
-        """Return the database and name of a table as a statement names it, and the stored ones of a temporary table.
+        """Return the database and name of a table; for a temporary table those under which it is stored.
 
         Raises:
-            InvalidOperationError: it is a link.
+            InvalidOperationError: the name is that of a link.
         """
         if name.namespace is not None:
             raise InvalidOperationError(
@@ -267,14 +267,14 @@ class SessionState:
         return self.objects.table(name) or (name.database or self.database, name.name)
 
     def qualify_link(self, name: TableName) -> LinkName:
-        """Return the name of a link with the namespace that has it, which is the current one if none is named."""
+        """Return the name of a link with its namespace, which is the current namespace unless the name has another."""
         assert name.namespace is not None
         return LinkName(name.database or self.database, name.name, name.namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The DataFrames that come with a statement: the view in the user's Spark of each name, and the runner there."""
+    """The DataFrames of a statement: their views in the user's Spark, by name, and the runner of that Spark."""
 
     views: Mapping[str, str]
     runner: Runner
@@ -285,13 +285,13 @@ Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
 
 @dataclass(frozen=True, slots=True)
 class StatementContext:
-    """One statement: the metastore, the session, and what came with the text.
+    """One statement: the metastore, the session, and the arguments that came with the text.
 
-    ``batch`` has the transaction that it is to run in, of a streaming batch. ``runner`` runs its jobs instead of the
-    session's or the cluster's. ``batch_key`` is recorded with the commit of what it writes, which counts once.
-    ``frames`` are DataFrames that it reads. ``text`` is the statement's. ``execute`` runs another statement of the
-    session, with its parameters, the most rows that it returns, and its text. ``kind`` is the statement's name in the
-    record of commits.
+    ``batch`` has the transaction of a streaming batch in which the statement runs. ``runner`` runs its jobs instead of
+    the runner of the session or cluster. ``batch_key`` is recorded with the commit, so that the batch counts once.
+    ``frames`` are DataFrames that it reads. ``text`` is the text of the statement. ``execute`` runs another statement
+    of the session, with its parameters, the greatest number of rows to return, and its text. ``kind`` is the
+    statement's name in the record of commits.
     """
 
     services: Services
@@ -307,7 +307,7 @@ class StatementContext:
     frames: Frames | None = None
 
     def run(self, cluster: Cluster, plan: Plan, write: ResumableWrite | None = None) -> JobResult:
-        """Run a job of the statement's transaction on a cluster, whose ``write`` may be resumed by a later process.
+        """Run a job of the statement's transaction on a cluster; a later process may resume its ``write``.
 
         Raises:
             TransactionAbortedError, StatementCancelledError: the statement was cancelled before its job began.
@@ -324,15 +324,15 @@ class StatementContext:
         return check_written(cluster, plan, runner.run(plan, cluster.name, report))
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan as a Spark takes it: with the roots that all of its processes must see, and its charsets."""
+        """Return the plan with all that Spark needs: the roots that its processes must see, and the charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:
-        """Return the transaction of several statements in which a statement is bound, also one that does not run."""
+        """Return the transaction of several statements in which a statement is bound, whether it runs or not."""
         return self.session.transaction if running is None else running.joined
 
     def home_cluster(self, database: str) -> str:
-        """Return the cluster of new tables of a database: that of its property ``hivex.cluster``, else the default.
+        """Return the cluster of new tables of a database: its property ``hivex.cluster``, else the default cluster.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -341,7 +341,7 @@ class StatementContext:
         return properties.get(CLUSTER) or self.services.clusters.default
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
-        """Return whether the statement could run on a cluster now; it asks the runner only if it ``runs_job``."""
+        """Return whether the statement could run on a cluster now. The runner is asked only for ``runs_job``."""
         configured = self.services.clusters.get(cluster)
         if runs_job and self.session.server_jobs_only and not configured.kind.is_server:
             return Health(InProcessJobError(cluster, configured.shown_jobtracker))
@@ -359,7 +359,7 @@ class StatementContext:
 
 
 def new_tag(txn_id: int) -> str:
-    """Return a name for the jobs and views of a transaction, unlike that of any other in this process.
+    """Return a name for the jobs and views of a transaction, which is unique in this process.
 
     Two metastores may hand out the same ids to one process.
     """

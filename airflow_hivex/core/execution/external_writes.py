@@ -1,7 +1,7 @@
 """A statement's write to an external table: a hidden folder first, then one move a file, then the catalog.
 
-Nothing of it is visible before its files are moved. A row of ``pending_writes`` has the folders, so that the files of
-a killed statement are taken back by the housekeeping, or those that it has replaced are deleted if it has committed.
+No row is visible before the files are moved. A row of ``pending_writes`` has the folders, for the case that the process
+is killed: the housekeeping deletes the files of the statement or, if it has committed, the files that it has replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublishedWrite:
-    """Files of a write that lie in their folders, by partition (None: of a table without partitions)."""
+    """Files of a write that lie in their folders, by partition (None for a table without partitions)."""
 
     table: StoredTable
     pending: PendingWrite
@@ -54,7 +54,8 @@ def begin(
     """Note a write to an external table, and return its facts.
 
     Raises:
-        InvalidOperationError: the statement is part of a transaction of several, or a partition has another format.
+        InvalidOperationError: the statement is part of a transaction of several statements, or a partition has another
+            format.
     """
     if running.joined is not None:
         reason = (
@@ -103,7 +104,7 @@ def publish(
     """Put the files of a job into the folders of the table.
 
     Raises:
-        InvalidOperationError: a partition that rows go to has another format than the table.
+        InvalidOperationError: a partition that gets rows has another format than the table.
         StorageError: a file could not be moved.
         TransactionNotOpenError, WriteTakenBackError: the transaction has ended meanwhile.
     """
@@ -146,7 +147,7 @@ def publish(
     overwrites = {name: facts.overwrite and (name in staged or name == facts.partition) for name in locations}
     new = [NewFiles(place, staged.get(name), overwrites[name]) for name, place in locations.items()]
     published = replace(pending, places=tuple(locations.values()))
-    # Where this process was taken for dead, the housekeeping may have taken back all but the files moved since then.
+    # If this process was taken for dead, the housekeeping has deleted all files but the ones moved since then.
     running.undo.append(partial(settle, services, published, own=True))
     external_files.publish(files, new, facts.token, table.storage.format, running.check_not_cancelled)
     return PublishedWrite(table, pending, locations)
@@ -155,11 +156,11 @@ def publish(
 def register(services: Services, connection: Connection, write: PublishedWrite) -> None:
     """Register the partitions of a write in the commit of the statement's transaction.
 
-    Partitions are added, an event names the others, and copies on other clusters are withdrawn.
+    New partitions are added, an event names the changed ones, and copies on other clusters are withdrawn.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
-        PrimaryChangedError: another cluster is its primary now.
+        PrimaryChangedError: another cluster is the table's primary now.
         InvalidOperationError: a partition was added meanwhile with another location.
     """
     table = write.table
@@ -199,7 +200,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
 
 
 def register_new(connection: Connection, write: PublishedWrite, txn_id: int) -> Registration:
-    """Return the registration of a new table with its partitions, after its rows were noted as written."""
+    """Return the registration of a new table with its partitions, after noting that its rows were written."""
     pending_writes.change_document(connection, write.pending.id, registered=True)
     names = frozenset(each for each in write.locations if each is not None)
     cluster = write.table.storage.primary.cluster
@@ -212,9 +213,10 @@ def finish(services: Services, write: PublishedWrite) -> None:
 
 
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
-    """Take back a write whose transaction has ended without it, or finish one that has committed.
+    """Take back the write of a transaction that has aborted, or finish the write of one that has committed.
 
-    With ``own`` the statement itself fails, and its transaction is certain to be aborted. Returns whether it is done.
+    With ``own`` the statement itself fails, and its transaction is certain to be aborted. Returns whether all work is
+    done.
     """
 
     def work(connection: Connection) -> PendingWrite | None:
@@ -242,7 +244,7 @@ def _settle_one(services: Services, write: PendingWrite, places: Sequence[str], 
             external_files.settle(files, places, facts.token)
         else:
             external_files.take_back(files, places, facts.token, write.depth)
-        # A server's job may write there still. Then the next housekeeping deletes it.
+        # A server's job may still write there. Then the next housekeeping deletes its files.
         files.delete_directory(f"{write.root}/{facts.staging_name}")
     except HivexError as error:
         log.warning("Files of transaction %s in the external table at %s are left: %s", facts.txn_id, write.root, error)

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame for those of a table, by name at any depth. Pure."""
+"""Columns of a DataFrame matched with columns of a table, by name at any depth. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _THE_FRAME = "the DataFrame"
 
 
 def check_names(table: str, given: Sequence[Column]) -> None:
-    """Refuse a DataFrame with two columns, or two fields of a struct, of one name.
+    """Refuse a DataFrame with two columns, or a struct with two fields, of the same name.
 
     Raises:
-        InvalidOperationError: it has two of them.
+        InvalidOperationError: two columns, or two fields of a struct, have one name.
     """
     _check_once(table, "columns", [column.name for column in given])
     for column in given:
@@ -47,14 +47,14 @@ def _check_fields(table: str, path: str, type: ColumnType) -> None:
 
 
 def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> dict[str, str]:
-    """Return the columns of a DataFrame, in Spark SQL, by their names in the table: in its order, with its fields.
+    """Return Spark SQL for each column of the table, from a DataFrame's columns; structs get the fields of the table.
 
-    ``static`` are partition keys, in lower case, that have a value for all rows. With ``fills`` columns and fields may
-    be missing, but not partition keys: a column is left out, and a field is NULL.
+    ``static`` are partition keys, in lower case, that have one value for all rows. With ``fills`` the DataFrame may
+    lack columns and fields, but not partition keys: a missing column is left out, and a missing field is NULL.
 
     Raises:
-        NoSuchColumnError: the DataFrame lacks a column or field, or has one that the table does not have.
-        InvalidOperationError: it has one of ``static``.
+        NoSuchColumnError: the DataFrame lacks a column or field, or has a column or field that the table lacks.
+        InvalidOperationError: the DataFrame has a column of ``static``.
     """
     shape = _Shape(table.full_name, fills=fills)
     targets = [*table.columns, *(key for key in table.partition_keys if key.name.lower() not in static)]
@@ -80,9 +80,9 @@ def selection(table: Table, given: Sequence[Column], static: Collection[str], *,
 
 
 def reshaped(table: str, text: str, given: Column, wanted: Column) -> str:
-    """Return a column of one version of a table, in Spark SQL, in its type of another version.
+    """Return the Spark SQL of a column of one version of a table in the type that it has in another version.
 
-    Fields of structs that the first one lacks are NULL.
+    Fields of structs that the first version lacks are NULL.
     """
     return _Shape(table, fills=True).value(text, given.parsed_type, wanted.parsed_type, wanted.name)
 
@@ -96,7 +96,7 @@ class _Shape:
     variables: int = 0
 
     def value(self, text: str, given: ColumnType, wanted: ColumnType, path: str) -> str:
-        """Return a value in the shape of a type; ``text`` itself if it has that already."""
+        """Return a value in the shape of a type; ``text`` itself if it has that shape already."""
         match given, wanted:
             case Struct(fields), Struct(targets):
                 return self._struct(text, fields, targets, path)

@@ -1,4 +1,4 @@
-"""DataFrames and temporary views of a user's SparkSession, as inputs of a statement. They are not tables of it."""
+"""DataFrames and temporary views of a user's SparkSession, as inputs of a statement besides its tables."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ _LAZY = (Select, DescribeQuery, ExplainQuery, ExplainRoute)
 def reading_frames(
     context: StatementContext, text: str, by_name: Mapping[str, Frame], spark: GivenSession
 ) -> Iterator[tuple[Statement, Frames | None, GivenSession]]:
-    """Yield the statement of a text, the DataFrames that it reads while the block runs, and the session of these.
+    """Yield the statement of a text, the DataFrames that it reads while the block runs, and their Spark session.
 
-    ``{name}`` is a DataFrame of ``by_name``. A name alone may be that of a temporary view of the session.
-    A DataFrame that a statement reads in several places is computed once, except for queries, whose rows are computed
-    whenever theirs are.
+    ``{name}`` is a DataFrame of ``by_name``. A name alone may be a temporary view of the Spark session. A DataFrame
+    that a statement reads in several places is computed once. In a query it is computed whenever the rows of the query
+    are.
 
     Raises:
         HivexError: as :func:`read_with_frames`.
-        InvalidParametersError: one of ``by_name`` is not a DataFrame, or they are of several sessions.
-        InvalidOperationError: a name is that of a table and of a temporary view, or the statement takes no DataFrame.
+        InvalidParametersError: a value of ``by_name`` is not a DataFrame, or the DataFrames are of several Spark
+            sessions.
+        InvalidOperationError: a table and a temporary view have one name, or the statement takes no DataFrame.
     """
     from airflow_hivex.core.runners import given, given_frames
 
@@ -85,12 +86,12 @@ def rendered(
     sources: Mapping[str, str] | None = None,
     own: Mapping[int, str] | None = None,
 ) -> str:
-    """Return the text of a query over the views of its tables, which it takes, and over those of its DataFrames.
+    """Return the text of a query over the views of its tables, taken from ``views``, and the views of its DataFrames.
 
-    ``sources`` are the views of what was computed before, by name, ``own`` those of references by their place.
+    ``sources`` are the views of results computed before, by name; ``own`` are the views of references, by their place.
 
     Raises:
-        NoSuchTableError: it reads a DataFrame that did not come with the statement.
+        NoSuchTableError: the query reads a DataFrame that did not come with the statement.
     """
     named = {**(sources or {}), **(context.frames.views if context.frames is not None else {})}
 

@@ -22,9 +22,9 @@ from airflow_hivex.core.parser.statements import ChangeAction, ChangeClause, Cha
 
 
 def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
-    """Return the static partition values as stored (None for NULL), after a comparison with the table.
+    """Return the static partition values as stored (None for NULL), after checking the statement against the table.
 
-    A partition key without a value there is dynamic, whether the PARTITION clause names it or not, and NULL where a
+    A partition key without a static value is dynamic, whether the PARTITION clause names it or not. It is NULL where a
     column list leaves it out.
     """
     if target.not_inserted:
@@ -63,7 +63,7 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
 
 
 def static_partition(target: Table, static: Mapping[str, str | None]) -> str | None:
-    """Return the name of the one partition that is written, if the statement names it wholly."""
+    """Return the name of the written partition if the statement has a value for each partition key, else None."""
     if not target.is_partitioned or len(static) != len(target.partition_keys):
         return None
     return name_of(target, [static[key.name.lower()] for key in target.partition_keys])
@@ -73,7 +73,7 @@ def with_default_values(statement: Insert, query: Query, write: Write) -> Query:
     """Return the query of an INSERT with the values of its columns for each DEFAULT.
 
     Raises:
-        ColumnCountMismatchError: a row has more values than are taken.
+        ColumnCountMismatchError: a row has more values than the statement has columns.
     """
     if not statement.defaults:
         return query
@@ -113,8 +113,8 @@ def check_change(statement: ChangeRows, target: Table) -> None:
     """Compare the statement's clauses with the table, which has the columns that the statement adds.
 
     Raises:
-        InvalidOperationError: the table's rows cannot be changed, or a column that decides where a row
-            is stored is assigned.
+        InvalidOperationError: the table's rows cannot be changed, or a column is assigned that decides the place of a
+            row.
         NoSuchColumnError: a column is assigned that the table does not have.
         ColumnCountMismatchError: an INSERT gives more or fewer values than the table has columns.
     """
@@ -130,7 +130,7 @@ def check_changeable(statement: ChangeRows, target: Table) -> None:
     """Refuse a table whose rows cannot be changed.
 
     Raises:
-        InvalidOperationError: it is one.
+        InvalidOperationError: the table's rows cannot be changed.
     """
     if target.not_written:
         raise InvalidOperationError(statement.operation, target.full_name, target.not_written)

@@ -1,4 +1,4 @@
-"""The tables that a statement means by its names, those of links among them."""
+"""The tables that a statement means by its names, which may be names of links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Names:
         """Find the links among names. One round trip where there are new ones.
 
         Raises:
-            NoSuchLinkError: one does not exist.
+            NoSuchLinkError: a link does not exist.
         """
         wanted = {self._context.session.qualify_link(name) for name in names if name.namespace is not None}
         new = wanted - self._links.keys()
@@ -35,16 +35,16 @@ class Names:
             self._links |= self._context.services.links.find(new)
 
     def of(self, name: TableName) -> QualifiedName:
-        """Return the database and name of a table, for a link of its source."""
+        """Return the database and name of a table; for a link those of its source."""
         link = self.link(name)
         return self._context.session.qualify(name) if link is None else link.source
 
     def link(self, name: TableName) -> Link | None:
-        """Return the link of a name, None for that of a table."""
+        """Return the link of a name, None for a table."""
         return None if name.namespace is None else self._links[self._context.session.qualify_link(name)]
 
     def are_of(self, snapshot: Snapshot) -> bool:
-        """Return whether the sources of all links are the tables of their names in a snapshot, too."""
+        """Return whether the source of each link is still the table of its name in a snapshot."""
         return all(
             (table := snapshot.tables.get(link.source)) is None or table.id == link.source_id
             for link in self._links.values()
@@ -66,9 +66,9 @@ def shown(contents: TableContents, link: Link | None) -> TableContents:
 def shown_of_own(
     own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents, link: Link | None
 ) -> Mapping[str | None, Sequence[WrittenDirectory]]:
-    """Return the directories of the statement's own transaction, for a link only those in partitions that it shows.
+    """Return the directories of the statement's own transaction; for a link only in partitions that the link shows.
 
-    ``contents`` has all partitions of the table. One that the transaction makes comes to a dynamic link.
+    ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
     """
     if link is None or not own:
         return own

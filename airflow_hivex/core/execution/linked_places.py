@@ -14,13 +14,13 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 
 
 def real_path(files: ClusterFiles, location: str) -> Path | None:
-    """Return the path to which the links of a location lead; None on other file systems than local ones."""
+    """Return the path to which the symbolic links of a location lead; None for file systems that are not local."""
     local = files.local_path(location)
     return None if local is None else Path(local).resolve()
 
 
 def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield a URI, and the real path to which it leads, as locations of the clusters; links may lead to roots, too."""
+    """Yield a URI, and its real path, as locations of the clusters; symbolic links may lead to roots, too."""
     for name in services.clusters:
         root = services.clusters.get(name).root
         relative = root.relative(uri)
@@ -36,7 +36,7 @@ def linked_owner(
 ) -> str | None:
     """Return the table to whose folder the links of a location lead, or None.
 
-    Costs nothing where no link stands below the root, else one round trip for each cluster.
+    No round trip where no symbolic link is below the root, else one for each cluster.
     """
     real, root = real_path(files, location), real_path(files, "")
     if real is None or root is None or real == root.joinpath(*location.split("/")):
@@ -50,7 +50,7 @@ def linked_owner(
 def owner_elsewhere(
     services: Services, files: ClusterFiles, namespace: str, location: str, uri: str, *, is_closed: bool = False
 ) -> str | None:
-    """Return an owner in another namespace whose folder is, holds or lies in a location by symbolic links.
+    """Return an owner in another namespace whose folder overlaps a location through symbolic links.
 
     None where neither namespace is closed. The catalog compares the locations themselves. At most five round trips, one
     where no namespace is closed.

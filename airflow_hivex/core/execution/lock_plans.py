@@ -26,8 +26,8 @@ from airflow_hivex.core.parser.statements import ChangeRows, Insert, MultiInsert
 class LockPlan:
     """The locks of a statement; ``read`` has the locked partitions of each read table, None for the whole table.
 
-    ``changed`` has those of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of tables that the
-    statement certainly writes, and does not read.
+    ``changed`` has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of
+    tables that the statement certainly writes, and does not read.
     """
 
     components: tuple[LockComponent, ...]
@@ -57,7 +57,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
             continue
         found = _pruned(reading, tables[name], reference, candidates)
         if is_target:
-            # Its write lock lets it be read as well.
+            # A write lock allows reads, too.
             changed = found
         else:
             read[name] = None if found is None else found | (read.get(name) or frozenset())
@@ -95,7 +95,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
 def _pruned(
     reading: StatementReading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
 ) -> frozenset[str] | None:
-    """Return the partitions that may be read there, None for all of the table."""
+    """Return the partitions of the table that the reference may read, None for all."""
     link = reading.names.link(reference.table)
     predicate = reference_predicate(table, reference, link)
     if not table.is_partitioned or predicate is None:
@@ -104,7 +104,7 @@ def _pruned(
 
 
 def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -> list[LockComponent]:
-    """Return the locks of partitions that were added since the locks of the statement were asked for."""
+    """Return the locks of partitions that were added after the statement requested its locks."""
     locked = wanted.read.get((bound.table.database, bound.table.name))
     if locked is None:
         return []
@@ -113,7 +113,7 @@ def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -
 
 
 def added_partitions(bound: BoundTable, locked: frozenset[str]) -> list[str]:
-    """Return the partitions that were not there when the locks were asked for."""
+    """Return the partitions that were added after the locks were requested."""
     return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)
 
 

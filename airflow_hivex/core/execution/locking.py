@@ -1,4 +1,4 @@
-"""The locks of a statement: asked for before its snapshot is taken, so that it sees what it has waited for."""
+"""The locks of a statement: it requests them before its snapshot, so that it sees the commits it has waited for."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def acquire(
     """Acquire the locks, after waiting if need be; without components nothing happens.
 
     ``new_table`` refuses at once a table that another statement is making. A transaction that is not open yet begins
-    with the locks, and with write ids for the tables ``write_ids_of``, if nothing is in their way.
+    with the locks, and with write ids for the tables ``write_ids_of``, if no other lock conflicts.
 
     Raises:
-        LockNotAcquiredError: a lock that is not waited for is held by another transaction.
+        LockNotAcquiredError: another transaction holds a lock for which the statement does not wait.
         LockTimeoutError, DeadlockError: the locks were not acquired.
         StatementCancelledError, TransactionAbortedError: the statement was cancelled while it waited.
         NoSuchTableError: a table was dropped meanwhile.
@@ -67,9 +67,9 @@ def acquire(
 def commit_at_once(
     context: StatementContext, components: Sequence[LockComponent], changes: Callable[[Connection], None]
 ) -> int | None:
-    """Commit changes that need no open transaction, if no other lock is in their way; see ``LockManager``.
+    """Commit changes that need no open transaction, if no other lock conflicts; see ``LockManager``.
 
-    Returns the id of the transaction, None if the statement must open one and wait for its locks.
+    Returns the id of the transaction, None if the statement must open a transaction and wait for its locks.
     """
     session = context.session
     return context.services.locks.commit_at_once(components, changes, user=session.user, agent_info=session.agent_info)
@@ -78,13 +78,13 @@ def commit_at_once(
 def check_not_outrun(
     context: StatementContext, running: Running, resources: Collection[tuple[int, str | None]]
 ) -> None:
-    """See to it that what the statement is about to update was not updated since its transaction began.
+    """Ensure that no other transaction has updated the statement's targets since its transaction began.
 
     ``resources`` are table ids with a partition's name, or None for the whole table. The locks are
     held, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
 
     Raises:
-        OutrunError: it was, and the commit would be refused.
+        OutrunError: a target was updated, and the commit would be refused.
     """
     if resources and context.services.transactions.would_conflict(running.txn_id, resources):
         raise OutrunError("another transaction has updated the same rows since its transaction began")

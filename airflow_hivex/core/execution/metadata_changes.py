@@ -1,4 +1,4 @@
-"""A change of what the catalog says of a table, in a transaction of its own."""
+"""A change of a table's metadata in the catalog, in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def change_metadata(
 ) -> Result:
     """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
 
-    By the write id, caches notice that the table has changed. ``before`` is done under the locks, too;
-    what is to be undone when the change never counts joins the ``undo`` of its argument.
+    By the write id, caches notice that the table has changed. ``before`` runs under the locks, too; it adds to the
+    ``undo`` of its argument each step to undo if the change never counts.
     """
     services = context.services
     table_id = table.id
@@ -77,7 +77,7 @@ def apply_change(
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
     """
-    # Its row first, before that of its write ids: others do so in this order.
+    # The table's row first, then the row of its write ids: all transactions lock them in this order.
     if not lock_for_change(connection, [table.id]):
         raise NoSuchTableError(table.database, table.name)
     if not table.is_transactional:
@@ -93,7 +93,7 @@ def apply_change(
 
 
 def forget_dropped(name: str, forget: Callable[[], None]) -> None:
-    """Remove the rows of a dropped object after the commit. A failure is logged: the statement has counted already."""
+    """Remove the rows of a dropped object after the commit. A failure is only logged: the statement is committed."""
     try:
         forget()
     except StoreError as error:
@@ -111,16 +111,16 @@ def check_location(
     is_external: bool = False,
     is_closed: bool = False,
 ) -> None:
-    """Refuse a location that is not a folder of its own of a namespace on a cluster, by default the default cluster.
+    """Refuse a location that is not a separate folder of a namespace on a cluster, by default the default cluster.
 
-    ``is_closed`` says that a namespace that is made now will be closed.
-    An external table or partition has files there already, which are not found by a pattern. A cluster whose file
-    system does not answer is not looked at; statements that read there report that.
+    ``is_closed`` says that the new namespace will be closed. An external table or partition has files there already, so
+    its location cannot be a pattern. A cluster whose file system does not answer is skipped; statements that read there
+    report the problem.
 
     Raises:
-        InvalidObjectError: the location is the root, a file or a pattern, or links lead out of the cluster's root or
-            to the files of another table, or, where either is closed, of another namespace.
-        LocationOutsideClusterError: it is outside of the cluster's root.
+        InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's
+            root, to files of another table or, where either namespace is closed, of another namespace.
+        LocationOutsideClusterError: the location is outside of the cluster's root.
     """
     if location is None:
         return
@@ -160,7 +160,7 @@ def check_links(
 ) -> None:
     """Refuse a folder that was found below a table, if symbolic links lead from there to another namespace.
 
-    Nothing is looked at where there is no link.
+    Without symbolic links nothing is compared.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace, and either of the two is closed.
@@ -184,7 +184,7 @@ def check_shared(
     """Refuse a location that leads by symbolic links to a folder of another namespace, if either of them is closed.
 
     Raises:
-        InvalidObjectError: it does.
+        InvalidObjectError: the location leads to such a folder.
     """
     services = context.services
     files = services.files(cluster)
@@ -201,12 +201,12 @@ def check_shared(
 
 
 class ColumnsChangedError(Exception):
-    """The columns of the table are not those any more that the statement was made for."""
+    """The columns of the table have changed since the statement was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMerge:
-    """A table, and what it is with more columns."""
+    """A table, and the same table with more columns."""
 
     before: StoredTable
     after: Table
@@ -216,7 +216,7 @@ class SchemaMerge:
         return context.services.statement_locks.merge_schema(self.before)
 
     def merged(self, table: StoredTable) -> StoredTable:
-        """Return the table, as the statement has it under its lock, with the new columns.
+        """Return the table that the statement has read under its lock, with the new columns.
 
         Raises:
             ColumnsChangedError: another statement has changed its columns, or has replaced it.
@@ -230,7 +230,7 @@ class SchemaMerge:
         return self._with_columns(table)
 
     def storing(self, context: StatementContext, running: Running) -> Callable[[Connection], None]:
-        """Return a change for the commit of the statement, which stores the columns."""
+        """Return a function that stores the columns in the commit of the statement."""
         catalog = context.services.catalog
 
         def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Writes with an ``app_id`` and a ``batch_id``: a batch that the table has is skipped, so that it counts once."""
+"""Writes with an ``app_id`` and a ``batch_id``: a batch that the table has already is skipped."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class BatchWrittenError(Exception):
 
 
 def run_once(context: StatementContext, work: Callable[[Running], Result], skipped: Result) -> Result:
-    """Return the result of ``work`` in a transaction, or ``skipped`` if it finds the statement's batch in the table.
+    """Return the result of ``work`` in a transaction, or ``skipped`` if the table has the statement's batch already.
 
     ``work`` calls :func:`check_is_new` when it has the table's locks, and :func:`record_batch` in its commit.
 
     Raises:
-        InvalidOperationError: the statement has a batch, and is part of a transaction of several statements.
+        InvalidOperationError: a statement with a batch is part of a transaction of several statements.
     """
     if context.batch_key is not None and context.session.transaction is not None:
         raise InvalidOperationError(
@@ -42,10 +42,10 @@ def run_once(context: StatementContext, work: Callable[[Running], Result], skipp
 
 
 def check_is_new(context: StatementContext, table: StoredTable) -> None:
-    """Find out whether the table has the statement's batch. One round trip if there is a batch, else none.
+    """Refuse a batch that the table has already. One round trip if the statement has a batch, else none.
 
     Raises:
-        BatchWrittenError: it has.
+        BatchWrittenError: the table has the batch already.
     """
     key = context.batch_key
     if key is None:
@@ -60,7 +60,7 @@ def record_batch(context: StatementContext, connection: Connection, table: Store
     """Record the batch of a statement, if it has one, in the commit of its rows.
 
     Raises:
-        BatchWrittenError: another statement has committed it meanwhile.
+        BatchWrittenError: another statement has committed the batch meanwhile.
     """
     key = context.batch_key
     if key is not None and not change_streams.record(connection, table.id, key, txn_id):

@@ -1,4 +1,4 @@
-"""The last net: whatever a statement ends with is an error of ours, or asks the whole process to end."""
+"""The last net: each error of a statement is a HivexError, except interrupts that end the whole process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from airflow_hivex.core.errors import HivexError, UnexpectedError
 
 @contextmanager
 def own_errors(what: str) -> Iterator[None]:
-    """Raise an error that no adapter has translated as one of ours; ``what`` says what was done.
+    """Raise an error that no adapter has translated as a HivexError; ``what`` names the action that failed.
 
-    Transactions are settled inside of it. KeyboardInterrupt, SystemExit and the like pass.
+    The block settles its transactions itself. KeyboardInterrupt, SystemExit and similar exceptions pass.
 
     Raises:
         UnexpectedError: the block has raised an exception that is not a HivexError.

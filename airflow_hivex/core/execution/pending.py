@@ -1,4 +1,4 @@
-"""Writes of statements: registered with a commit of their own, or taken back; their files go then."""
+"""Writes of statements: a commit registers them, or they are taken back and their files are deleted."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ def register_writes(
 ) -> None:
     """Register the writes of a statement's own transaction in its commit.
 
-    Where the statement named no partition, the rows have decided, and the transaction's components now name those
-    that they went to.
+    If the statement named no partition, the transaction's components now name the partitions that have got rows.
 
     Raises:
         NoSuchTableError: a table was dropped meanwhile.
-        QuotaExceededError: a namespace would hold more than its quota.
+        QuotaExceededError: a namespace would have more bytes than its quota.
     """
     registrations = [
         Registration.of_write(table, write, directories, reveals_table=reveals_table)
@@ -49,7 +48,7 @@ def register_writes(
     services.catalog.joining(connection).register(*registrations)
     for table, write, directories in writes:
         if write.operation in (Operation.UPDATE, Operation.DELETE) and not write.overwrite:
-            # The locks have noted all partitions that might be changed. Only those that were changed stay noted.
+            # The locks have noted all partitions that might change. Only the partitions that did change stay noted.
             done = write.operations(directories)
             allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
         elif table.is_partitioned and write.partition is None:
@@ -58,11 +57,11 @@ def register_writes(
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
-    """Undo writes of a transaction: they are never visible, and their files are deleted. A commit that was first stays.
+    """Undo writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
 
-    ``own`` says that it is the statement itself that fails. Its write may have been taken back before, or belong to a
-    later session, which goes on with it.
-    Returns the number of writes that are gone. Files that could not be deleted stay noted for :func:`delete_abandoned`.
+    ``own`` says that the statement itself fails. Its write may have been taken back before, or a later session may
+    continue it. Returns the number of writes that are gone. Files that could not be deleted stay noted for
+    :func:`delete_abandoned`.
     """
     external = [write for write in writes if write.facts.token]
     settled = sum(external_writes.settle(services, write, own=own) for write in external)
@@ -112,7 +111,7 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
 
 
 def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:
-    """Undo all that a transaction, or one writer of it, has written so far; with ``before``, in earlier sessions."""
+    """Undo all writes of a transaction, or of one of its writers; with ``before``, only those of earlier sessions."""
     with services.store.read() as connection:
         found = pending_writes.of_transaction(connection, txn_id, writer=writer)
     writes = [write for write in found if before is None or write.began < before]
@@ -121,7 +120,7 @@ def take_back_writer(services: Services, txn_id: int, writer: str | None = None,
 
 
 def delete_abandoned(services: Services) -> int:
-    """Delete files that no commit can register any more: writes of aborted transactions, and of killed statements."""
+    """Delete files that no commit can register any more: those of aborted transactions, and of killed statements."""
     gone = after = 0
     while True:
         with services.store.read() as connection:
@@ -135,7 +134,7 @@ def delete_abandoned(services: Services) -> int:
 def delete_directories(
     services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str, write: Write
 ) -> None:
-    """Delete the directories of an aborted write, whose names no other write has; of a streaming batch its files."""
+    """Delete the directories of an aborted write, whose names are unique; for a streaming batch only its files."""
     try:
         files = services.files_to_change(services.clusters.get(cluster))
         for directory in directories:
@@ -168,7 +167,7 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
 
 
 def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Iterable[str | None]:
-    """Return where the directories of a write are; those of a killed statement are looked for."""
+    """Return the partitions with directories of a write; for a killed statement by listing the table's folders."""
     if not table.is_partitioned:
         return (None,)
     if write.facts.partition is not None:

@@ -1,4 +1,4 @@
-"""From bound tables and a chosen cluster to the plan of a statement's job: its scans, its writes and its configuration.
+"""The plan of a statement's job, made of bound tables and a chosen cluster: scans, writes and configuration.
 
 Every job of a statement is planned by :func:`plan_job`, whichever runner it goes to. Pure.
 """
@@ -53,15 +53,15 @@ def plan_job(
 ) -> Plan:
     """Return the plan of a statement's job, with the configuration of the cluster.
 
-    Conditions that ORC or a join's pruning would misjudge stay with Spark (``statements.pushdown``).
+    ORC and the pruning of joins do not get conditions that they would misjudge (``execution.pushdown``).
 
     Args:
         context: the statement.
-        running: its transaction, whose tag the job has.
+        running: the statement's transaction, whose tag the job gets.
         cluster: the cluster that runs the job.
         scans: the tables that the job reads.
-        sql: the query, where the job has one.
-        parameters: the names of the parameters that its texts use.
+        sql: the query, if the job has one.
+        parameters: the names of the parameters in the job's texts.
         write: the target of the query, or of ``changes``.
         changes: an UPDATE, DELETE or MERGE.
         sources: the queries that several of ``inserts`` read.
@@ -87,17 +87,17 @@ def plan_job(
 
 
 def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
-    """Return the configuration that a read of the session has on a cluster, with Spark or without it."""
+    """Return the configuration of the session's reads on a cluster, with Spark or without it."""
     return {**cluster.spark_conf, **context.session.objects.configuration}
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
-    """Return how a job on ``cluster`` reads a table, which has all that the query needs there.
+    """Return the scan by which a job on ``cluster``, which has all the needed files, reads a table.
 
     ``row_id`` as in Scan.
 
     Raises:
-        InvalidOperationError: row ids are read of a version from before the table had any.
+        InvalidOperationError: row ids are read of a version that is older than the table's row ids.
     """
     table = bound.table
     if row_id is not None and not table.is_insert_only and any(map(_is_plain, bound.partitions)):
@@ -120,7 +120,8 @@ def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = Fals
             parts.setdefault(
                 (ORIGINAL_LAYOUT, base, values), _Part(cluster.uri(base), ORIGINAL_LAYOUT, values)
             ).originals += originals
-        # Where row ids are a partition's own, finding deleted rows takes a join: partitions without them go apart.
+        # Where row ids count within a partition, finding deleted rows takes a join: partitions without deletes are
+        # apart.
         is_apart = table.partition_row_ids > 0 and any(map(_deletes, partition.directories))
         for layout, folder, files, growing in _folders(table, partition, with_originals=not has_ids):
             key = (layout, base, values, is_apart)
@@ -160,11 +161,11 @@ def write(
     by_name: bool = False,
     casts: bool = False,
 ) -> Write:
-    """Return where a job on the table's primary cluster writes."""
+    """Return the target of a job that writes on the table's primary cluster."""
     storage = table.storage
     path = cluster.uri(storage.primary.location)
     constraints = Constraints.of(table.parameters)
-    # Properties may come from other clients, whose expressions nothing here has read.
+    # Properties may come from other clients, and this process has not checked their expressions.
     for text in constraints.defaults.values():
         expression_columns(text)
     return Write(
@@ -229,7 +230,7 @@ class _Part:
 
 
 def _deletes(directory: Directory) -> bool:
-    """Return whether it takes rows away; a minor compaction also makes delete deltas without a file."""
+    """Return whether a directory removes rows; a minor compaction also makes delete deltas without a file."""
     return directory.is_delete_delta and directory.files > 0
 
 
@@ -241,16 +242,15 @@ def _is_plain(partition: BoundPartition) -> bool:
 def _folders(
     table: Table, partition: BoundPartition, *, with_originals: bool
 ) -> Iterator[tuple[str | None, str, int | None, bool]]:
-    """Yield where a partition's rows lie below its location.
+    """Yield each folder of rows below a partition's location.
 
-    Row layout, directory, its files, and whether they may grow.
-
-    Original files whose rows need no ids are read as the plain files that they are.
+    Each value has the row layout, the directory, its files, and whether they may grow. Original files whose rows need
+    no ids are read as plain files.
     """
     if not table.is_transactional:
         yield None, "", None, False
     for directory in partition.directories:
-        # One without a file, as TRUNCATE makes it, only hides others.
+        # A base without a file, as TRUNCATE makes it, only hides other directories.
         if directory.is_delete_delta or not directory.files:
             continue
         if directory.row_layout != ORIGINAL_LAYOUT:
@@ -260,7 +260,7 @@ def _folders(
 
 
 def _originals(partition: BoundPartition, place: str) -> list[OriginalFiles]:
-    """Return the original files of a partition: those of the partition itself, and those in each base or delta."""
+    """Return the original files of a partition: the ones in its folder, and the ones in each base or delta."""
     found = []
     loose: list[tuple[str, int]] = []
     for directory in partition.directories:

@@ -1,17 +1,18 @@
-"""Conditions that must not be judged early: stripes that have rows would be left out, or the job would fail.
+"""Conditions that must not be judged early: ORC would skip stripes with matching rows, or the job would fail.
 
 Texts: ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text
-with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other one
-from U+E000 to U+FFFF. A text without such characters is in the same place in both orders, whatever the stripes have.
+with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other text
+has a character from U+E000 to U+FFFF. A text without such characters has the same place in both orders, whatever texts
+the stripes have.
 Source: ORC's RecordReaderImpl.evaluatePredicateRange, StringStatisticsImpl.
 
-IN with NULL among its values: a NullPointerException. Spark computes values that are not constants while it plans, and
-some of them are NULL then.
+IN with NULL among its values: ORC fails with a NullPointerException. Spark computes values that are not constants while
+it plans, and a computed value may be NULL.
 
-A join that leaves out partitions while it runs, of a table with files of the layout ``hive`` and others: Spark asks the
-condition of all rows, and fails where no code was generated for a whole stage, as for more than 100 columns.
+A join that prunes partitions while it runs, of a table with files of the layout ``hive`` and of others: Spark evaluates
+the condition for all rows. It fails where no code was generated for a whole stage, as for more than 100 columns.
 
-A DataFrame that is returned takes conditions later, which this module does not see: those go to ORC as in any Spark
+A user adds conditions to a returned DataFrame later. This module does not see them: they go to ORC as in any Spark
 program.
 """
 
@@ -31,7 +32,7 @@ _NO_JOIN_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "fals
 _ALL_CHARSETS = {"spark.sql.legacy.javaCharsets": "true"}
 
 _HIGH = re.compile(r"[\ud800-\U0010ffff]")
-# What Spark may turn into such a text while it plans: escapes, and functions that read characters out of others.
+# Spark may make such a text of these while it plans: escapes, and functions that decode characters.
 _MADE = re.compile(
     r"\\[uU]|&\#|\bx\s*['\"]|\b(?:"
     r"binary|decode|encode|(?:try_)?(?:url_decode|aes_decrypt|to_binary|parse_json|variant_get|validate_utf8)|unhex|"
@@ -71,9 +72,10 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 
 
 def with_charsets(plan: Plan) -> Plan:
-    """Return the plan, whose Spark takes all charsets of Java where an encoding of files needs one.
+    """Return the plan, set to allow all charsets of Java if the encoding of a file needs one.
 
-    Spark 4 takes a few of them by itself. A value of the cluster or the session counts. The plan has its writes.
+    Spark 4 by itself allows only a few charsets. A value of the cluster or the session has priority. The plan must have
+    its writes.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:
@@ -84,7 +86,7 @@ def with_charsets(plan: Plan) -> Plan:
 
 
 def _has_both_layouts(scan: Scan) -> bool:
-    """Return whether the partition keys of some rows are columns to Spark, and those of others are expressions."""
+    """Return whether Spark has the partition keys of some rows as columns, and of other rows as expressions."""
     return bool(scan.partition_columns) and len({part.layout == HIVE_LAYOUT for part in scan.parts}) > 1
 
 

@@ -76,7 +76,7 @@ def run_describe_query(context: StatementContext, statement: DescribeQuery) -> R
 
 
 def run_explain_query(context: StatementContext, statement: ExplainQuery) -> Result:
-    """Return Spark's plan of a query on the cluster that would run it; nothing of it is run."""
+    """Return Spark's plan of a query on the cluster of its route, without running the query."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running, may_lag=True)
@@ -114,7 +114,8 @@ class InsertSteps:
     """The other steps of a statement that inserts.
 
     ``begin`` is called in its transaction, before rows are read. ``check`` is called after the rows were written and
-    before they count; its error takes them back. ``also`` is done in the commit of the statement's own transaction.
+    before they count; if it raises an error, the write is undone. ``also`` runs in the commit of the statement's own
+    transaction.
     """
 
     begin: Callable[[Running, StoredTable], None]
@@ -125,9 +126,9 @@ class InsertSteps:
 def run_insert(
     context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
 ) -> Result:
-    """Return the rows written: by this process where they are constants, else by a job on the table's primary.
+    """Insert rows, constants by this process and others by a job on the table's primary; return the number of rows.
 
-    None are written where the table has the statement's batch already. A ``merge`` changes the columns in the commit.
+    No row is written if the table has the statement's batch already. A ``merge`` changes the columns in the commit.
     """
 
     def work(running: Running) -> Result:
@@ -208,13 +209,13 @@ def _write(
 
 
 def planned_values(query: Query) -> PlannedValues | None:
-    """Return the values of a query that is a list of VALUES, None for another one."""
+    """Return the values of a query that is a list of VALUES, None for any other query."""
     values = query.values
     return None if values is None else PlannedValues(query.render_values(), values.types, values.names)
 
 
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
-    """Return whether a partition is there for the statement: in the catalog, or made by its transaction before."""
+    """Return whether the statement sees a partition: in the catalog, or made earlier by its own transaction."""
     with context.services.store.read() as connection:
         if partitions.partition_ids(connection, target, [name]):
             return True

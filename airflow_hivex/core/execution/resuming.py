@@ -1,7 +1,7 @@
-"""A write whose job goes on at its server after its process has ended: a later session of its writer waits for it.
+"""A write whose job continues on its server after its process has ended: a later session of the writer waits for it.
 
-The row of the pending write is the fence. It belongs to one session. Whichever session puts the files into place claims
-the row first, and no other session takes over a row that is claimed.
+The row of the pending write is the fence. It belongs to one session. A session claims the row before it moves the files
+into place, and no other session takes over a claimed row.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 _COUNTED_FORMATS = ("orc", "parquet")
-"""The formats whose files have the number of their rows. Of other formats only the process that writes knows it."""
+"""The formats whose files record the number of their rows. In other formats only the writing process knows it."""
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
-    """Take back the writes of earlier sessions of a writer; return the one that this session may go on with.
+    """Take back the writes of earlier sessions of a writer; return a write that this session may continue, if any.
 
-    That is the only write of the writer, and its job may run still. From now on it belongs to this session.
+    The returned write is the only write of the writer, and its job may still run. From now on it belongs to this
+    session.
     """
     with services.store.read() as connection:
         earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
@@ -54,10 +55,10 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 
 
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
-    """Return the write of an earlier session that the statement goes on with, or None.
+    """Return the write of an earlier session that the statement continues, or None.
 
-    ``facts`` are those of the statement, whatever their ids. A write of another statement, or one whose server does
-    not know its operation any more, is taken back.
+    ``facts`` are compared without their ids. The write is taken back if another statement has begun it, or if the
+    server does not know its operation any more.
     """
     joined = running.joined
     held = None if joined is None else joined.held
@@ -89,7 +90,7 @@ def resumed(context: StatementContext, running: Running, table: StoredTable, fac
 
 
 def fingerprint(context: StatementContext) -> str:
-    """Return a name for the statement that no other one has: its text, parameters and the objects of its session."""
+    """Return a hash that identifies the statement, by its text, its parameters and the objects of its session."""
     given = [context.text, sorted((name, repr(value)) for name, value in context.parameters.items())]
     session = context.session
     return hashlib.sha256(json.dumps([*given, session.database, session.objects.definitions]).encode()).hexdigest()
@@ -100,7 +101,7 @@ def resumable(
 ) -> PendingOperation | None:
     """Return the operation of a job that a later session can wait for; None if the job cannot be resumed."""
     is_simple = plan.write is not None and plan.write.format in _COUNTED_FORMATS
-    # The source of a MERGE is computed by operations of its own, whose rows end with their session.
+    # Separate operations compute the source of a MERGE, and their rows are gone when their session ends.
     if pending is None or not pending.writer or not is_simple or (plan.changes and plan.changes.source is not None):
         return None
     running.operation = PendingOperation(context.services, table, pending, fingerprint(context))

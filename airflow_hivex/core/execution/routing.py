@@ -1,4 +1,4 @@
-"""The road of a routed statement: its names are bound, its locks acquired, its snapshot taken, its cluster chosen."""
+"""The steps of a routed statement: bind its names, acquire its locks, take its snapshot, choose its cluster."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ _DEEPEST_VIEW = 100
 
 @dataclass(frozen=True, slots=True)
 class RoutedQuery(Generic[S]):
-    """A statement bound to a snapshot and routed: one bound table a reference, the targets of its writes, the route.
+    """A statement bound to a snapshot and routed: a bound table for each reference, the targets of writes, the route.
 
     ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID;
-    temporary views are those of the database with the empty name.
-    ``problems`` are those of the clusters that cannot be used now. ``as_of`` is the earlier moment that is read on a
-    cluster whose copies lag.
+    temporary views have an empty database name. ``problems`` are the errors of the clusters that cannot be used now.
+    ``as_of`` is the earlier moment that is read on a cluster whose copies lag.
     """
 
     statement: S
@@ -70,13 +69,13 @@ class RoutedQuery(Generic[S]):
 
     @property
     def target(self) -> StoredTable:
-        """Return the table that a statement writes that writes one."""
+        """Return the target of a statement that writes exactly one table."""
         (target,) = self.targets
         return target
 
     @property
     def row_ids(self) -> tuple[str | None, ...]:
-        """Return the column with the ids of its rows that each of ``bound`` is read with, if any."""
+        """Return for each table of ``bound`` the column that holds its row ids, or None."""
         return tuple(reference.row_id for reference in self.statement.references)
 
 
@@ -92,16 +91,15 @@ def route(
 ) -> RoutedQuery[S]:
     """Bind a statement's tables and choose its cluster.
 
-    A query that ``may_lag`` reads copies that lag, as far as the session accepts that and no cluster has current ones.
+    A query that ``may_lag`` reads copies that lag, if the session accepts them and no cluster has current copies.
 
-    Without ``runs_job`` it does not matter whether jobs can run on the cluster, only whether its files are there; nor
-    does it for an INSERT of constants.
+    Without ``runs_job``, and for an INSERT of constants, the cluster needs the files, but need not be able to run jobs.
 
-    With ``running`` one request first acquires the statement's locks together with the other ``locks``. If possible it
-    also opens the statement's own transaction, which takes its snapshot after that. Without ``running`` nothing is
-    locked, and the statement is bound in the current snapshot. In an open transaction of the session, that is the
-    transaction's snapshot with its own writes. The permanent functions that the statement calls are added to those of
-    ``running``, or to ``declarations``.
+    With ``running`` one request first acquires the statement's locks together with the additional ``locks``. If
+    possible it also opens the statement's own transaction, which takes its snapshot after that. Without ``running``
+    nothing is locked, and the statement is bound in the current snapshot. In an open transaction of the session, that
+    is the transaction's snapshot with its own writes. The permanent functions that the statement calls are added to
+    those of ``running``, or to ``declarations``.
 
     A table that was read for the locks is not read again unless it has changed meanwhile. So besides those for
     the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
@@ -118,7 +116,7 @@ def route(
             context, _routed(context, bound, reading, None, runs_job=runs_job), reading, None, may_lag=may_lag
         )
     wanted = lock_plan(context, bound.statement, reading)
-    # In two requests, another statement that waits between them would wait in a circle with this one.
+    # With two requests, this statement and another one that waits between them could wait for each other.
     acquire(context, running, (*locks, *wanted.components), write_ids_of=wanted.write_ids_of)
     check_not_outrun(context, running, wanted.updated)
     have = set(wanted.components)
@@ -135,7 +133,7 @@ def route(
 
 
 def _late_locks(context: StatementContext, routed: RoutedQuery[S], wanted: LockPlan) -> list[LockComponent]:
-    """Return the locks of partitions that others have added since those of the statement were asked for.
+    """Return the locks of partitions that other transactions have added since the statement requested its locks.
 
     Raises:
         OutrunError: a target is another table now, or an UPDATE, DELETE or MERGE would miss a partition.
@@ -159,16 +157,16 @@ def _earlier(
     *,
     may_lag: bool,
 ) -> RoutedQuery[S]:
-    """Return the query with copies that lag, where it has no other route and its session accepts them.
+    """Return the query over copies that lag, if it has no other route and its session accepts such copies.
 
-    A transaction of several statements reads one snapshot, and all that it writes is based on current rows.
+    A transaction of several statements reads one snapshot, and all its writes are based on current rows.
     """
     lacks = (lack for candidate in routed.route.candidates for lack in candidate.lacks)
     is_stale = any(lack.reason == "stale" for lack in lacks)
     if routed.route.cluster is not None or not context.session.max_lag.accepts_any or not is_stale:
         return routed
     if any(reference.version is not None for reference in routed.statement.references):
-        # A version is what the statement says it is.
+        # The statement itself names its version.
         return routed
     if not may_lag or context.session.transaction is not None:
         reason = f"{routed.route.reason} {MAX_LAG} holds for a SELECT outside of transactions only."
@@ -203,7 +201,7 @@ def _routed(
     *,
     runs_job: bool,
 ) -> RoutedQuery[S]:
-    """Choose the cluster by what the statement reads and writes in its current snapshot."""
+    """Choose the cluster by the tables that the statement reads and writes in its current snapshot."""
     statement = bound.statement
     targets = tuple(reading.table(name) for name in statement.targets)
     outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
@@ -228,7 +226,7 @@ def _routed(
 def _read_tables(
     context: StatementContext, statement: RoutedStatement, reading: StatementReading, running: Running | None
 ) -> tuple[BoundTable, ...]:
-    """Return the tables of a statement's references, in the statement's snapshot or the version that one names."""
+    """Return the table of each reference of a statement, in its snapshot or in the version that the reference names."""
     own: Mapping[int, Mapping[str | None, Sequence[WrittenDirectory]]] = {}
     joined = context.joined(running)
     if joined is not None:
@@ -252,7 +250,7 @@ def _read_tables(
 
 
 def _default_cluster(context: StatementContext, statement: RoutedStatement) -> str:
-    """Return the cluster of a statement that names no table; a new table belongs where its database's tables are."""
+    """Return the cluster of a statement that names no table; a new table belongs to the cluster of its database."""
     if isinstance(statement, CreateTable) and not statement.references:
         return context.home_cluster(context.session.qualify(statement.table)[0])
     return context.services.clusters.default
@@ -277,15 +275,15 @@ def chosen_cluster(context: StatementContext, routed: RoutedQuery[Any]) -> Clust
     """Return the cluster of a route.
 
     Raises:
-        RoutingError: no cluster can run the statement; its ``route`` says what each lacks.
-        NoUsableClusterError: one has everything, and cannot be used now.
-        HivexError: the only cluster that could run it cannot be used now; RootMissingError, for example.
+        RoutingError: no cluster can run the statement; the ``route`` of the error says what each cluster lacks.
+            NoUsableClusterError: clusters have all the files, but cannot be used now.
+        HivexError: the only cluster that could run the statement cannot be used now; RootMissingError, for example.
     """
     return _cluster_of(context, routed.route, routed.problems)
 
 
 def writing_cluster(context: StatementContext, table: StoredTable) -> Cluster:
-    """Return the cluster of a statement that changes files of a table without a query: its primary one.
+    """Return the primary cluster of a table, for a statement that changes its files without a query.
 
     Raises:
         RoutingError: the session is pinned to another cluster.
@@ -310,8 +308,8 @@ def _cluster_of(context: StatementContext, found: Route, problems: Mapping[str, 
 
 
 def _refusal(found: Route, problems: Mapping[str, HivexError]) -> HivexError:
-    """Return why no cluster can run a statement: in the words of the problem itself, if that is all there is to say."""
+    """Return the error of a statement without a usable cluster: the problem itself if there is only one."""
     if len(found.candidates) == 1 and found.candidates[0].is_unusable and found.alternative is None:
-        # A problem is remembered, and other threads may raise it, too.
+        # A remembered problem may be raised by other threads, too.
         return copy.copy(problems[found.candidates[0].cluster])
     return NoUsableClusterError(found) if found.may_pass else RoutingError(found)

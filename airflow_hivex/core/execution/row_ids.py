@@ -1,6 +1,6 @@
 """ROW__ID in statements whose tables are known: each place that reads it gets the ids of its table's rows.
 
-A table whose ids are read has them as one more column, which each star leaves out.
+A table whose ids are read has them as an additional column, which ``*`` leaves out.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
     """Return the statement with ROW__ID replaced by columns of the tables, whose references then name them.
 
     Raises:
-        InvalidOperationError: ROW__ID may be that of several tables, or the table has no row ids.
+        InvalidOperationError: several tables have a ROW__ID, or the table has no row ids.
     """
     match statement:
         case MultiInsert():
@@ -66,7 +66,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 
 
 class _Tables:
-    """The meaning of ROW__ID in each reference of a query; ``before`` are queries that were computed, by table."""
+    """The meaning of ROW__ID in each reference of a query; ``before`` has queries computed before, by table."""
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
         self._table_of = table_of
@@ -103,14 +103,14 @@ def _has_own(table: Table) -> bool:
 
 
 def _why_none(table: Table) -> str:
-    """Return why a table has no row ids, as a sentence; empty where it has them."""
+    """Return the reason why a table has no row ids, as a sentence; an empty text if it has row ids."""
     if not table.is_transactional:
         return "it is an external table, whose rows have no ids"
     return "it is an insert-only table, whose rows have no ids" if table.is_insert_only else ""
 
 
 def row_id_meaning(table: Table) -> tuple[bool, str]:
-    """Return the facts of a table by which ROW__ID has its meaning: its own column, and why it has no row ids."""
+    """Return whether a table has a column ROW__ID of its own, and the reason why it has no row ids, if any."""
     return _has_own(table), _why_none(table)
 
 
@@ -118,14 +118,14 @@ def row_id_meaning(table: Table) -> tuple[bool, str]:
 
 
 def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | None = None) -> Query:
-    """Return the query with what its uses of ROW__ID become; ``names`` fixes the columns of some of its tables."""
+    """Return the query with each ROW__ID replaced by a column; ``names`` fixes the columns of some of its tables."""
     uses = query.row_ids.uses
     if not uses:
         return query
     kinds = [tables.kind(reference) for reference in query.references]
     chosen = [(use, _chosen(use, query, kinds, tables)) for use in uses]
     marked = sorted({place for _, (place, _) in chosen if place is not None})
-    # A sub-query with the ids of a table next to it.
+    # A subquery may read the ids of a table next to it.
     is_repeated = any(use.alias is not None and depth > 0 for use, (_, depth) in chosen)
     columns = _columns(query, marked, kinds, names or {}, is_repeated=is_repeated)
     edits = list(query.qualifiers)
@@ -157,8 +157,8 @@ def _columns(
 ) -> dict[int, str]:
     """Return the name of the column of each table.
 
-    Names that nothing else in the query has can neither be ambiguous nor be joined on by NATURAL. Where
-    nothing else is called ROW__ID, that name is as safe, and Spark names results such as max(ROW__ID) after it.
+    A name that is unique in the query is never ambiguous, and NATURAL does not join on it. Where nothing else is called
+    ROW__ID, the name ROW__ID is as safe, and Spark names results such as max(ROW__ID) after it.
     """
     plain = len(marked) == 1 and not names and not query.row_ids.is_named_otherwise and not is_repeated
     if plain and all(kind in (_Kind.ROW_IDS, _Kind.NOTHING) for kind in kinds):
@@ -167,7 +167,7 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the table whose ids a use reads, None where it names something else; and how many scopes further out."""
+    """Return the table whose ids a use reads, None if it names something else; and the number of scopes further out."""
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0
@@ -229,7 +229,7 @@ def _of_change(
     if _OF_TARGET in named and matched.target is not None:
         matched = replace(matched, query=_marked(matched.query, matched.target, _OF_TARGET))
     if source is not None and is_table:
-        # Nothing but SELECT * of it, which the parts read: the column goes with it.
+        # The parts read only SELECT * of it, which includes the column.
         source = _marked(source, 0, _OF_SOURCE) if _OF_SOURCE in named else source
     elif source is not None:
         source = _settled(source, tables)

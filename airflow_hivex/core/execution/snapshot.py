@@ -1,4 +1,4 @@
-"""The snapshot of a statement, and the contents of its tables that it has read in it."""
+"""The snapshot of a statement, and the contents of its tables in this snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_hivex.core.transactions.shared_state import share_snapshot, stored_
 class StatementReading:
     """The contents of tables that a statement has read, in its current snapshot.
 
-    Contents are read again where their table has changed since (``Snapshot.agrees_with``).
+    Contents are read again if their table has changed since (``Snapshot.agrees_with``).
     """
 
     def __init__(self, context: StatementContext, snapshot: Snapshot, names: Names) -> None:
@@ -32,7 +32,7 @@ class StatementReading:
         self._read: dict[tuple[int, Predicate | None], tuple[Snapshot, Collection[str], TableContents]] = {}
 
     def take_snapshot(self, running: Running) -> None:
-        """Go on to the statement's own snapshot, after it has waited for its locks.
+        """Continue with the statement's own snapshot, taken after it has waited for its locks.
 
         Raises:
             OutrunError: the source of a link was renamed or dropped meanwhile.
@@ -48,11 +48,11 @@ class StatementReading:
             raise OutrunError("the source of a link was renamed or dropped while the statement waited")
 
     def table(self, name: TableName) -> StoredTable:
-        """Return the table of a name, for a link its source."""
+        """Return the table of a name; for a link, the source."""
         return self.snapshot.tables[self.names.of(name)]
 
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
-        """Return the partitions of a table that ``predicate`` leaves in the snapshot, with copies on ``clusters``."""
+        """Return the partitions of a table in the snapshot that match ``predicate``, with copies on ``clusters``."""
         key = (table.id, predicate)
         if key in self._read:
             earlier, on, contents = self._read[key]
@@ -66,7 +66,7 @@ class StatementReading:
 def candidate_clusters(
     context: StatementContext, statement: RoutedStatement, reading: StatementReading
 ) -> frozenset[str]:
-    """Return the clusters of which a copy could serve the statement: those that the router may try."""
+    """Return the clusters that the router may try: their copies could serve the statement."""
     session = context.session
     named = [*(reference.table for reference in statement.references), *statement.targets]
     primaries = {reading.table(name).storage.primary.cluster for name in named}
@@ -74,7 +74,7 @@ def candidate_clusters(
 
 
 def reference_predicate(table: StoredTable, reference: TableReference, link: Link | None) -> Predicate | None:
-    """Return the conditions on the partitions that are read there: of the query, and of a static link."""
+    """Return the conditions on the partitions of a reference: from the query, and from a static link."""
     predicate = partition_predicate(reference.filters, table.partition_keys)
     restriction = None if link is None else link.restriction(table.partition_keys)
     if predicate is None or restriction is None:
@@ -88,7 +88,7 @@ def statement_snapshot(
     running: Running,
     known: Iterable[StoredTable] = (),
 ) -> Snapshot:
-    """Take the snapshot of a statement: that of its own transaction, or the one that a joined transaction shares."""
+    """Take the snapshot of a statement: of its own transaction, or the shared snapshot of a joined transaction."""
     if running.joined is not None and running.joined.snapshot is None:
         _share_snapshot(context, running.joined)
     shared = None if running.joined is None else running.joined.snapshot
@@ -98,9 +98,9 @@ def statement_snapshot(
 
 
 def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
-    """Return the snapshot that the statements of a transaction share; None as long as none of them has read.
+    """Return the snapshot that the statements of a transaction share; None before the first of them reads.
 
-    Another process may have taken it: one round trip until it is known here.
+    Another process may have taken it: one round trip until this process knows it.
     """
     if joined.snapshot is None:
         with context.services.store.read() as connection:

@@ -34,15 +34,15 @@ Version = int | datetime | str
 
 
 def changes_query(context: StatementContext, name: TableName, since: Version | None, until: Version | None) -> str:
-    """Return the query of the rows that a table has got and lost between two versions.
+    """Return a query of the rows that were added to, and removed from, a table between two versions.
 
-    Without ``since`` all rows of the later version are new; without ``until`` that is the present version. A row that
-    was added and deleted in between is not there. The columns are those of the later version.
+    Without ``since`` all rows of the later version are new; without ``until`` the later version is the present one.
+    Rows that were added and deleted in between are left out. The columns are those of the later version.
 
     Raises:
         InvalidOperationError: the table is insert-only, so that its rows have no ids, or has no versions.
         InvalidParametersError: a version is not a write id or a time, or the versions are in the wrong order.
-        NoSuchVersionError, VersionExpiredError: the table has never had one of them, or it cannot be read any more.
+        NoSuchVersionError, VersionExpiredError: the table has never had a version, or it cannot be read any more.
     """
     read = _VersionReader.of(context, name)
     new = read.version(_PRESENT if until is None else _version(until))
@@ -51,7 +51,7 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
 
 
 def changes_in(context: StatementContext, name: TableName, wanted: VersionRange) -> str:
-    """Return the query of the rows that a table has got and lost by the commits that a statement names.
+    """Return a query of the rows that the commits named by a statement have added to, and removed from, a table.
 
     Raises:
         HivexError: as :func:`changes_query`.
@@ -125,7 +125,7 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
     inserted = _select(table, new, _NEW, "insert", columns, columns)
     of_then = [*(old.columns or table.columns), *table.partition_keys]
     deleted = _select(table, old, _OLD, "delete", columns, of_then)
-    # A rebalance gives new ids to rows of write ids that the earlier version has seen.
+    # A rebalancing compaction gives new ids to rows whose write ids the earlier version has seen.
     is_renumbered = f"ROW__ID.rowid >= {1 << WRITTEN_BITS}L"
     inserted += _without(table, _NEW, old, f" WHERE {is_renumbered}")
     gone = deleted + _without(table, _OLD, new)
@@ -133,11 +133,11 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
 
 
 def _without(table: StoredTable, alias: str, version: TableVersion, where: str = "") -> str:
-    """Return the join that leaves out rows of ``alias`` that a version has, too."""
+    """Return the join that leaves out the rows of ``alias`` which are also in a version."""
     key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
     columns = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
     there = f"SELECT {columns} FROM {_name(table)} VERSION AS OF {version.write_id}{where}"  # noqa: S608 - quoted names
-    # The partition of a row may be that of NULL.
+    # The partition keys of a row may be NULL.
     same = " AND ".join(f"{alias}.{column} <=> __there.{_KEY}{number}" for number, column in enumerate(key))
     return f" LEFT ANTI JOIN ({there}) AS __there ON {same}"
 
@@ -150,7 +150,7 @@ def _select(
     columns: Sequence[Column],
     of_version: Sequence[Column],
 ) -> str:
-    """Return a query of one version with the columns of another one; columns and fields that it lacks are NULL."""
+    """Return a query of one version with the columns of another version; missing columns and fields are NULL."""
     then = {column.in_files.lower(): column for column in of_version}
 
     def value(column: Column) -> str:
@@ -182,7 +182,7 @@ class ChangeStream:
     """The batches of one stream of the changes of a table."""
 
     def __init__(self, context: StatementContext, name: TableName, stream: str, since: Version | None) -> None:
-        # The name of a stream is the app_id of what its function writes.
+        # The function of a stream writes with the stream's name as its app_id.
         BatchKey(stream, 0)
         table = context.services.catalog.get_table(*context.session.qualify(name))
         versions.check_has_versions(_OPERATION, table)
@@ -193,7 +193,7 @@ class ChangeStream:
             self._since = versions.find(context, snapshot, table, _version(since), None).version.write_id
 
     def begin(self) -> ChangeBatch | None:
-        """Return the next batch, or the one that was not finished; None when there are no new commits."""
+        """Return the unfinished batch, else the next one; None when there are no new commits."""
         return self._context.services.store.write(
             lambda connection: change_streams.begin_batch(connection, self._table.id, self._stream, self._since)
         )

@@ -1,4 +1,4 @@
-"""The transaction around a statement: its own, settled whatever happens, or one that goes on after it."""
+"""The transaction around a statement: its own, which ends with it in any case, or one that continues after it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class OutrunError(Exception):
-    """Another transaction has committed an update of what the statement has just locked for one of its own.
+    """Another transaction has committed an update of rows that the statement has just locked for its own update.
 
     ``successor`` is a new transaction that has the statement's locks, so that the statement can be retried.
     """
@@ -46,13 +46,13 @@ class OutrunError(Exception):
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
     """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
 
-    In its own, ``work`` commits. If it has waited for a lock while another transaction has updated the
+    In a transaction of its own, ``work`` commits. If it has waited for a lock while another transaction has updated the
     same rows, it is retried with a new transaction, whose snapshot has that update, at most
     ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that other waiting statements do not delay it
     again.
 
     Raises:
-        WriteConflictError: others were faster every time, or the session's transaction was outrun.
+        WriteConflictError: another transaction was faster at every retry, or has outrun the session's transaction.
     """
     joined = context.session.transaction
     if joined is not None:
@@ -75,7 +75,7 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
                 log.info("The statement of transaction %s is retried: %s", running.txn_id, outrun)
     except BaseException as error:
         if successor is not None:
-            # No statement has begun with it.
+            # No attempt has begun with this transaction yet.
             _abort(context, successor, error)
         raise
     raise AssertionError("the loop returns or raises")
@@ -87,8 +87,8 @@ def own_transaction(
 ) -> Iterator[Running]:
     """Yield a transaction for one statement. The block commits it; any error out of the block aborts it.
 
-    It is opened when the statement asks for locks, or uses its id. ``txn_id`` is one that is open already. With
-    ``again`` an OutrunError comes with a successor.
+    The transaction is opened when the statement requests locks, or uses its id. ``txn_id`` names a transaction that is
+    open already. With ``again`` an OutrunError has a successor.
 
     With ``hive.txn.readonly.enabled`` its type may be READ_ONLY (docs/reference/transactions.md, "States and types").
     """
@@ -125,7 +125,7 @@ def own_transaction(
         if own is not None:
             raise own from error
         if isinstance(error, OutcomeUnknownError):
-            # Whatever step it was: without a commit, which has an error of its own, nothing counts.
+            # Whichever step has failed: without a commit, whose failure has its own error, nothing counts.
             raise StoreUnavailableError(*error.facts) from error
         raise
     finally:
@@ -170,7 +170,7 @@ class _Opening:
 
 @contextmanager
 def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
-    """Yield a statement of a transaction that goes on after it, and does so too when the statement fails."""
+    """Yield a statement of a transaction that continues after the statement, even if the statement fails."""
     transactions = context.services.transactions
     txn_id = joined.txn_id
     running = Running(txn_id, new_tag(txn_id), joined=joined)
@@ -194,9 +194,9 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
 
 
 def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
-    """Commit a statement whose result is read later; the cleaner keeps its files for a time.
+    """Commit a statement whose result is read later; the cleaner keeps the files of the result for a time.
 
-    A transaction of several statements is left as it is: it keeps them itself.
+    A transaction of several statements stays open, and keeps the files itself.
     """
     if running.joined is not None:
         return
@@ -221,7 +221,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
 
 
 def _undo(running: Running) -> None:
-    """Delete the files of a failed statement. Errors are logged: the caller needs that of the statement."""
+    """Delete the files of a failed statement. Errors are only logged: the caller needs the statement's own error."""
     for undo in running.undo:
         try:
             undo()
@@ -240,7 +240,7 @@ def _beat(context: StatementContext, txn_id: int) -> None:
 
 
 def _own_error(context: StatementContext, running: Running, error: BaseException, timeout_s: int) -> HivexError | None:
-    """Return why the statement's own transaction is not open any more, if that is what its error comes from."""
+    """Return the error that reports the end of the statement's own transaction, if ``error`` is a consequence of it."""
     ended = None if running.cancelled else running.cause_of(error)
     if ended is not None:
         return ended
@@ -266,7 +266,7 @@ def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool
         except Exception:
             raise
         except BaseException:
-            # An interrupt on top: the transaction is settled before it goes on.
+            # An interrupt came as well: the transaction is settled before the interrupt is raised.
             context.services.transactions.abort(txn_id, reason[:1000])
             raise
     except TransactionCommittedError:

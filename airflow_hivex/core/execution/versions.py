@@ -26,14 +26,14 @@ from airflow_hivex.core.transactions.shared_state import read_as_of
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A version of a table that can be read now, and the bounds of what the cleaner has removed of the table."""
+    """A version of a table that can be read now, and the bounds up to which the cleaner has removed directories."""
 
     version: TableVersion
     floors: Mapping[int | None, int]
 
 
 _LEAST_KEPT_S = 3600
-"""A statement of a transaction may read its versions for so long, also beyond their retention."""
+"""The time for which a statement of a transaction may read its versions, also beyond their retention."""
 
 _COLUMNS = (
     "write_id",
@@ -49,11 +49,11 @@ _COLUMNS = (
 
 
 def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
-    """Return the query of all rows of a table in one version, with its parameters; without one, as they are.
+    """Return the query of all rows of a table, with its parameters; in one version or, without one, the current rows.
 
     Raises:
         StatementSyntaxError: ``name`` is not the name of a table.
-        InvalidParametersError: there are a version and a time.
+        InvalidParametersError: the caller gives both a version and a time.
     """
     read_table_name(name)
     text = f"SELECT * FROM {name}"  # noqa: S608 - it was read as a name
@@ -90,12 +90,12 @@ def find(
 ) -> FoundVersion:
     """Return the version of a table that a statement names.
 
-    With ``running`` the version is recorded for the cleaner before. A cleaner that has begun earlier keeps the versions
-    that were within the retention then, so that the version is looked up once more afterwards.
+    With ``running`` the version is first recorded for the cleaner. A cleaner that has begun earlier keeps only the
+    versions that were within the retention then, so the version is looked up once more afterwards.
 
     Raises:
         InvalidOperationError: the table has no versions.
-        NoSuchVersionError, VersionExpiredError: the table has never had this one, or does not have it any more.
+        NoSuchVersionError, VersionExpiredError: the table has never had this version, or has it no more.
     """
     check_has_versions("VERSION AS OF", table)
     found = _find(context, snapshot, table, wanted)
@@ -109,7 +109,7 @@ def check_has_versions(operation: str, table: StoredTable) -> None:
     """Refuse a table that has no versions.
 
     Raises:
-        InvalidOperationError: it is a view, or not transactional.
+        InvalidOperationError: the table is a view, or not transactional.
     """
     if table.is_view:
         reason = "it is a view, which has no versions; name those of the tables that it reads"
@@ -140,13 +140,13 @@ def _find(context: StatementContext, snapshot: Snapshot, table: StoredTable, wan
 def contents_of(
     context: StatementContext, table: StoredTable, predicate: Predicate | None, clusters: frozenset[str]
 ) -> TableContents:
-    """Return the contents of a table with all of its registered directories, which a cache may not have."""
+    """Return the contents of a table with all of its registered directories; a cache may lack some of them."""
     with context.services.store.read() as connection:
         return read_contents(connection, table, predicate, clusters)
 
 
 def _note_for_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
-    """Note the version as the snapshot that the statement reads; of a joined transaction for a limited time."""
+    """Note the version as the statement's snapshot; in a joined transaction, for a limited time."""
     services = context.services
     if running.earliest is not None and running.earliest.high_watermark <= settled_txn_id:
         settled_txn_id = running.earliest.high_watermark

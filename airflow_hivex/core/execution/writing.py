@@ -1,4 +1,4 @@
-"""A statement's write, from its ids to the rows that make it count: at once, or with its transaction's commit."""
+"""A statement's write, from its ids to its registration: at once, or with the commit of its transaction."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from airflow_hivex.core.transactions.shared_state import next_statement_id
 
 @dataclass(frozen=True, slots=True)
 class OpenWrite:
-    """A statement's write to a table, and its target as a job's plan has it.
+    """A statement's write to a table, and the target in its job's plan.
 
-    ``pending`` is its row in a transaction of several statements, or that of a write to an external table. Its
-    ``operation`` is that of an earlier session.
+    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table. The
+    ``operation`` of this row is that of an earlier session.
     """
 
     table: StoredTable
@@ -61,17 +61,17 @@ def begin_write(
     operation: Operation | None = None,
     number: int = 0,
 ) -> OpenWrite:
-    """Take a write id, and in a transaction of several statements a statement id, for a table that is locked.
+    """Begin a write to a locked table: take a write id, and in a transaction of several statements a statement id.
 
-    ``operation`` is what the statement does to rows that are there, if it is not an INSERT. ``number`` distinguishes
-    the writes of one statement.
+    ``operation`` is the change of existing rows, if the statement is not an INSERT. ``number`` distinguishes the writes
+    of one statement.
 
     Raises:
         InvalidOperationError: the transaction has overwritten the same table or partition before,
             or another of its statements may be about to.
         TransactionNotOpenError: the transaction has ended meanwhile.
         WriteTakenBackError: a later session of the same writer has written.
-        RootMissingError, ForeignRootError: the cluster's root is not the one that it was.
+        RootMissingError, ForeignRootError: the cluster's root is not mounted, or is another root now.
     """
     services = context.services
     services.roots.check(cluster.name)
@@ -87,7 +87,7 @@ def begin_write(
         )
         return OpenWrite(table, facts, write, noted)
     if joined is not None and joined.writer:
-        # An earlier session that is still alive may have gone on since this one began.
+        # An earlier session that is still alive may have continued since this session began.
         take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
     # INSERT OVERWRITE counts as update.
     kind = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
@@ -131,8 +131,8 @@ def _allocate(
     joined, txn_id = running.joined, running.txn_id
     if joined is not None:
         pending_writes.one_at_a_time(connection, [txn_id])
-    # Base directories of one write id have one name. A process that still writes or deletes one that was withdrawn must
-    # not meet this one, so it gets an id of its own unless other writes count under the last one.
+    # All base directories of one write id have one name. Another process may still write or delete a base that was
+    # taken back. So this base gets a new id, unless other writes count under the last id.
     needs_new_id = joined is not None and facts.overwrite
     if needs_new_id and pending_writes.of_transaction(connection, txn_id, table_id=table.id):
         needs_new_id = False
@@ -149,9 +149,9 @@ def _allocate(
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
-    """Return the write ids of the streaming batch of the statement, None if it has a directory of its own."""
+    """Return the range of write ids of the statement's streaming batch, None if the statement has its own directory."""
     batch = context.batch
-    # A statement that was retried has a transaction, and a write id, that are not the batch's.
+    # A retried statement has a transaction and a write id outside of the batch.
     if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):
         return None
     return batch.write_ids
@@ -169,15 +169,15 @@ def end_writes(
     check: Callable[[], None] | None = None,
     also: Callable[[Connection], None] | None = None,
 ) -> None:
-    """Commit the job's writes with the statement's own transaction, or else note them for the commit of the session's.
+    """Commit the job's writes with the statement's own transaction, or note them for the commit of the session's one.
 
-    ``check`` is called before that; its error takes the directories back. ``also`` is done in the commit of the
-    statement's own transaction.
+    ``check`` is called before; if it raises an error, the directories are taken back. ``also`` runs in the commit of
+    the statement's own transaction.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
-        OutrunError: an INSERT OVERWRITE would hide what was inserted since its snapshot, or another one
-            would hide this INSERT.
+        OutrunError: this INSERT OVERWRITE would hide rows inserted since its snapshot, or another one would hide the
+            rows of this INSERT.
         NoSuchTableError: the table was dropped meanwhile.
         InvalidOperationError: the transaction has overwritten one of the partitions before.
         StorageError: the files of an external table could not be moved into place.
@@ -261,13 +261,13 @@ def _check_nothing_hidden(
 def with_empty_bases(
     context: StatementContext, running: Running, write: OpenWrite, written: JobResult, names: Iterable[str]
 ) -> JobResult:
-    """Return the result of a job with an empty base in each of the named partitions that has got no rows.
+    """Return the result of a job after adding an empty base to each named partition that has got no rows.
 
     Raises:
         StorageError: the bases cannot be made. The directories of the job are deleted, too.
     """
     if running.joined is None:
-        # Those of a transaction of several statements are noted before.
+        # A transaction of several statements has noted its directories before.
         undo = partial(delete_directories, context.services, write.table, written.directories)
         running.undo.append(partial(undo, write.facts.cluster, write.write))
     with_rows = {each.partition for each in written.directories}
