@@ -21,8 +21,7 @@ from sqlalchemy import Connection, insert
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.entries import size_of_partitions
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,

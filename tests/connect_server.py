@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.operations import ServerOperation
+from airflow_hivex.core.model.writes import ServerOperation
 from airflow_hivex.core.runners import connect_server
 from airflow_hivex.core.runners.registry import ResumingRunner, runner_for
 from tests.ports import free_port

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from airflow_hivex.core.model.moves import MovedNamespace, MoveProgress
+    from airflow_hivex.core.model.replication import MovedNamespace, MoveProgress
 
 _KINDS = {"refused": "route", "unknown": "unknown route"}
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from airflow_hivex.core.cache.cached_store import CachedStore
+from airflow_hivex.core.cache.follower import RegisteredCache, registered_caches
 from airflow_hivex.core.cache.metadata_cache import MetadataCache
-from airflow_hivex.core.cache.registry import RegisteredCache, registered_caches
 from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.listing import CatalogListing
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
@@ -24,8 +24,7 @@ from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.listing import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
-from airflow_hivex.core.events.notification_log import NotificationLog
-from airflow_hivex.core.events.partition_events import PartitionEvents
+from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
 from airflow_hivex.core.execution import pending
 from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.foundation import Foundation
@@ -34,9 +33,9 @@ from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
 from airflow_hivex.core.imports.report import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
+from airflow_hivex.core.model.locks import StatementLocks
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.replication import CopyProgress
-from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.namespaces.homes import NamespaceHomes
@@ -51,8 +50,7 @@ from airflow_hivex.core.replication.running import ReplicationTransactions
 from airflow_hivex.core.session import Session
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
-from airflow_hivex.core.store.database_clock import DatabaseClock
-from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.engine import DatabaseClock, Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
 from airflow_hivex.core.transactions.listing import TransactionListing
 from airflow_hivex.core.transactions.locks.manager import LockManager

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_hivex.core.cache.cached_store import CachedStore
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters

@@ -29,11 +29,11 @@ from airflow_hivex.core.execution.own_errors import own_errors
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.execution.table_changes import Version, changes_query
 from airflow_hivex.core.execution.versions import query_of_version
-from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.texts import check_length, check_text
+from airflow_hivex.core.model.writes import BatchKey
 from airflow_hivex.core.parser import statements as kinds
 from airflow_hivex.core.parser.grammar.session_settings import variable_statement
 from airflow_hivex.core.parser.inspection import Inspection, inspect

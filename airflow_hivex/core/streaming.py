@@ -15,7 +15,7 @@ from airflow_hivex.core.errors import HivexError, InvalidOperationError, Invalid
 from airflow_hivex.core.execution.closed_names import check_name
 from airflow_hivex.core.execution.context import BatchTransaction, Result, StatementContext
 from airflow_hivex.core.execution.own_errors import own_errors
-from airflow_hivex.core.model.batches import BatchKey, batch_key
+from airflow_hivex.core.model.writes import BatchKey, batch_key
 from airflow_hivex.core.parser.statements import Role, TableName
 
 if TYPE_CHECKING:

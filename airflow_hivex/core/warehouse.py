@@ -17,7 +17,7 @@ from airflow_hivex.core.execution.own_errors import own_errors
 from airflow_hivex.core.execution.table_changes import ChangeStream, Version, changes_query
 from airflow_hivex.core.execution.versions import query_of_version
 from airflow_hivex.core.merging import Merge, condition_of
-from airflow_hivex.core.model.batches import BatchKey, batch_key
+from airflow_hivex.core.model.writes import BatchKey, batch_key
 from airflow_hivex.core.parser.lexer.markers import parameter_literal, values_of
 from airflow_hivex.core.parser.reader import read, read_table_name
 from airflow_hivex.core.parser.statements import Commit, Role, Rollback, Select, StartTransaction, Statement

@@ -17,8 +17,7 @@ from airflow_hivex.triggers.threads import in_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from airflow_hivex.core.model.moves import MoveProgress
-    from airflow_hivex.core.model.replication import CopyProgress
+    from airflow_hivex.core.model.replication import CopyProgress, MoveProgress
 
     Check = Callable[[], object]
 

@@ -17,7 +17,7 @@ from airflow_hivex.core.errors import (
     NoSuchLinkError,
 )
 from airflow_hivex.core.model.findings import FindingKind
-from airflow_hivex.core.model.sql_functions import SqlFunction
+from airflow_hivex.core.model.permanent_functions import SqlFunction
 from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.parser.statements import ObjectKind
 from tests import evidence

@@ -19,7 +19,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.model.moves import MoveState
+from airflow_hivex.core.model.replication import MoveState
 from tests import evidence
 from tests.acceptance.linked_rows import rows_of
 from tests.acceptance.replicating_process import move_namespace

@@ -20,7 +20,7 @@ from airflow_hivex.core.errors import (
     UnknownClusterError,
 )
 from airflow_hivex.core.model.locks import LockState
-from airflow_hivex.core.model.moves import MoveProgress, MoveState
+from airflow_hivex.core.model.replication import MoveProgress, MoveState
 from tests.acceptance.linked_rows import rows_of
 
 NOW = {"hivex.move.grace.time": 0, "hivex.dataframe.retention.time": 0, "hivex.replication.retention": 0}

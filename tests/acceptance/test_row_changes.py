@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, JobError, WriteConflictError
-from airflow_hivex.core.model.buckets import decode_bucket
+from airflow_hivex.core.model.row_ids import decode_bucket
 from tests.acceptance.conftest import CopyTable
 
 pytestmark = pytest.mark.spark

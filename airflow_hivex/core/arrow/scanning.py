@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hivex.core.arrow.conditions import Condition, Range
-from airflow_hivex.core.arrow.deleted import Deleted, DeletedRows
 from airflow_hivex.core.arrow.files import OrcReading, ParquetReading, Piece, Reading, readable
 from airflow_hivex.core.arrow.typed_values import TypedValues
-from airflow_hivex.core.arrow.visible_rows import VisibleRows, numbered_keys
+from airflow_hivex.core.arrow.visible_rows import Deleted, DeletedRows, VisibleRows, numbered_keys
 from airflow_hivex.core.errors import (
     FolderExpectedError,
     InvalidOperationError,
@@ -25,10 +24,10 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     StorageError,
 )
-from airflow_hivex.core.job.arrow_types import arrow_type_of
 from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
 from airflow_hivex.core.job.storage import Place, place
+from airflow_hivex.core.job.values import arrow_type_of
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct, primitives
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import nullable_values

@@ -1,4 +1,4 @@
-"""The follower: brings the cache of a process up to date with the notification log."""
+"""The follower: brings the cache of a process up to date with the notification log, and registers it for all to see."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from airflow_hivex.core.cache.registry import CacheRegistration
+from sqlalchemy import Connection, delete, insert, select, update
+
 from airflow_hivex.core.cache.table_cache import TableCache
-from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, HivexError, InvalidWriteIdListError
 from airflow_hivex.core.events.notification_log import CHANNEL, Bookmark, Event, EventType, NotificationLog
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.listening import Listener, watching
+from airflow_hivex.core.store.schema import caches
 
 log = logging.getLogger(__name__)
 
@@ -328,3 +332,69 @@ def _apply_commit(cache: TableCache, txn_id: int, message: Mapping[str, Any]) ->
             cache.drop_named(*name.split(".", 1))
         table_ids = {}
     return cache.note_commit(txn_id, {table_ids[name]: write_ids[name] for name in write_ids if name in table_ids})
+
+
+_ARMED_MS = 10 * 60_000
+"""For this time after a process was killed, writers may still announce events for it."""
+_FORGOTTEN_MS = 24 * 3600_000
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredCache:
+    """The cache of a process that follows the notification log, as it was at ``seen_at``."""
+
+    host: str
+    process_id: int
+    started_at: datetime
+    seen_at: datetime
+    event_id: int
+    counts: Mapping[str, Any]
+
+
+def registered_caches(store: Store) -> list[RegisteredCache]:
+    """Return the caches of all processes, the latest seen first. One round trip."""
+    with store.read() as connection:
+        rows = connection.execute(select(caches).order_by(caches.c.seen_ms.desc())).all()
+    return [
+        RegisteredCache(
+            row.host, row.process_id, to_datetime(row.started_ms), to_datetime(row.seen_ms), row.event_id, row.counts
+        )
+        for row in rows
+    ]
+
+
+class CacheRegistration:
+    """The row of the cache of this process. Each method is one database transaction."""
+
+    def __init__(self, store: Store, clock: Clock, host: str, process_id: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._host = host[:255]
+        self._process_id = process_id
+        self._id: int | None = None
+
+    def arm(self, event_id: int, counts: Mapping[str, Any]) -> None:
+        """Have new events announced from now on, and publish the state of the cache."""
+        now = self._clock()
+        values = {"seen_ms": now, "armed_until_ms": now + _ARMED_MS, "event_id": event_id, "counts": dict(counts)}
+
+        def work(connection: Connection) -> int | None:
+            if self._id is not None:
+                own = update(caches).where(caches.c.id == self._id).values(**values)
+                if connection.execute(own).rowcount:
+                    return self._id
+            connection.execute(delete(caches).where(caches.c.seen_ms < now - _FORGOTTEN_MS))
+            new = insert(caches).values(host=self._host, process_id=self._process_id, started_ms=now, **values)
+            return int(connection.execute(new.returning(caches.c.id)).scalar_one())
+
+        self._id = self._store.write(work, name="arm a cache")
+
+    def disarm(self) -> None:
+        """Stop the announcements of events for this process, which reads them in short intervals."""
+        own = update(caches).where(caches.c.id == self._id).values(armed_until_ms=0)
+        self._store.write(lambda connection: connection.execute(own), name="disarm a cache")
+
+    def withdraw(self) -> None:
+        """Delete the row."""
+        own = delete(caches).where(caches.c.id == self._id)
+        self._store.write(lambda connection: connection.execute(own), name="withdraw a cache")

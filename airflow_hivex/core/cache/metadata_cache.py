@@ -1,18 +1,25 @@
-"""The cache of an open metastore, as its users see it."""
+"""The cache of an open metastore, as its users see it, and the prewarm that fills it in the background."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
 
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.counting import CacheState
 from airflow_hivex.core.cache.follower import Follower
-from airflow_hivex.core.cache.prewarming import Prewarm, Prewarmed
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.errors import HivexError
+from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.events.notification_log import NotificationLog
+from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import completed_txn_components, databases, tables
 
 
 class MetadataCache:
@@ -82,3 +89,95 @@ class MetadataCache:
         except HivexError:
             # The next call that asks the database raises the error; the next fill tries again.
             return
+
+
+log = logging.getLogger(__name__)
+
+_BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Prewarmed:
+    """The result of a prewarm: the tables that were read, whether these are all, the time, and the memory used."""
+
+    tables: int
+    is_complete: bool
+    seconds: float
+    used_bytes: int
+
+
+class Prewarm:
+    """Reads definitions, partitions and directories of tables, until the memory of the cache is full.
+
+    Tables with the latest commits come first. Each batch of tables is tagged with a snapshot that was taken before it
+    was read, so that what changes meanwhile costs a read later and never a wrong answer. Requests wait for none of it.
+    """
+
+    def __init__(self, store: Store, catalog: CachedStore) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """End a prewarm that runs, after the table that it is at."""
+        self._cancelled.set()
+
+    def run(self, progress: Callable[[int], object] | None = None) -> Prewarmed:
+        """Read the tables; return what was read. ``progress`` is called with the number of tables so far.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached; what was read before stays.
+        """
+        self._cancelled.clear()
+        began, read, evicted = time.monotonic(), 0, self._catalog.cache.evictions
+        names = self._names()
+        for at in range(0, len(names), _BATCH):
+            batch = names[at : at + _BATCH]
+            for name in batch:
+                if self._cancelled.is_set() or self._catalog.cache.evictions > evicted:
+                    # The next ones would drive out those that are more likely to be used.
+                    return self._result(began, read, is_complete=False)
+                read += self._read(name)
+            if progress is not None:
+                progress(read)
+        return self._result(began, read, is_complete=self._catalog.cache.evictions == evicted)
+
+    def start(self) -> threading.Thread:
+        """Run in a thread; its errors go to the log."""
+
+        def run() -> None:
+            try:
+                found = self.run()
+                log.info("The cache of metadata has %d tables after %.1f s.", found.tables, found.seconds)
+            except HivexError as error:
+                log.warning("The cache of metadata was not prewarmed: %s", error)
+
+        thread = threading.Thread(target=run, name="hivex-cache-prewarm", daemon=True)
+        thread.start()
+        return thread
+
+    def _read(self, name: QualifiedName) -> int:
+        try:
+            self._catalog.prewarm_table(name)
+        except NoSuchObjectError:
+            # It was dropped meanwhile.
+            return 0
+        return 1
+
+    def _result(self, began: float, read: int, *, is_complete: bool) -> Prewarmed:
+        return Prewarmed(read, is_complete, time.monotonic() - began, self._catalog.cache.used_bytes)
+
+    def _names(self) -> Sequence[QualifiedName]:
+        """Return the names of all tables, the latest written first. One round trip."""
+        completed = completed_txn_components.c
+        last = select(completed.table_id, func.max(completed.id).label("last")).group_by(completed.table_id).subquery()
+        query = (
+            select(databases.c.name, tables.c.name)
+            .join(databases, databases.c.id == tables.c.database_id)
+            .outerjoin(last, last.c.table_id == tables.c.id)
+            .where(~tables.c.dropped)
+            .order_by(func.coalesce(last.c.last, 0).desc(), tables.c.id.desc())
+        )
+        with self._store.read() as connection:
+            rows = connection.execute(query).all()
+        return [(database, name) for database, name in rows if self._catalog.cache.lists.include(database, name)]

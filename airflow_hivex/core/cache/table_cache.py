@@ -1,8 +1,9 @@
-"""The memory of the cache: entries of tables, when they may answer, and what makes room for others."""
+"""The memory of the cache: which tables have entries, when these may answer, and what makes room for others."""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import weakref
@@ -18,16 +19,17 @@ from airflow_hivex.core.cache.entries import (
     Entry,
     Part,
     Partitions,
+    SharedDescriptors,
     size_of_contents,
     size_of_partitions,
     size_of_table,
 )
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.shared_descriptors import SharedDescriptors
 from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.model.objects import StoredPartition, StoredTable
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList, covers, equivalent
+from airflow_hivex.core.settings import Settings
 
 _MOST_EVICTED = 100_000
 
@@ -510,3 +512,54 @@ class Changes:
     def has_none_since(self, table_id: int, begun: int) -> bool:
         """Return whether no change of a table was announced since the moment ``begun``."""
         return max(self._last.get(table_id, 0), self._floor) <= begun
+
+
+CATALOG = "hive"
+"""The name of the one catalog, as Hive's clients know it."""
+
+_MOST_KNOWN = 100_000
+
+
+class ObjectLists:
+    """Patterns of ``catalog.database.table``: the black list counts before the white list.
+
+    A pattern matches the whole name: ``hive[.]sales[.].*`` matches the tables of the database ``sales``, and
+    ``sales.*`` matches none of them. Source: Hive CachedStore.shouldCacheTable.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        catalogs = settings["metastore.cached.rawstore.catalogs"]
+        self._is_cached = not catalogs or CATALOG in catalogs
+        self._white = _patterns(settings, "metastore.cached.rawstore.cached.object.whitelist")
+        self._black = _patterns(settings, "metastore.cached.rawstore.cached.object.blacklist")
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def include(self, database: str, table: str) -> bool:
+        """Return whether a table may be kept."""
+        known = self._known.get((database, table))
+        if known is None:
+            name = f"{CATALOG}.{database}.{table}"
+            known = (
+                self._is_cached
+                and not any(pattern.fullmatch(name) for pattern in self._black)
+                and any(pattern.fullmatch(name) for pattern in self._white)
+            )
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[database, table] = known
+        return known
+
+
+def _patterns(settings: Settings, name: str) -> Sequence[re.Pattern[str]]:
+    """Return the patterns of a setting.
+
+    Raises:
+        InvalidSettingError: one is not a regular expression.
+    """
+    patterns = []
+    for text in settings[name]:
+        try:
+            patterns.append(re.compile(text, re.IGNORECASE))
+        except re.error as error:
+            raise InvalidSettingError(name, text, f"a list of regular expressions ({error})") from error
+    return patterns

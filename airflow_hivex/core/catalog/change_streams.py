@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from airflow_hivex.core.model.batches import BatchKey
+from airflow_hivex.core.model.writes import BatchKey
 from airflow_hivex.core.store.schema import change_streams, table_commits, written_batches
 
 _S, _C = change_streams.c, table_commits.c

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import copies, partitions, quotas, tables
+from airflow_hivex.core.catalog import capacity, copies, partitions, tables
 from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
 from airflow_hivex.core.catalog.copies import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
@@ -148,9 +148,9 @@ class CopyMethods(SnapshotReading):
 
         def work(connection: Connection) -> None:
             self._lock_for_copies(connection, table)
-            use = quotas.lock_use(connection, table.id, new.cluster)
+            use = capacity.lock_use(connection, table.id, new.cluster)
             names = copies.add_copies(connection, new, self._clock())
-            quotas.check_use(connection, use)
+            capacity.check_use(connection, use)
             message = {
                 "cluster": new.cluster,
                 "partitions": names if table.is_partitioned else None,

@@ -19,7 +19,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Database, StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.transactions import former_write_ids
+from airflow_hivex.core.transactions import table_names
 
 
 class DatabaseMethods(StorePart):
@@ -107,7 +107,7 @@ class DatabaseMethods(StorePart):
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
             # No list of theirs can be read any more, so that they take no write ids.
-            former_write_ids.leave_names(connection, dropped, self._clock())
+            table_names.leave_names(connection, dropped, self._clock())
             self._record_database(connection, EventType.DROP_DATABASE, stored)
             return dropped
 

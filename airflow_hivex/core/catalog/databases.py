@@ -13,8 +13,8 @@ from airflow_hivex.core.catalog.folders import beside, overlaps
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
 from airflow_hivex.core.model.objects import Database
-from airflow_hivex.core.model.property_names import check_spelling
-from airflow_hivex.core.model.wildcards import name_expression
+from airflow_hivex.core.model.predicates import name_expression
+from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.store.exchange import Call, Prepared
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, functions, links, quotas, tables
 

@@ -11,7 +11,7 @@ from airflow_hivex.core.errors import InvalidWriteIdListError, MissingWriteIdLis
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidWriteIdList
-from airflow_hivex.core.transactions.former_write_ids import next_of
+from airflow_hivex.core.transactions.table_names import next_of
 
 
 class StateOf(enum.Enum):

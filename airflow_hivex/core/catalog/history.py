@@ -1,4 +1,4 @@
-"""The earliest readable version of a table, and the moments that were copied to other clusters.
+"""The history of a table: its commits, its versions, and the moments that were copied to other clusters.
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
 moment sees. That is complete unless rows of directories were removed since. So the removal of rows leaves a bound:
@@ -9,19 +9,30 @@ moment sees. That is complete unless rows of directories were removed since. So 
 - A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
   ``history_txn_id`` of the table is the transaction of the last such change: a moment has to see it.
 
-Functions here take part in the caller's transaction.
+Functions that have a connection take part in the caller's transaction.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, and_, func, select, update
 
+from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
+from airflow_hivex.core.catalog.contents import TableContents
+from airflow_hivex.core.catalog.directories import RegisteredDirectory
+from airflow_hivex.core.catalog.rows import columns_from_json
+from airflow_hivex.core.clock import to_datetime
+from airflow_hivex.core.errors import VersionExpiredError
+from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.snapshots import Moment
-from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.snapshots import Moment, Snapshot
+from airflow_hivex.core.model.versions import RecordedVersion, TableVersion, is_beyond
+from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copied_moments,
@@ -29,6 +40,7 @@ from airflow_hivex.core.store.schema import (
     directories,
     directory_copies,
     partitions,
+    table_commits,
     tables,
 )
 from airflow_hivex.core.transactions import commit_record
@@ -52,15 +64,13 @@ class TableHistory:
 
 def read_history(connection: Connection, table: StoredTable, clusters: Collection[str]) -> TableHistory:
     """Return the history of a table. Four round trips."""
-    t, p, d, held = tables.c, partitions.c, directories.c, directory_copies.c
+    t, d, held = tables.c, directories.c, directory_copies.c
     row = connection.execute(
         select(t.created_ms, t.history_txn_id, t.history_write_id).where(t.id == table.id)
     ).one_or_none()
     if row is None:
         return TableHistory(0)
-    floors: dict[int | None, int] = {} if row.history_write_id is None else {None: row.history_write_id}
-    of_partitions = select(p.id, p.history_write_id).where(p.table_id == table.id, p.history_write_id.is_not(None))
-    floors.update({each.id: each.history_write_id for each in connection.execute(of_partitions)})
+    floors = _floors(connection, table.id, row.history_write_id)
     found = connection.execute(
         select(d.id, d.txn_id, func.min(held.registered_ms).label("registered_ms"))
         .select_from(directories.outerjoin(directory_copies, held.directory_id == d.id))
@@ -117,3 +127,268 @@ def raise_floor(connection: Connection, table_id: int, partition_id: int | None,
     t = tables.c
     is_lower = func.coalesce(t.history_write_id, 0) < write_id
     connection.execute(update(tables).where(t.id == table_id, is_lower).values(history_write_id=write_id))
+
+
+_C = table_commits.c
+_CREATES = "CREATE "
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCommit:
+    """One commit to a table, as DESCRIBE HISTORY shows it; the creation of the table has no transaction.
+
+    An update counts its rows as added and as deleted. An INSERT OVERWRITE does not count the rows that it replaces.
+    """
+
+    write_id: int
+    txn_id: int | None
+    committed_at: datetime
+    user: str
+    agent_info: str | None
+    operation: str
+    rows_added: int
+    rows_deleted: int
+    size_bytes: int
+
+
+def read_commits(connection: Connection, table_id: int, limit: int | None = None) -> list[RecordedCommit]:
+    """Return the recorded commits of a table, the newest first. One round trip.
+
+    The row of its creation is left out where the transaction that has created it is there.
+    """
+    newer = table_commits.alias("newer").c
+    is_repeated = and_(
+        _C.txn_id.is_(None),
+        select(newer.id)
+        .where(newer.table_id == table_id, newer.txn_id.is_not(None), newer.operation.startswith(_CREATES))
+        .exists(),
+    )
+    query = select(table_commits).where(_C.table_id == table_id, _C.write_id.is_not(None), ~is_repeated)
+    return [
+        RecordedCommit(
+            row.write_id,
+            row.txn_id,
+            to_datetime(row.committed_ms),
+            row.user,
+            row.agent_info,
+            row.operation,
+            row.rows_added,
+            row.rows_deleted,
+            row.size_bytes,
+        )
+        for row in connection.execute(query.order_by(_C.id.desc()).limit(limit))
+    ]
+
+
+def read_record(connection: Connection, table_id: int) -> list[RecordedVersion]:
+    """Return the record of a table, oldest first. One round trip."""
+    columns = (_C.id, _C.write_id, _C.txn_id, _C.committed_ms, _C.columns_before)
+    return [
+        RecordedVersion(
+            row.id,
+            row.write_id,
+            row.txn_id,
+            row.committed_ms,
+            None if row.columns_before is None else columns_from_json(json.loads(row.columns_before)),
+        )
+        for row in connection.execute(select(*columns).where(_C.table_id == table_id).order_by(_C.id))
+    ]
+
+
+def read_floors(connection: Connection, table_id: int) -> dict[int | None, int]:
+    """Return the highest write ids of directories that have replaced others, by partition id. Two round trips.
+
+    None stands for a table without partitions.
+    """
+    t = tables.c
+    of_table = connection.execute(select(t.history_write_id).where(t.id == table_id)).scalar_one_or_none()
+    return _floors(connection, table_id, of_table)
+
+
+def _floors(connection: Connection, table_id: int, of_table: int | None) -> dict[int | None, int]:
+    p = partitions.c
+    of_partitions = select(p.id, p.history_write_id).where(p.table_id == table_id, p.history_write_id.is_not(None))
+    floors: dict[int | None, int] = {} if of_table is None else {None: of_table}
+    floors.update({row.id: row.history_write_id for row in connection.execute(of_partitions)})
+    return floors
+
+
+def bind_version(
+    table: StoredTable,
+    contents: TableContents,
+    predicate: Predicate | None,
+    snapshot: Snapshot,
+    clusters: Collection[str],
+    version: TableVersion,
+    floors: Mapping[int | None, int],
+) -> BoundTable:
+    """Return the table as of a version, with its columns of then, and its copies on ``clusters``. Pure.
+
+    A version is read from directories that hold nothing of later commits. The result of a compaction that has merged
+    some of them is skipped, as long as the directories before it are registered: the cleaner removes them when no
+    version within the retention needs them.
+
+    Raises:
+        VersionExpiredError: the cleaner has removed directories of the version.
+    """
+    wanted = [each.id for each in contents.partitions] if table.is_partitioned else [None]
+    kept = {
+        partition_id: _of_version(
+            table, contents.directories.get(partition_id, ()), version, floors.get(partition_id, 0)
+        )
+        for partition_id in wanted
+    }
+    if version.columns is not None:
+        table = replace(table, storage=replace(table.storage, columns=version.columns))
+    write_ids = version.seen(snapshot.write_ids[table.id])
+    then = Snapshot(snapshot.valid_txns, {(table.database, table.name): table}, {table.id: write_ids})
+    return bind_table(table, replace(contents, directories=kept), predicate, then, clusters)
+
+
+def _of_version(
+    table: StoredTable, registered: Sequence[RegisteredDirectory], version: TableVersion, floor: int
+) -> list[RegisteredDirectory]:
+    """Return the directories of a partition without those that hold rows, or lack them, because of later commits.
+
+    Raises:
+        VersionExpiredError: directories that the version would read instead are removed.
+    """
+    later = sorted(version.later)
+    kept = []
+    for each in registered:
+        found = parse_directory(each.name)
+        if found is None or not is_beyond(found, later, version.columns_txn_id):
+            kept.append(each)
+        elif found.max_write_id <= floor:
+            reason = f"the cleaner has removed directories that {each.name} has replaced"
+            raise VersionExpiredError(table.full_name, f"version {version.write_id}", reason)
+    return kept
+
+
+class NotReadableError(Exception):
+    """A table cannot be read as of a moment on a cluster; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTable:
+    """A table as of a moment; ``write_id`` is the highest that it sees.
+
+    ``unseen`` has the commits to the needed partitions that the moment does not see: the time of each transaction.
+    """
+
+    bound: BoundTable
+    write_id: int = 0
+    unseen: Mapping[int, int] | None = None
+
+
+def bind_earlier(
+    table: StoredTable,
+    contents: TableContents,
+    predicate: Predicate | None,
+    history: TableHistory,
+    moment: Moment,
+    cluster: str,
+) -> EarlierTable:
+    """Return the table as of a moment, with all its needed directories on ``cluster``. Pure.
+
+    Directories of transactions that the moment does not see are skipped. So is a compaction's result that the cluster
+    lacks, as long as the directories before it are registered: they have the same rows.
+    A table without transactions has no moments; its copy is read as it is.
+
+    Raises:
+        NotReadableError: the history does not go back so far, or the cluster lacks directories.
+    """
+    name, is_primary = table.full_name, cluster == table.storage.primary.cluster
+    there = {each: places for each, places in contents.locations.items() if each == cluster}
+    contents = replace(contents, locations=there)
+    if not table.is_transactional:
+        seen = Snapshot(moment.valid_txns, {(table.database, table.name): table}, {})
+        bound = bind_table(table, contents, predicate, seen, {cluster})
+        _check_held(bound, cluster, is_primary=is_primary)
+        return EarlierTable(bound)
+    if history.created_ms > moment.taken_ms:
+        raise NotReadableError(f"{name} was created after it")
+    if history.changed_by is not None and not moment.has_settled(history.changed_by):
+        raise NotReadableError(f"a partition of {name} was dropped or renamed, or its history was cut, after it")
+    held = None if is_primary else contents.held.get(cluster, frozenset())
+    wanted = [each.id for each in contents.partitions] if table.is_partitioned else [None]
+    kept: dict[int | None, Sequence[RegisteredDirectory]] = {}
+    unseen: dict[int, int] = {}
+    for partition_id in wanted:
+        registered = contents.directories.get(partition_id, ())
+        floor = history.floors.get(partition_id, 0)
+        kept[partition_id] = [each for each in registered if _is_read(each, name, history, moment, held, floor)]
+        for each in registered:
+            writer = history.writers.get(each.id)
+            if writer is not None and not _is_compacted(each) and not moment.valid_txns.is_valid(writer):
+                time_ms = history.registered_ms.get(each.id, moment.taken_ms)
+                unseen[writer] = min(time_ms, unseen.get(writer, time_ms))
+    filtered = replace(
+        contents,
+        partitions=[each for each in contents.partitions if kept[each.id]],
+        directories=kept,
+    )
+    write_id = max((_max_write_id(each) for found in kept.values() for each in found), default=0)
+    everything = Snapshot(
+        ValidTxnList(MAX_ID), {(table.database, table.name): table}, {table.id: ValidWriteIdList(MAX_ID)}
+    )
+    bound = bind_table(table, filtered, predicate, everything, {cluster})
+    if not bound.registered_directories:
+        # A table without partitions that had no rows then needs no copy.
+        location = table.storage.primary.location
+        copies = {cluster: {each.name: location for each in bound.partitions}}
+        bound = replace(bound, copies={} if is_primary else copies)
+    _check_held(bound, cluster, is_primary=is_primary)
+    return EarlierTable(replace(bound, write_ids=ValidWriteIdList(write_id)), write_id, unseen)
+
+
+def _is_read(
+    directory: RegisteredDirectory,
+    name: str,
+    history: TableHistory,
+    moment: Moment,
+    held: frozenset[int] | None,
+    floor: int,
+) -> bool:
+    """Return whether a moment may read a directory.
+
+    Raises:
+        NotReadableError: what the moment would read instead of it is gone.
+    """
+    writer = history.writers.get(directory.id)
+    is_seen = writer is not None and moment.valid_txns.is_valid(writer)
+    if is_seen:
+        is_needless = held is not None and directory.id not in held and _max_write_id(directory) > floor
+        return not (_is_compacted(directory) and is_needless)
+    if directory.is_growing:
+        raise NotReadableError(f"streaming writers have added to {directory.name} of {name} after it")
+    if _replaces(directory) and _max_write_id(directory) <= floor:
+        raise NotReadableError(f"{directory.name} of {name} has replaced directories that were read then")
+    return False
+
+
+def _check_held(bound: BoundTable, cluster: str, *, is_primary: bool) -> None:
+    if is_primary:
+        return
+    there = bound.copies.get(cluster, {})
+    lacking = [each.name for each in bound.partitions if each.name not in there]
+    if lacking:
+        named = ", ".join(each for each in lacking[:3] if each is not None)
+        of = f"partition {named} of {bound.table.full_name}" if named else bound.table.full_name
+        more = f" and {len(lacking) - 3} more partitions" if len(lacking) > 3 else ""
+        raise NotReadableError(f"cluster {cluster} lacks directories of {of}{more}")
+
+
+def _is_compacted(directory: RegisteredDirectory) -> bool:
+    found = parse_directory(directory.name)
+    return found is not None and found.visibility_txn_id > 0
+
+
+def _replaces(directory: RegisteredDirectory) -> bool:
+    found = parse_directory(directory.name)
+    return found is not None and (found.visibility_txn_id > 0 or found.kind is DirectoryKind.BASE)
+
+
+def _max_write_id(directory: RegisteredDirectory) -> int:
+    found = parse_directory(directory.name)
+    return 0 if found is None else found.max_write_id

@@ -1,4 +1,4 @@
-"""Lists of tables, partitions and directories for people: paged, sorted and filtered by the database."""
+"""Lists of tables, partitions and directories, and of the use of clusters, for people: sorted by the database."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select, tuple_
 
 from airflow_hivex.core.catalog.capacity import judged_directories
-from airflow_hivex.core.catalog.copy_lags import CopyLag, read_copy_lags
+from airflow_hivex.core.catalog.copies import CopyLag, read_copy_lags
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.directories import DirectoryKind
+from airflow_hivex.core.model.locks import LockState
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.paging import contains, read_page
+from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     databases,
     directories,
     directory_copies,
+    locks,
     partitions,
     tables,
 )
@@ -432,3 +433,26 @@ def _listed_directory(
         clusters,
         is_obsolete,
     )
+
+
+def transactions_by_cluster(connection: Connection) -> dict[str, int]:
+    """Return how many transactions hold locks on tables of each cluster, of all processes. One round trip.
+
+    A lock on a whole database counts for the clusters of its tables.
+    """
+    query = (
+        select(tables.c.primary_cluster, func.count(locks.c.txn_id.distinct()))
+        .select_from(locks)
+        .join(databases, databases.c.name == locks.c.database)
+        .join(
+            tables,
+            and_(
+                tables.c.database_id == databases.c.id,
+                tables.c.dropped.is_(False),
+                or_(tables.c.name == locks.c.table, locks.c.table == ""),
+            ),
+        )
+        .where(locks.c.state == LockState.ACQUIRED.value, locks.c.txn_id > 0)
+        .group_by(tables.c.primary_cluster)
+    )
+    return {str(cluster): int(count) for cluster, count in connection.execute(query)}

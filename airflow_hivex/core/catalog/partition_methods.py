@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import directories, dropped_partitions, history, links, partitions, tables
-from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
+from airflow_hivex.core.catalog import directories, history, links, partitions, tables
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
 from airflow_hivex.core.catalog.links import record_link_event
+from airflow_hivex.core.catalog.partitions import DroppedPartition
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
@@ -227,7 +227,7 @@ class PartitionMethods(StorePart):
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
             lost = links.forget_dropped(connection, list(ids.values()))
-            dropped_partitions.mark_dropped(connection, list(ids.values()), self._clock())
+            partitions.mark_dropped(connection, list(ids.values()), self._clock())
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
                 tables.raise_versions(connection, [stored.id])
@@ -318,7 +318,7 @@ class PartitionMethods(StorePart):
                 # Those of a partition of that name that an earlier release has dropped.
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
             moves = partitions.rename_partition(connection, stored, row, new_name)
-            left = dropped_partitions.leave_former_name(connection, row, self._clock()) if moves else None
+            left = partitions.leave_former_name(connection, row, self._clock()) if moves else None
             tables.raise_versions(connection, [stored.id])
             history.begin_with(connection, stored.id, txn_id, self._clock())
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)

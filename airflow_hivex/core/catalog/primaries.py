@@ -17,7 +17,7 @@ from airflow_hivex.core.errors import CopyOutdatedError, InvalidOperationError, 
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.snapshots.moments import keep_moment
+from airflow_hivex.core.snapshots.valid_lists import keep_moment
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,

@@ -8,13 +8,13 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, history, partitions, quotas, tables
+from airflow_hivex.core.catalog import capacity, directories, history, partitions, tables
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.plans import WrittenDirectory
+from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.transactions import commit_record
 
@@ -165,10 +165,10 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
             growing.append((each.table.database, each.cluster, each.table.id))
     # In one order, so that commits to several namespaces do not wait for each other. Each namespace counts once.
     of_namespaces = {(database, cluster): table_id for database, cluster, table_id in growing}
-    uses = [quotas.lock_use(connection, of_namespaces[key], key[1]) for key in sorted(of_namespaces)]
+    uses = [capacity.lock_use(connection, of_namespaces[key], key[1]) for key in sorted(of_namespaces)]
     added = [_register(connection, each, now_ms) for each in registrations]
     for use in uses:
-        quotas.check_use(connection, use)
+        capacity.check_use(connection, use)
     return added
 
 

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
-from airflow_hivex.core.snapshots import incarnations
+from airflow_hivex.core.snapshots import valid_lists
 from airflow_hivex.core.snapshots.valid_lists import (
     HIGHEST,
     IS_ABORTED,
@@ -148,7 +148,7 @@ def _snapshot(size: int) -> Prepared:
     no_id, no_text = cast(null(), BigInteger), literal_column("''", Text)
     transactions = select(
         _kind(_TXNS).label("kind"),
-        incarnations.read().label("table_id"),
+        valid_lists.incarnation().label("table_id"),
         counters.c.value.label("number"),
         ids_where(IS_OPEN).label("first"),
         ids_where(IS_ABORTED).label("second"),

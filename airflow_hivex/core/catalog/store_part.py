@@ -20,9 +20,8 @@ from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList, with_committed
-from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.joining import JoinsTransactions
-from airflow_hivex.core.transactions import former_write_ids, single_changes
+from airflow_hivex.core.store.engine import JoinsTransactions, Store
+from airflow_hivex.core.transactions import single_changes, table_names
 from airflow_hivex.core.transactions.txn_rows import check_open
 
 T = TypeVar("T")
@@ -123,7 +122,7 @@ class StorePart(JoinsTransactions):
             return
         has_other_name = (before.database, before.name) != (table.database, table.name)
         begins = has_other_name or not before.is_transactional
-        first = former_write_ids.next_of(connection, (table.database, table.name)) if begins else 1
+        first = table_names.next_of(connection, (table.database, table.name)) if begins else 1
         own_id = single_changes.open_in(connection, self._clock()) if txn_id is None else None
         writer = txn_id if own_id is None else own_id
         assert writer is not None
@@ -138,7 +137,7 @@ class StorePart(JoinsTransactions):
                 self._record(connection, type, table, write_ids, writer, message)
             single_changes.commit_in(connection, self._clock, writer)
         if has_other_name:
-            former_write_ids.leave_names(connection, [before], self._clock())
+            table_names.leave_names(connection, [before], self._clock())
 
     def _record(
         self,

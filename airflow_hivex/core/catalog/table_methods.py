@@ -18,7 +18,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import MOVING_FOLDER, ClusterStorageDescriptor, StoredTable, Table, TableType
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.transactions import commit_record, former_write_ids
+from airflow_hivex.core.transactions import commit_record, table_names
 
 
 class TableMethods(StorePart):
@@ -154,11 +154,11 @@ class TableMethods(StorePart):
         target = databases.select_database(connection, table.database)
         clusters = [copy.cluster for copy in (stored.storage.primary, *stored.storage.secondaries)]
         uses = [
-            quotas.lock_use_of(connection, target.id, target.name, cluster) for cluster in sorted({*clusters} - {""})
+            capacity.lock_use_of(connection, target.id, target.name, cluster) for cluster in sorted({*clusters} - {""})
         ]
         tables.update_table(connection, stored, table)
         for use in uses:
-            quotas.check_use(connection, use)
+            capacity.check_use(connection, use)
 
     def drop_table(
         self,
@@ -190,7 +190,7 @@ class TableMethods(StorePart):
             tables.mark_dropped(connection, [table.id], self._clock())
             self._end_compactions(connection, [table.id], None, self._clock())
             self._record_change(connection, EventType.DROP_TABLE, table, write_ids, txn_id, of_table(table))
-            former_write_ids.leave_names(connection, [table], self._clock())
+            table_names.leave_names(connection, [table], self._clock())
             return table
 
         return self._write_as(txn_id, work)

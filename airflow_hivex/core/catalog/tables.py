@@ -45,7 +45,7 @@ from airflow_hivex.core.catalog.rows import (
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
-from airflow_hivex.core.model.property_names import check_spelling
+from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.exchange import Prepared, joined
@@ -62,7 +62,7 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
-from airflow_hivex.core.transactions import commit_record, former_write_ids
+from airflow_hivex.core.transactions import commit_record, table_names
 from airflow_hivex.core.transactions.locks.requests import note_locks_of
 
 SELECT_TABLES = (
@@ -225,7 +225,7 @@ def insert_table(
     if table_id is None:
         raise AlreadyExistsError("table", f"{database.name}.{name}")
     # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
-    first = former_write_ids.begin_after(connection, (database.name, name), table_id, first_write_id)
+    first = table_names.begin_after(connection, (database.name, name), table_id, first_write_id)
     if table.is_transactional:
         commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
         commit_record.note_operation(connection, table_id, commit_record.CREATION)

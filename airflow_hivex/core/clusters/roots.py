@@ -1,4 +1,4 @@
-"""Checks that the root of a cluster's file system is the one that the metastore has written to.
+"""Checks that the root of a cluster's file system is the one that the metastore and its jobs have written to.
 
 A folder on which nothing is mounted looks like an empty root: what is written there is out of sight once the mount
 is back, and the cleaner takes what it does not find for deleted. So the first write to a cluster puts a marker file
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, and_, func, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
@@ -16,10 +17,10 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.errors import ForeignRootError, RootMissingError
+from airflow_hivex.core.errors import ForeignRootError, RootMissingError, WrittenRowsMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
-from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.plans import PlannedRoot
+from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
+from airflow_hivex.core.model.plans import JobResult, Plan, PlannedRoot, Write, WrittenDirectory
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     cluster_roots,
@@ -228,3 +229,48 @@ def _read(files: ClusterFiles) -> str | None:
     except ValueError:
         return ""
     return str(found.get(_ID, "")) if isinstance(found, dict) else ""
+
+
+_HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
+"""The kinds of clusters for which this process puts the files of a job into their places."""
+
+
+def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
+    """Return the result of a job, whose files are all there as this process finds them.
+
+    The driver of spark-submit is a process of its own, perhaps on another host. Each result of a job passes here before
+    any part of it is registered.
+
+    Raises:
+        WrittenRowsMissingError: some are not there, or have another size.
+        StorageError: the file system cannot be read.
+    """
+    if cluster.kind in _HERE:
+        return result
+    files = ClusterFiles.of(cluster)
+    for write, written in _written(plan, result):
+        for directory in written:
+            _check(cluster, files, write, directory)
+    return result
+
+
+def _written(plan: Plan, result: JobResult) -> Iterable[tuple[Write, tuple[WrittenDirectory, ...]]]:
+    if plan.write is not None:
+        yield plan.write, result.directories
+    for insert, written in zip(plan.inserts, result.inserted, strict=False):
+        yield insert.write, written
+
+
+def _check(cluster: Cluster, files: ClusterFiles, write: Write, directory: WrittenDirectory) -> None:
+    parent = write.path if directory.partition is None else f"{write.path.rstrip('/')}/{directory.partition}"
+    location = cluster.relative(f"{parent.rstrip('/')}/{directory.name}")
+    sizes = [size for name, size in files.list_files(location).items() if name.endswith(write.batch_suffix)]
+    if (len(sizes), sum(sizes)) != (directory.files, directory.size_bytes):
+        raise WrittenRowsMissingError(
+            cluster.name,
+            write.table,
+            cluster.shown_uri(location),
+            f"{directory.files} files of {directory.size_bytes} bytes",
+            f"{len(sizes)} files of {sum(sizes)} bytes",
+            "the host of its driver and this one",
+        )

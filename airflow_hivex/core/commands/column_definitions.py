@@ -26,10 +26,9 @@ from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError,
 from airflow_hivex.core.execution.called_functions import check_constraint_functions
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata
-from airflow_hivex.core.model.column_types import parse_type
+from airflow_hivex.core.model.column_types import is_widening, parse_type, with_fields
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.objects import DROPPED_COLUMNS, Column, Table
-from airflow_hivex.core.model.type_conversions import is_widening, with_fields
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import AddColumns, ChangeColumn, DropColumns, ReplaceColumns, TableName
 

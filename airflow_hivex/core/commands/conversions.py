@@ -25,7 +25,7 @@ from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route, writing_cluster
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes, with_empty_bases
-from airflow_hivex.core.job.footers import row_counts
+from airflow_hivex.core.job.original_files import row_counts
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options

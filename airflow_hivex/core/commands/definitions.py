@@ -12,7 +12,6 @@ from airflow_hivex.core.commands.conversions import convert_table, is_conversion
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.commands.links import refuse_link
 from airflow_hivex.core.commands.table_definitions import check_properties, check_text, definition_like, describe_table
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -27,10 +26,10 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.locking import acquire, commit_at_once
 from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location, forget_dropped
 from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import CLUSTER, Column, Database, StoredTable, Table
-from airflow_hivex.core.model.property_names import check_spelling
-from airflow_hivex.core.model.table_properties import normalised
+from airflow_hivex.core.model.table_properties import check_spelling, normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import (
     AlterDatabase,

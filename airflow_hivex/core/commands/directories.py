@@ -25,9 +25,9 @@ from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.file_properties import TEXTFILE
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import Column, Table
-from airflow_hivex.core.model.text_files import TEXTFILE
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.parser.statements import CreateTable, InsertDirectory, TableName
 

@@ -184,9 +184,9 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
             ``new`` describes it.
         InvalidParametersError: ``rows`` is not a DataFrame of Spark, or the condition is not a text.
     """
-    from airflow_hivex.core.runners import given, given_frames
+    from airflow_hivex.core.runners import given
 
-    given_frames.check_frame(rows, "rows", "a write")
+    given.check_frame(rows, "rows", "a write")
     _check_where(write)
     given.check_session(given.session_of(rows))
     columns = given.columns_of(rows)

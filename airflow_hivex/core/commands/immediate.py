@@ -10,7 +10,7 @@ from airflow_hivex.core.commands import variables
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.column_types import parse_type
-from airflow_hivex.core.model.constants import constant
+from airflow_hivex.core.model.literals import constant
 from airflow_hivex.core.parser.lexer.substitution import named_markers
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import ExecuteImmediate, SetVariables, Statement

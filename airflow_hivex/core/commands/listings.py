@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.cluster_use import transactions_by_cluster
 from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.listing import transactions_by_cluster
 from airflow_hivex.core.commands.described_json import (
     column_rows,
     json_of_partition,
@@ -27,6 +27,7 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
+from airflow_hivex.core.model.file_properties import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import (
@@ -43,7 +44,6 @@ from airflow_hivex.core.model.objects import (
 )
 from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
-from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.texts import quoted_text
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.statements import (

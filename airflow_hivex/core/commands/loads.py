@@ -19,8 +19,7 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.linked_places import places_of, real_path
 from airflow_hivex.core.execution.queries import InsertSteps, run_insert
 from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
-from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.locations import parse_root
+from airflow_hivex.core.model.clusters import Cluster, parse_root
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.secrets import hide_in_uri

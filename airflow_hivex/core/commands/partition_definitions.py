@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import dropped_partitions, partitions
+from airflow_hivex.core.catalog import partitions
 from airflow_hivex.core.catalog.directories import directories_of
-from airflow_hivex.core.catalog.dropped_partitions import DroppedPartition
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.partitions import DroppedPartition, name_of
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
 from airflow_hivex.core.errors import (
@@ -64,7 +63,7 @@ def delete_partitions(
     for start in range(0, len(dropped), _MOST_AT_ONCE):
         batch = dropped[start : start + _MOST_AT_ONCE]
         with services.store.read() as connection:
-            in_sight = dropped_partitions.in_sight(connection, table.id, [each.name for each in batch])
+            in_sight = partitions.in_sight(connection, table.id, [each.name for each in batch])
         for each in batch:
             unused = [name for name in each.directories if name not in in_sight.get(each.name, ())]
             try:
@@ -91,7 +90,7 @@ def delete_needless(
     """Delete directories in the places of a partition, except those that it has now; a failure is logged."""
     try:
         with services.store.read() as connection:
-            in_sight = dropped_partitions.in_sight(connection, table.id, [name])
+            in_sight = partitions.in_sight(connection, table.id, [name])
         _delete(services, table, places, [each for each in directories if each not in in_sight.get(name, ())], {})
     except HivexError as error:
         log.warning("Files of the partition %s of %s are still there: %s", name, table.full_name, error)
@@ -104,7 +103,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
         InvalidOperationError: there was one, and another statement deletes its files, or was killed before that.
     """
     with services.store.read() as connection:
-        if dropped_partitions.has_files(connection, table.id, name):
+        if partitions.has_files(connection, table.id, name):
             reason = (
                 f"files of an earlier partition {name} are still being deleted; try again later: if the process that "
                 "does so was killed, the housekeeping deletes them"
@@ -118,7 +117,7 @@ def delete_left(services: Services) -> int:
     count = after = 0
     while True:
         with services.store.read() as connection:
-            found = dropped_partitions.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
+            found = partitions.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
         if not found:
             return count
         of_tables = {table.id: table for table, _ in found}

@@ -15,8 +15,8 @@ from airflow_hivex.core.commands.table_definitions import check_external_format,
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location
+from airflow_hivex.core.model.file_properties import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.objects import PATH_OPTIONS, SerDe, StorageDescriptor, StoredTable, Table
-from airflow_hivex.core.model.text_files import LAZY_SIMPLE_SERDE, TEXTFILE
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.grammar.serdes import serde_options
 from airflow_hivex.core.parser.statements import SetFormat, SetLocation, SetSerdeProperties, Statement, TableName

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.links import linked
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.execution.called_functions import check_constraint_functions
 from airflow_hivex.core.execution.context import StatementContext
@@ -25,8 +24,20 @@ from airflow_hivex.core.model.column_types import (
     parts,
     primitives,
 )
+from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.constraints import is_constraint
-from airflow_hivex.core.model.file_properties import check_file_options, file_options, is_file_property
+from airflow_hivex.core.model.file_properties import (
+    CHARSETS,
+    FOOTER_LINES,
+    HEADER_LINES,
+    LAZY_SIMPLE_SERDE,
+    TEXTFILE,
+    check_file_options,
+    file_options,
+    is_file_property,
+    text_format,
+    text_properties,
+)
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     CLUSTER,
@@ -50,15 +61,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.table_properties import normalised
-from airflow_hivex.core.model.text_files import (
-    CHARSETS,
-    FOOTER_LINES,
-    HEADER_LINES,
-    LAZY_SIMPLE_SERDE,
-    TEXTFILE,
-    text_format,
-    text_properties,
-)
 from airflow_hivex.core.parser.statements import CreateTable, CreateTableLike
 
 EXTERNAL_FORMATS = ("avro", "binaryfile", "csv", "json", "orc", "parquet", "text", TEXTFILE, "xml")

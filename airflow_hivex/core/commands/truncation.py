@@ -11,7 +11,7 @@ from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.routing import take_snapshot, writing_cluster
 from airflow_hivex.core.execution.transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_write
-from airflow_hivex.core.job.empty_bases import write_empty_bases
+from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.parser.statements import Truncate

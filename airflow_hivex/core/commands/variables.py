@@ -11,7 +11,7 @@ from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
 from airflow_hivex.core.model.column_types import parse_type
-from airflow_hivex.core.model.constants import constant
+from airflow_hivex.core.model.literals import constant
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.session_objects import Variable
 from airflow_hivex.core.parser.statements import DeclareVariable, DropVariable, Query, RoutedStatement, SetVariables

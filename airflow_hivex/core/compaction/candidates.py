@@ -19,7 +19,6 @@ from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidTxnList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.partition_names import partition_from_column, partition_to_column
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_compactions,
@@ -31,6 +30,7 @@ from airflow_hivex.core.store.schema import (
     txn_components,
     txns,
 )
+from airflow_hivex.core.store.schema.base import partition_from_column, partition_to_column
 
 Resource = tuple[int, str | None]
 """The id of a table and the name of a partition, or None."""

@@ -30,8 +30,7 @@ from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, C
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.joining import JoinsTransactions
-from airflow_hivex.core.store.partition_names import partition_to_column
+from airflow_hivex.core.store.engine import JoinsTransactions
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_txn_components,
@@ -39,6 +38,7 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
+from airflow_hivex.core.store.schema.base import partition_to_column
 
 
 class CleaningQueue(JoinsTransactions):

@@ -22,11 +22,9 @@ from airflow_hivex.core.compaction.explanations import Explainer, Explanation
 from airflow_hivex.core.compaction.history import CompactionFilter, CompactionHistory
 from airflow_hivex.core.compaction.initiator import Initiator, InitiatorResult
 from airflow_hivex.core.compaction.queue import CompactionQueue
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.compaction.worker import CompactionWorker
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.foundation import Foundation
-from airflow_hivex.core.model.buckets import MAX_WRITER_ID
 from airflow_hivex.core.model.cleaning import CleaningTask
 from airflow_hivex.core.model.compaction import (
     MANUALLY,
@@ -36,11 +34,13 @@ from airflow_hivex.core.model.compaction import (
     CompactionResponse,
     CompactionState,
     CompactionType,
+    check_spark_options,
     pool_name,
 )
 from airflow_hivex.core.model.compaction_thresholds import POOL
 from airflow_hivex.core.model.objects import SortColumn, StoredTable
-from airflow_hivex.core.model.property_names import check_spelling
+from airflow_hivex.core.model.row_ids import MAX_WRITER_ID
+from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.store.schema import databases
 
 COMPACT = "COMPACT"

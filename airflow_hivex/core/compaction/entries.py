@@ -27,8 +27,8 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.partition_names import partition_from_column, partition_to_column
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
+from airflow_hivex.core.store.schema.base import partition_from_column, partition_to_column
 
 MESSAGE_LENGTH = 4096
 Q = compaction_queue.c

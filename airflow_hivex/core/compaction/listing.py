@@ -14,9 +14,8 @@ from airflow_hivex.core.compaction.entries import compaction_from_row
 from airflow_hivex.core.compaction.history import ALL_COMPACTIONS, SHOWN_TYPE
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
-from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.model.table_properties import history_retention_ms
-from airflow_hivex.core.store.paging import contains, read_page
+from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
 from airflow_hivex.core.transactions.commit_record import own_retentions
 

@@ -42,8 +42,7 @@ from airflow_hivex.core.model.compaction import (
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.joining import JoinsTransactions
-from airflow_hivex.core.store.partition_names import partition_to_column
+from airflow_hivex.core.store.engine import JoinsTransactions
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_compactions,
@@ -52,6 +51,7 @@ from airflow_hivex.core.store.schema import (
     txn_to_write_id,
     txns,
 )
+from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
 
 _WITHOUT_WORKER: dict[str, None] = dict.fromkeys(

@@ -12,9 +12,8 @@ from airflow_hivex.core.catalog.tables import select_tables_by_id
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.jobs import CompactionTarget
 from airflow_hivex.core.compaction.queue import read_aborted
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchPartitionError
-from airflow_hivex.core.model.compaction import Compaction, CompactionType, table_properties
+from airflow_hivex.core.model.compaction import Compaction, CompactionType, check_spark_options, table_properties
 from airflow_hivex.core.model.compaction_thresholds import INSERT_ONLY
 from airflow_hivex.core.model.directories import DirectoryState, parse_directory
 from airflow_hivex.core.model.file_properties import check_file_options, is_file_property

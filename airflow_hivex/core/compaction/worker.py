@@ -20,7 +20,7 @@ from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.clusters.written_files import check_written
+from airflow_hivex.core.clusters.roots import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory
 from airflow_hivex.core.compaction.jobs import CompactionJob, CompactionTarget, first_jobs
 from airflow_hivex.core.compaction.queue import CompactionQueue
@@ -46,18 +46,16 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.compaction_thresholds import next_state
 from airflow_hivex.core.model.directories import DirectoryState, directory_state
-from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType, StatementLocks
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import Rebalance, WrittenDirectory
 from airflow_hivex.core.model.row_ids import WRITTEN_BITS
-from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.transactions.heartbeats import heartbeats
-from airflow_hivex.core.transactions.jobs import TransactionJob
+from airflow_hivex.core.transactions.heartbeats import TransactionJob, heartbeats
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection, func, select
 
 from airflow_hivex.core.catalog.databases import select_database
-from airflow_hivex.core.catalog.shared_folders import shared_folders
+from airflow_hivex.core.catalog.folders import shared_folders
 from airflow_hivex.core.catalog.tables import select_table
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.doctor.comparison import Difference, lost, unregistered

@@ -21,7 +21,6 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.partition_names import partition_from_column
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -35,6 +34,7 @@ from airflow_hivex.core.store.schema import (
     tables,
     txns,
 )
+from airflow_hivex.core.store.schema.base import partition_from_column
 
 
 @dataclass(frozen=True, slots=True)

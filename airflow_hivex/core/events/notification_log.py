@@ -1,4 +1,4 @@
-"""The notification log: every change, in commit order, written in the transaction of the change."""
+"""The notification log: every change, in commit order, written in the change's transaction; and marks of partitions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Insert,
     Row,
     Select,
+    and_,
     bindparam,
     delete,
     func,
@@ -26,13 +27,16 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from airflow_hivex.core.clock import to_datetime
-from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError
-from airflow_hivex.core.snapshots import incarnations
+from airflow_hivex.core.clock import Clock, to_datetime
+from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, InvalidObjectError
+from airflow_hivex.core.model.partitions import check_partition_name
+from airflow_hivex.core.snapshots import valid_lists
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Call, Prepared, joined
-from airflow_hivex.core.store.schema import caches, counters, notification_log, recorded_events
+from airflow_hivex.core.store.schema import caches, counters, notification_log, partition_events, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
 _MOVED_AT_ONCE = 10_000
@@ -362,7 +366,7 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
         return
     following = max(number, at_least) + _GAP
     connection.execute(update(counters).where(_OF_EVENTS | _OF_PURGED).values(value=following))
-    incarnations.begin(connection)
+    valid_lists.begin_incarnation(connection)
 
 
 def _give_ids(connection: Connection, last: int) -> bool:
@@ -413,3 +417,59 @@ def _purge(connection: Connection, recorded_before_ms: int) -> int:
     purged = number if first_kept is None else first_kept - 1
     connection.execute(update(counters).where(_OF_PURGED, counters.c.value < purged).values(value=purged))
     return connection.execute(delete(notification_log).where(log.event_id <= purged)).rowcount
+
+
+_E = partition_events.c
+
+
+class PartitionEventType(enum.IntEnum):
+    """The meaning of a mark of a partition, by Hive's number."""
+
+    LOAD_DONE = 1
+
+
+class PartitionEvents:
+    """The marks of partitions: a client says that a partition is loaded, and others ask for that.
+
+    A mark is on the names of its table and partition, as in Hive, and only the housekeeping removes it. It stays when
+    the table or the partition is dropped or renamed, and holds for the object that gets the name.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def mark(self, database: str, table: str, partition: str, event: PartitionEventType) -> None:
+        """Mark a partition, which need not exist. Safe to repeat.
+
+        Raises:
+            InvalidObjectError: the name of the partition is too long, or has a character that cannot be stored.
+        """
+        row = {
+            "database": database,
+            "table": table,
+            "partition": check_partition_name(partition),
+            "type": event.value,
+            "event_ms": self._clock(),
+        }
+        new = (postgresql_insert if self._store.is_postgresql else sqlite_insert)(partition_events)
+        marked = new.values(row).on_conflict_do_update(
+            index_elements=["database", "table", "partition", "type"], set_={"event_ms": new.excluded.event_ms}
+        )
+        self._store.write(lambda connection: connection.execute(marked))
+
+    def is_marked(self, database: str, table: str, partition: str, event: PartitionEventType) -> bool:
+        """Return whether a partition is marked."""
+        try:
+            name = check_partition_name(partition)
+        except InvalidObjectError:
+            # It cannot be marked.
+            return False
+        is_it = and_(_E.database == database, _E.table == table, _E.partition == name, _E.type == event.value)
+        with self._store.read() as connection:
+            return connection.execute(select(_E.event_ms).where(is_it)).first() is not None
+
+    def purge(self, marked_before_ms: int) -> int:
+        """Remove the marks that are older; return their number. Safe to repeat."""
+        removal = delete(partition_events).where(_E.event_ms < marked_before_ms)
+        return self._store.write(lambda connection: connection.execute(removal).rowcount, name="purge")

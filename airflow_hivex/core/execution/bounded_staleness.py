@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.catalog.history import TableHistory
-from airflow_hivex.core.catalog.stale_copies import EarlierTable, NotReadableError, bind_earlier
+from airflow_hivex.core.catalog.history import EarlierTable, NotReadableError, TableHistory, bind_earlier
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.model.objects import StoredTable

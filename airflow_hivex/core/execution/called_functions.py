@@ -16,9 +16,8 @@ from airflow_hivex.core.execution.closed_names import check_definition, find_fun
 from airflow_hivex.core.execution.context import StatementContext
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.permanent_functions import PermanentFunction, SqlFunction, sql_function
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
 from airflow_hivex.core.model.texts import quoted_text
 from airflow_hivex.core.namespaces.definitions import query_definition, with_default_calls
 from airflow_hivex.core.parser.grammar.constraints import expression_functions, expression_query

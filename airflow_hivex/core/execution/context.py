@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
-from airflow_hivex.core.clusters.written_files import check_written
+from airflow_hivex.core.clusters.roots import check_written
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.errors import (
     InProcessJobError,
@@ -18,21 +18,19 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution.pushdown import with_charsets
 from airflow_hivex.core.foundation import Foundation
-from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.json_values import json_rows
 from airflow_hivex.core.model.links import LinkName
-from airflow_hivex.core.model.locks import LockComponent
+from airflow_hivex.core.model.locks import LockComponent, StatementLocks
 from airflow_hivex.core.model.objects import CLUSTER
-from airflow_hivex.core.model.operations import ResumableWrite
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route
 from airflow_hivex.core.model.session_objects import SessionObjects
 from airflow_hivex.core.model.snapshots import AsOf, MaxLag
-from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.model.write_ids import ValidTxnList
+from airflow_hivex.core.model.writes import BatchKey, ResumableWrite
 from airflow_hivex.core.namespaces.capacity import Capacities
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
@@ -43,7 +41,7 @@ from airflow_hivex.core.replication.primary import PrimaryClusters
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.runners.registry import ResumingRunner, Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog
-from airflow_hivex.core.transactions.jobs import TransactionJob
+from airflow_hivex.core.transactions.heartbeats import TransactionJob
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
 
 

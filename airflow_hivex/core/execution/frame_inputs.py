@@ -47,12 +47,12 @@ def reading_frames(
             sessions.
         InvalidOperationError: a table and a temporary view have one name, or the statement takes no DataFrame.
     """
-    from airflow_hivex.core.runners import given, given_frames
+    from airflow_hivex.core.runners import given
 
     for name, frame in by_name.items():
-        given_frames.check_frame(frame, name, f"{{{name}}}")
+        given.check_frame(frame, name, f"{{{name}}}")
     frames = list(by_name.values())
-    spark = given_frames.common_session(frames) or spark
+    spark = given.common_session(frames) or spark
     given.check_session(spark)
     viewed: dict[str, int] = {}
     statement = read_with_frames(text, tuple(by_name), context.parameters, context.session.database)
@@ -60,7 +60,7 @@ def reading_frames(
     def view_of(reference: TableReference) -> int | None:
         name = reference.table.name
         if name not in viewed and context.session.objects.view(reference.table) is None:
-            view = given_frames.temporary_view_of(spark, name)
+            view = given.temporary_view_of(spark, name)
             if view is not None:
                 _check_is_no_table(context, statement, reference)
                 viewed[name] = len(frames)
@@ -75,7 +75,7 @@ def reading_frames(
         raise frames_not_taken(statement, tuple(viewed))
     reads = () if isinstance(statement, _LAZY) else statement.frame_reads
     kept = [reads.count(frame_name(number)) > 1 for number in range(len(frames))]
-    with given_frames.frame_views(spark, frames, kept) as (views, runner):
+    with given.frame_views(spark, frames, kept) as (views, runner):
         yield statement, Frames({frame_name(number): view for number, view in enumerate(views)}, runner), spark
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_hivex.core.catalog import tables
 from airflow_hivex.core.catalog.closed_namespaces import closed_namespaces, foreign_owner
 from airflow_hivex.core.catalog.databases import select_database_names
-from airflow_hivex.core.catalog.shared_folders import table_folders
+from airflow_hivex.core.catalog.folders import table_folders
 from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.files.filesystem import ClusterFiles
 

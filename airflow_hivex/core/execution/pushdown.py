@@ -22,9 +22,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from airflow_hivex.core.model.file_properties import needs_java_charset
 from airflow_hivex.core.model.objects import HIVE_LAYOUT
 from airflow_hivex.core.model.plans import Plan, Scan
-from airflow_hivex.core.model.text_files import needs_java_charset
 
 _NO_PUSHDOWN = {"spark.sql.orc.filterPushdown": "false"}
 _NO_JOIN_PRUNING = {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}

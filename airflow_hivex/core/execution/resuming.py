@@ -16,9 +16,8 @@ from sqlalchemy import Connection
 from airflow_hivex.core.execution.context import Running, Services, StatementContext
 from airflow_hivex.core.execution.pending import take_back
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.operations import ServerOperation
 from airflow_hivex.core.model.plans import Plan
-from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.model.writes import ServerOperation, TableWrite
 from airflow_hivex.core.runners.registry import ResumingRunner
 from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table, route_input
-from airflow_hivex.core.catalog.versions import bind_version
+from airflow_hivex.core.catalog.history import bind_version
 from airflow_hivex.core.clusters.router import choose_cluster
 from airflow_hivex.core.errors import (
     HivexError,

@@ -9,17 +9,17 @@ from typing import Self
 
 from airflow_hivex.core.catalog import change_streams
 from airflow_hivex.core.catalog.change_streams import ChangeBatch
-from airflow_hivex.core.catalog.versions import read_record
+from airflow_hivex.core.catalog.history import read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.execution import versions
 from airflow_hivex.core.execution.context import StatementContext
 from airflow_hivex.core.execution.frame_columns import reshaped
-from airflow_hivex.core.model.batches import BatchKey
 from airflow_hivex.core.model.objects import Column, StoredTable, row_key
 from airflow_hivex.core.model.row_ids import ROW_ID, WRITTEN_BITS
 from airflow_hivex.core.model.snapshots import Snapshot
 from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, VersionRange, version_before
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
+from airflow_hivex.core.model.writes import BatchKey
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.queries.versions import moment
 from airflow_hivex.core.parser.statements import TableName

@@ -25,7 +25,7 @@ from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.store.engine import OutcomeUnknownError
-from airflow_hivex.core.transactions import retained_snapshots
+from airflow_hivex.core.transactions import snapshots
 from airflow_hivex.core.transactions.beginning import Begun
 from airflow_hivex.core.transactions.heartbeats import gone, heartbeats
 
@@ -207,7 +207,7 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
 
     def keep(connection: Connection) -> None:
         assert snapshot is not None
-        retained_snapshots.keep(
+        snapshots.keep(
             connection,
             running.txn_id,
             table_ids,

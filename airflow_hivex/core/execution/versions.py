@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
-from airflow_hivex.core.catalog.versions import read_commits, read_floors, read_record
+from airflow_hivex.core.catalog.history import read_commits, read_floors, read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.model.objects import StoredTable
@@ -20,7 +20,7 @@ from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, find_ve
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.parser.reader import read_table_name
 from airflow_hivex.core.parser.statements import DescribeHistory
-from airflow_hivex.core.transactions import retained_snapshots
+from airflow_hivex.core.transactions import snapshots
 from airflow_hivex.core.transactions.shared_state import read_as_of
 
 
@@ -156,7 +156,7 @@ def _note_for_cleaner(context: StatementContext, running: Running, table: Stored
         if running.joined is None:
             read_as_of(connection, running.txn_id, seen)
             return
-        retained_snapshots.keep_lower(
+        snapshots.keep_lower(
             connection,
             running.txn_id,
             table.id,

@@ -19,7 +19,7 @@ from airflow_hivex.core.execution.pending import (
     take_back_writer,
 )
 from airflow_hivex.core.execution.transactions import OutrunError
-from airflow_hivex.core.job.empty_bases import write_empty_bases
+from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values

@@ -45,11 +45,10 @@ from airflow_hivex.core.model.objects import (
     StoredTable,
     Table,
 )
-from airflow_hivex.core.model.originals import ORIGINAL_WRITE_ID
 from airflow_hivex.core.model.partitions import partition_values
-from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.permanent_functions import PermanentFunction, sql_function
 from airflow_hivex.core.model.replication import CopyProgress
-from airflow_hivex.core.model.sql_functions import sql_function
+from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID
 from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from airflow_hivex.core.replication.planning import PlannedDirectory, plan_table

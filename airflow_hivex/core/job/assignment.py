@@ -26,9 +26,8 @@ from pyspark.sql.types import (
 
 from airflow_hivex.core.errors import InvalidTypeError, TypeMismatchError, UnreadableTextError
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
-from airflow_hivex.core.model.column_types import Primitive, parse_type
+from airflow_hivex.core.model.column_types import Primitive, is_assignable, is_moment, is_readable, parse_type
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.type_conversions import is_assignable, is_moment, is_readable
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""

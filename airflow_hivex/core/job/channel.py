@@ -1,17 +1,23 @@
-"""Messages between a client and its driver: JSON objects, one for each line of a stream.
+"""Messages between a client and its driver, JSON objects by lines, and the artefact that both must have alike.
 
-The stream ends with the process on its other side, however that ends.
+The stream ends with the process on its other side, however that ends. A driver compares the files that it runs with
+those that its client has sent: another release of this package on a cluster can never run a job unnoticed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import airflow_hivex
 
 
 class Channel:
@@ -58,3 +64,25 @@ class Channel:
         """Close the rest of a stream that has ended; for the thread that has received its messages."""
         self._lines.close()
         self._connection.close()
+
+
+def fingerprint(files: Mapping[str, bytes]) -> str:
+    """Return a text that is the same for the same files, and another one where a name or a byte differs."""
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name}\n{len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def problem_with(expected: str) -> str | None:
+    """Return why the package of this process is not the artefact with the fingerprint ``expected``; None if it is."""
+    package = Path(airflow_hivex.__file__).parent
+    archive = package.parent
+    if not zipfile.is_zipfile(archive):
+        return f"its driver runs the package airflow_hivex of {package}, not the files that its client has sent"
+    with zipfile.ZipFile(archive) as files:
+        found = fingerprint({name: files.read(name) for name in files.namelist()})
+    if found != expected:
+        return f"its driver has other files of airflow_hivex than its client has sent ({found[:12]}, {expected[:12]})"
+    return None

@@ -35,9 +35,8 @@ from airflow_hivex.core.job.staging import Staging
 from airflow_hivex.core.job.storage import Place, place
 from airflow_hivex.core.job.stripe_merging import put_together
 from airflow_hivex.core.job.writes import in_buckets, in_order
-from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
-from airflow_hivex.core.model.originals import hive_bucket
 from airflow_hivex.core.model.plans import Compaction, Plan, Rebalance, Scan, Write, WrittenDirectory
+from airflow_hivex.core.model.row_ids import WRITER_SHIFT, encode_bucket, hive_bucket
 
 LARGEST_FILE = 128 << 20
 """Bytes of the data that go into one new file of an insert-only table."""

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from airflow_hivex.core.errors import TypeMismatchError, UnreadableTextError
-from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, parse_type
+from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, is_assignable, is_readable, parse_type
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.type_conversions import is_assignable, is_readable
 
 _EXACT = (Family.WHOLE, Family.DECIMAL)
 _WIDE = Context(prec=100)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, JobError
-from airflow_hivex.core.job import artefact, documents, storage
+from airflow_hivex.core.job import channel, documents, storage
 from airflow_hivex.core.job.channel import Channel
 from airflow_hivex.core.model.plans import Plan
 
@@ -63,7 +63,7 @@ class _Driver:
 
     def serve(self, expected: str, log_level: str) -> None:
         """Run plans until the client has gone."""
-        problem = artefact.problem_with(expected)
+        problem = channel.problem_with(expected)
         if problem is not None:
             self._channel.send("refused", reason=problem)
             self._end()

@@ -32,8 +32,8 @@ from pyspark.sql.types import (
 
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import declared_type, quoted
+from airflow_hivex.core.model.file_properties import CHARSETS, TextFormat
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.text_files import CHARSETS, TextFormat
 
 LINE = "__line"
 """The one column of the lines that Spark reads and writes."""

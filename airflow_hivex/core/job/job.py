@@ -29,8 +29,6 @@ from airflow_hivex.core.job import (
     root_checks,
     row_changes,
     scans,
-    selects,
-    value_lists,
     view_queries,
     writes,
 )
@@ -158,7 +156,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         if plan.copies is not None:
             return file_copies.copy_files(spark, plan.copies)
         if plan.command is not None:
-            return selects.fetch(spark.sql(plan.command), None)
+            return view_queries.fetch(spark.sql(plan.command), None)
         for scan in plan.scans:
             registered += scans.register(spark, scan)
         if plan.loaded is not None:
@@ -188,7 +186,7 @@ def _run(spark: SparkSession, plan: Plan, views: Sequence[str], save: Save | Non
         rows = view_queries.query(spark, plan.sql, arguments, visible)
         if plan.explain is not None:
             return _explained([rows], plan, plan.explain)
-        return selects.fetch(rows, plan.max_rows)
+        return view_queries.fetch(rows, plan.max_rows)
     finally:
         drop_views(spark, registered)
 
@@ -198,12 +196,12 @@ def _written(
 ) -> tuple[WrittenDirectory, ...]:
     if plan.values is None:
         return writes.write_rows(view_queries.query(spark, plan.sql, arguments, views), write, save)
-    rows, write, places = value_lists.spread(spark, plan.values, write, arguments, views)
+    rows, write, places = view_queries.spread(spark, plan.values, write, arguments, views)
     return writes.write_rows(rows, write, save, places)
 
 
 def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[JobResult, pa.Table]:
-    texts = [with_table_names(selects.explain(rows, mode), plan) for rows in queries]
+    texts = [with_table_names(view_queries.explain(rows, mode), plan) for rows in queries]
     return JobResult((Column("plan", "string"),)), pa.table({"plan": texts})
 
 

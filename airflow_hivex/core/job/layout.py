@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model import file_properties
-from airflow_hivex.core.model.buckets import MAX_WRITER_ID, VERSION_SHIFT, WRITER_SHIFT
 from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.objects import FLAT_LAYOUT, HIVE_LAYOUT, ORIGINAL_LAYOUT, PLAIN_LAYOUT, Column
@@ -22,6 +21,7 @@ from airflow_hivex.core.model.partitions import (
     partition_name,
 )
 from airflow_hivex.core.model.plans import Write
+from airflow_hivex.core.model.row_ids import MAX_WRITER_ID, VERSION_SHIFT, WRITER_SHIFT
 
 OPERATION = "__operation"
 ORIGINAL_WRITE_ID = "__original_write_id"

@@ -1,12 +1,14 @@
-"""The base, delta and delete delta directories that one write makes, and takes back when it fails."""
+"""The base, delta and delete delta directories that one write makes, takes back when it fails, or leaves empty."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, StorageError
 from airflow_hivex.core.job.layout import (
     PLAIN,
     VERSION,
@@ -16,7 +18,7 @@ from airflow_hivex.core.job.layout import (
     partition_location,
 )
 from airflow_hivex.core.job.storage import Place, place
-from airflow_hivex.core.model.plans import Write, WrittenDirectory
+from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 
 log = logging.getLogger(__name__)
 
@@ -89,3 +91,41 @@ def _delete(made: Place, write: Write) -> None:
                 (made / name).delete_file()
     except OSError as error:
         log.warning("Directory %s of a failed write could not be deleted: %s", made.path, error)
+
+
+_METADATA_FILE = "_metadata_acid"
+_TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).encode()
+_AT_ONCE = 16
+"""An object store answers one request after tens of milliseconds, and a partition takes four."""
+
+
+def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
+    """Return the bases that now hide what these partitions (None: the table without any) have had.
+
+    Several are written at once.
+
+    Raises:
+        StorageError: they cannot be made; none is left then.
+
+    Source: Hive's ``hive.acid.truncate.usebase``, and docs/reference/directories.md for the metadata file.
+    """
+    made = NewDirectories(write)
+
+    def write_one(partition: tuple[str | None, PartitionValues]) -> None:
+        (made.directory(*partition) / _METADATA_FILE).write(_TRUNCATED)
+
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hivex-empty-bases")
+    try:
+        try:
+            # The first error ends it.
+            for _ in pool.map(write_one, partitions):
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
+    except BaseException as error:
+        made.discard()
+        if isinstance(error, OSError):
+            reason = str(error).rstrip(".")
+            raise StorageError(write.path, f"{reason}. Nothing was written to {write.table}") from error
+        raise
+    return JobResult(directories=made.written)

@@ -35,7 +35,6 @@ from airflow_hivex.core.job.writes import (
     partition_text,
     sort_order,
 )
-from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.objects import Column, row_key
 from airflow_hivex.core.model.plans import (
     CLAUSE,
@@ -48,6 +47,7 @@ from airflow_hivex.core.model.plans import (
     WrittenDirectory,
     assigned_name,
 )
+from airflow_hivex.core.model.row_ids import WRITER_SHIFT, encode_bucket
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 _KIND = "__kind"

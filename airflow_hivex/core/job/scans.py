@@ -16,12 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, JobError
-from airflow_hivex.core.job import data_files, local_times, nested_rows, originals, root_checks
+from airflow_hivex.core.job import data_files, local_times, originals, root_checks
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import field, quoted
 from airflow_hivex.core.job.configuration import OWN_FILES_OPTIONS
-from airflow_hivex.core.job.deleted_in_partitions import DeletedInPartitions
-from airflow_hivex.core.job.deletes import DeletedRows
+from airflow_hivex.core.job.deletes import DeletedInPartitions, DeletedRows
 from airflow_hivex.core.job.functions import is_connect
 from airflow_hivex.core.job.layout import FLAT, HIVE, METADATA_COLUMNS, ORIGINAL, PLAIN, ROW_ID_FIELDS, WRITE_ID
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
@@ -227,7 +226,7 @@ def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | Non
 
 def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
     keys = scan.partition_columns if part.values is None else ()
-    rows = nested_rows.load(spark, part.paths, scan.columns, keys)
+    rows = data_files.load_nested(spark, part.paths, scan.columns, keys)
     _check_file_count(rows, scan, part, part.paths)
     own = [_named(column) for column in (*_metadata(scan), *scan.columns)]
     rows = _visible(rows, scan, part, deleted)

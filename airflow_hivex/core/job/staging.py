@@ -19,11 +19,10 @@ from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every
 from airflow_hivex.core.job.assignment import field, quoted
 from airflow_hivex.core.job.orc_tail import nest
 from airflow_hivex.core.job.storage import Place, place
-from airflow_hivex.core.model.file_properties import COMPRESSION
+from airflow_hivex.core.model.file_properties import COMPRESSION, TEXTFILE
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import unescape
 from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.model.text_files import TEXTFILE
 
 log = logging.getLogger(__name__)
 

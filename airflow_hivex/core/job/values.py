@@ -18,16 +18,15 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError, StorageError
 from airflow_hivex.core.job import bucketing, layout
-from airflow_hivex.core.job.arrow_types import arrow_type_of
 from airflow_hivex.core.job.conversions import check_types, stored_column
 from airflow_hivex.core.job.new_directories import NewDirectories, PartitionValues
 from airflow_hivex.core.job.orc_tail import nest
 from airflow_hivex.core.job.storage import Place
-from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Write
+from airflow_hivex.core.model.row_ids import encode_bucket
 
 _PARTITION_FAMILIES = (Family.WHOLE, Family.DECIMAL, Family.TEXT, Family.BOOLEAN)
 
@@ -245,3 +244,28 @@ def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa
     compression = layout.compression(write.layout, write.options)
     orc.write_table(whole, sink, compression="uncompressed" if compression == "none" else compression)
     return sink.getvalue()
+
+
+_ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "char": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_type_of(type: ColumnType) -> pa.DataType | None:
+    """Return pyarrow's type of a primitive type in files; None for other types, and where pyarrow has no such type."""
+    if not isinstance(type, Primitive):
+        return None
+    return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)

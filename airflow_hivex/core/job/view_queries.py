@@ -1,4 +1,4 @@
-"""Queries over the temporary views of a job, and over nothing else.
+"""Queries over the temporary views of a job, and over nothing else: their rows, their plans, and lists of VALUES.
 
 The reader puts a view in the place of each table that it finds in a text. Should Spark find another relation there,
 such as a table of the session's own catalog, the query is refused before any of it runs: no snapshot and no lock
@@ -9,11 +9,31 @@ would hold for it. The JVM returns the relations that a plan reads; with Spark C
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, InvalidTypeError
+from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
+from airflow_hivex.core.job import layout
+from airflow_hivex.core.model.column_types import MAX_PRECISION, Family, Primitive, field_name, parse_type
+from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.plans import JobResult, PlannedValues, Write
 
 _OF_THE_TEXT = frozenset(
     ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
@@ -76,3 +96,202 @@ def _leaves_of_plan(analyzed: Any) -> Any:
 def _each(found: Any) -> Iterator[Any]:
     """Return the items of a sequence of Scala's."""
     return (found.apply(index) for index in range(found.size()))
+
+
+_WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType)
+
+
+def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
+    """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
+
+    With 0 nothing is run: the columns alone are asked for. A column that holds intervals of
+    months, or VARIANT, comes as text, since Python has no such values. Of a struct's fields that
+    have one name, the values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
+    """
+    columns = tuple(Column(field.name, type_text(field.dataType)) for field in rows.schema.fields)
+    if max_rows == 0:
+        return JobResult(columns), None
+    types = [field.dataType for field in rows.schema.fields]
+    foreign = any(_is_foreign(each) or _for_arrow(each) != each for each in types)
+    if foreign or len({column.name for column in columns}) < len(columns):
+        # By position: a query may give one name to several columns.
+        rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
+    if foreign:
+        rows = rows.select(*(_readable(F.col(f"c{i}"), given).alias(f"c{i}") for i, given in enumerate(types)))
+    if max_rows is not None:
+        rows = rows.limit(max_rows + 1)
+    table = rows.toArrow()
+    truncated = max_rows is not None and table.num_rows > max_rows
+    return JobResult(columns, truncated=truncated), table.slice(0, max_rows) if truncated else table
+
+
+def explain(rows: DataFrame, mode: str) -> str:
+    """Return the text of a query's plan in a form of EXPLAIN. Spark plans the query, and runs nothing of it."""
+    classic = getattr(rows, "_jdf", None)
+    if classic is None:
+        connected: Any = rows
+        return str(connected._explain_string(mode=mode))
+    jvm: Any = rows.sparkSession.sparkContext._jvm
+    return str(jvm.PythonSQLUtils.explainString(classic.queryExecution(), mode))
+
+
+def _is_foreign(type: DataType) -> bool:
+    match type:
+        case ArrayType():
+            return _is_foreign(type.elementType)
+        case MapType():
+            return _is_foreign(type.keyType) or _is_foreign(type.valueType)
+        case StructType():
+            return any(_is_foreign(field.dataType) for field in type.fields)
+    return isinstance(type, _WITHOUT_PYTHON_TYPE)
+
+
+def _readable(value: Expression, type: DataType) -> Expression:
+    if isinstance(type, VariantType):
+        return F.to_json(value)
+    if _is_foreign(type):
+        return value.cast("string")
+    readable = _for_arrow(type)
+    return value if readable == type else value.cast(readable)
+
+
+def _for_arrow(type: DataType) -> DataType:
+    """Return the type as a table of Arrow takes it.
+
+    It has numbers behind the names that a struct has several times, as a dict has each of its keys once. Values of no
+    type, such as the elements of ``array()``, are strings: in Arrow they cannot be without NULL.
+    """
+    match type:
+        case NullType():
+            return StringType()
+        case ArrayType():
+            return ArrayType(_for_arrow(type.elementType), type.containsNull)
+        case MapType():
+            return MapType(_for_arrow(type.keyType), _for_arrow(type.valueType), type.valueContainsNull)
+        case StructType():
+            fields: list[StructField] = []
+            for at, field in enumerate(type.fields):
+                number = f"_{type.names[:at].count(field.name)}" if type.names.count(field.name) > 1 else ""
+                fields.append(StructField(f"{field.name}{number}", _for_arrow(field.dataType), field.nullable))
+            return StructType(fields)
+    return type
+
+
+def type_text(type: DataType) -> str:
+    """Return the text of a type as tables have it: the names of fields are in quotes where they need them."""
+    match type:
+        case StructType():
+            return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in type.fields)}>"
+        case ArrayType():
+            return f"array<{type_text(type.elementType)}>"
+        case MapType():
+            return f"map<{type_text(type.keyType)},{type_text(type.valueType)}>"
+    return type.simpleString()
+
+
+_EXACT = (Family.WHOLE, Family.DECIMAL)
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_NULL, _TEXT, _STRING = "void", "constant text", "string"
+
+
+def spread(
+    spark: SparkSession, values: PlannedValues, write: Write, arguments: Mapping[str, Any], views: Sequence[str]
+) -> tuple[DataFrame, Write, tuple[int, ...]]:
+    """Return the rows of VALUES with a column for each type of a column's values, their write, and their targets.
+
+    Spark takes one type for each column of VALUES: next to a double a bigint loses digits, next to a decimal the text
+    of an integer gets a point, and a date becomes a time. So a column with values of several types becomes several
+    columns here, which the store assignment brings together. Source: docs/reference/statements.md, "Texts in columns of
+    other types"; ResolveInlineTables of Spark.
+
+    The targets are positions among the columns that the write is given.
+
+    Raises:
+        ColumnCountMismatchError, NoSuchColumnError: as :func:`layout.given_columns`.
+        InvalidOperationError: Spark would read another relation.
+        AnalysisException: Spark refuses a value.
+    """
+    width = len(values.cells[0])
+    if write.by_name:
+        # Spark's names where there is no alias.
+        names = values.names or tuple(f"col{number}" for number in range(1, width + 1))
+        given = layout.named_columns(write, names)
+        write = replace(write, input_columns=names)
+    else:
+        given = layout.given_columns(write, width)
+    types = _types(spark, values, arguments, views)
+    columns = [_groups(column, [row[i] for row in types]) for i, column in enumerate(given)]
+    first_of: list[int] = []
+    places: list[int] = []
+    texts: list[int] = []
+    for place, groups in enumerate(columns):
+        first_of.append(len(places))
+        for number in range(max(groups, default=0) + 1):
+            of = {row[place] for row, group in zip(types, groups, strict=True) if group == number}
+            if of <= {_TEXT, _NULL}:
+                texts.append(len(places))
+            places.append(place)
+    rows = []
+    for number, cells in enumerate(values.cells):
+        row = ["NULL"] * len(places)
+        for place, cell in enumerate(cells):
+            row[first_of[place] + columns[place][number]] = cell
+        rows.append(f"({', '.join(row)})")
+    found = query(spark, f"VALUES {', '.join(rows)}", arguments, views)
+    return found, replace(write, texts=tuple(texts)), tuple(places)
+
+
+def _types(
+    spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
+) -> list[list[str]]:
+    """Return the type of each value; Spark is asked for those of expressions in columns of several rows."""
+    asked: dict[str, str] = {}
+    if len(values.cells) > 1:
+        for cells, types in zip(values.cells, values.types, strict=True):
+            asked.update((cell, "") for cell, known in zip(cells, types, strict=True) if known is None)
+    if asked:
+        # With a second value Spark takes no struct for a row.
+        schema = query(spark, f"VALUES ({', '.join((*asked, 'NULL'))})", arguments, views).schema
+        asked = {cell: item.dataType.simpleString() for cell, item in zip(asked, schema.fields, strict=False)}
+    return [
+        [_TEXT if known == _STRING else known or asked.get(cell, "") for cell, known in zip(cells, types, strict=True)]
+        for cells, types in zip(values.cells, values.types, strict=True)
+    ]
+
+
+def _groups(column: Column, types: Sequence[str]) -> list[int]:
+    """Return a number for each value of a column: those with one number keep their values in one column of Spark."""
+    target = column.parsed_type
+    is_text = isinstance(target, Primitive) and target.family is Family.TEXT
+    exact = {name: found for name in dict.fromkeys(types) if (found := _exact(name)) is not None}
+    are_alike = _keeps_all(target, list(exact.values()))
+    numbers: dict[str, int] = {}
+    groups = []
+    for name in types:
+        key = _STRING if is_text and name == _TEXT else "number" if are_alike and name in exact else name
+        # NULL fits any type.
+        groups.append(0 if key == _NULL else numbers.setdefault(key, len(numbers)))
+    return groups
+
+
+def _exact(name: str) -> Primitive | None:
+    try:
+        found = parse_type(name)
+    except InvalidTypeError:
+        return None
+    return found if isinstance(found, Primitive) and found.family in _EXACT else None
+
+
+def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
+    """Return whether the common type of exact numbers holds each of them, and they are stored from it as by themselves.
+
+    A float is not, which Spark rounds from a decimal in another way; nor a text, which shows the scale.
+    """
+    if not numbers or not isinstance(target, Primitive) or (target.family not in _EXACT and target.name != "double"):
+        return False
+    scales = [number.parameters[1] if number.family is Family.DECIMAL else 0 for number in numbers]
+    digits = [
+        number.parameters[0] - number.parameters[1] if number.family is Family.DECIMAL else _DIGITS[number.name]
+        for number in numbers
+    ]
+    return max(digits) + max(scales) <= MAX_PRECISION

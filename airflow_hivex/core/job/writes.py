@@ -20,11 +20,11 @@ from airflow_hivex.core.job.assignment import assign, nothing, quoted
 from airflow_hivex.core.job.new_directories import NewDirectories, discard
 from airflow_hivex.core.job.shared_rows import Kept, with_kept
 from airflow_hivex.core.job.staging import Save, Staging
-from airflow_hivex.core.model.buckets import WRITER_SHIFT, encode_bucket
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, ESCAPED, MAX_FOLDER_BYTES
 from airflow_hivex.core.model.plans import PlannedInsert, Source, Write, WrittenDirectory
+from airflow_hivex.core.model.row_ids import WRITER_SHIFT, encode_bucket
 
 ROW_ID_MASK = (1 << 33) - 1
 """The bits of Spark's increasing ids that count the rows of one task."""

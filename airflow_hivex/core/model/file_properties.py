@@ -1,11 +1,14 @@
-"""Table properties that say how files are written, such as ``orc.compress``: Hive's names, which Spark's writers know.
+"""Table properties that say how files are written and read: those of ORC and Parquet, and those of Hive's text files.
 
-Source: Hive's OrcConf and ParquetOutputFormat; Spark's OrcOptions and ParquetOptions.
+Source: Hive's OrcConf, ParquetOutputFormat, LazySerDeParameters and serdeConstants, whose names are kept as they are;
+Spark's OrcOptions and ParquetOptions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from airflow_hivex.core.errors import InvalidObjectError
 
@@ -70,3 +73,156 @@ def check_file_options(table: str, format: str, options: Mapping[str, str]) -> N
         if name.lower() == "orc.row.index.stride" and value == "0":
             continue
         raise InvalidObjectError("table", table, f"{name}={value} is not a whole number of at least {least}")
+
+
+TEXTFILE = "textfile"
+"""The format of files that Hive's LazySimpleSerDe reads, ROW FORMAT DELIMITED among them."""
+
+LAZY_SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
+"""The class of Hive that reads and writes them."""
+
+FIELD_DELIM = "field.delim"
+COLLECTION_DELIM = "collection.delim"
+MAPKEY_DELIM = "mapkey.delim"
+LINE_DELIM = "line.delim"
+ESCAPE = "escape.delim"
+NULL_FORMAT = "serialization.null.format"
+HEADER_LINES = "skip.header.line.count"
+FOOTER_LINES = "skip.footer.line.count"
+_SERIALIZATION_FORMAT = "serialization.format"
+# Hive itself wrote it so before release 3.
+_MISSPELT_COLLECTION_DELIM = "colelction.delim"
+_TAKES_REST = "serialization.last.column.takes.rest"
+_ENCODING = "serialization.encoding"
+_EXTENDED_BOOLEANS = "hive.lazysimple.extended_boolean_literal"
+_TIMESTAMP_FORMATS = "timestamp.formats"
+
+TEXT_PROPERTIES = frozenset(
+    {
+        FIELD_DELIM,
+        COLLECTION_DELIM,
+        MAPKEY_DELIM,
+        LINE_DELIM,
+        ESCAPE,
+        NULL_FORMAT,
+        HEADER_LINES,
+        FOOTER_LINES,
+        _SERIALIZATION_FORMAT,
+        _MISSPELT_COLLECTION_DELIM,
+        _TAKES_REST,
+        _ENCODING,
+        _EXTENDED_BOOLEANS,
+        _TIMESTAMP_FORMATS,
+    }
+)
+"""The properties of a SerDe, or of a table, that say how its text files are read."""
+
+CHARSETS = ("UTF-8", "US-ASCII", "ISO-8859-1")
+"""The encodings of files that are read: those in which a line end is one byte, and which Spark decodes."""
+
+_SPARKS_CHARSETS = ("us-ascii", "iso-8859-1", "utf-8", "utf-16be", "utf-16le", "utf-16", "utf-32")
+_CHARSET_OPTIONS = ("encoding", "charset")
+
+_BYTE = re.compile(r"[+-]?[0-9]{1,3}")
+# From the fourth level of nesting on Hive has no names for them. It leaves out characters that texts may well have.
+_DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
+
+
+def needs_java_charset(options: Mapping[str, str]) -> bool:
+    """Return whether the options of a reader or writer name an encoding that Spark takes from Java alone.
+
+    Files of Excel in Europe are in ``windows-1252``, for example. Source: Spark's CharsetProvider.
+    """
+    return any(
+        name.lower() in _CHARSET_OPTIONS and value.strip().lower() not in _SPARKS_CHARSETS
+        for name, value in options.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """The format of the lines of a table's files.
+
+    ``separators`` has one character for each level of nesting: between columns, between the items of a collection,
+    between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or field of a struct, has
+    all that follows.
+    """
+
+    separators: str
+    null: str = "\\N"
+    escape: str | None = None
+    last_takes_rest: bool = False
+    encoding: str = "UTF-8"
+    header_lines: int = 0
+    footer_lines: int = 0
+    extended_booleans: bool = False
+    timestamp_formats: tuple[str, ...] = ()
+
+    @property
+    def skips_lines(self) -> bool:
+        """Return whether some lines of a file are not rows."""
+        return self.header_lines > 0 or self.footer_lines > 0
+
+
+def text_format(properties: Mapping[str, str]) -> TextFormat:
+    """Return the format that the properties of a table and its SerDe describe.
+
+    Raises:
+        ValueError: a property is not valid, or files of that kind are not read here; the message ends a sentence.
+    """
+    given = {name.lower(): value for name, value in properties.items()}
+    fields = given.get(FIELD_DELIM, given.get(_SERIALIZATION_FORMAT))
+    collections = given.get(COLLECTION_DELIM, given.get(_MISSPELT_COLLECTION_DELIM))
+    separators = (
+        _character(FIELD_DELIM, fields, "\x01")
+        + _character(COLLECTION_DELIM, collections, "\x02")
+        + _character(MAPKEY_DELIM, given.get(MAPKEY_DELIM), "\x03")
+    )
+    if given.get(LINE_DELIM, "\n") not in ("\n", "10"):
+        raise ValueError("lines end with a newline in Hive's text files; LINES TERMINATED BY takes '\\n' only")
+    escape = _character(ESCAPE, given[ESCAPE], "\\") if ESCAPE in given else None
+    encoding = given.get(_ENCODING, CHARSETS[0]).upper()
+    if encoding not in CHARSETS:
+        raise ValueError(f"text files in {encoding} are not read; {', '.join(CHARSETS)} are")
+    return TextFormat(
+        separators=separators + _DEEPER,
+        null=given.get(NULL_FORMAT, "\\N"),
+        escape=escape,
+        last_takes_rest=_is_true(given, _TAKES_REST),
+        encoding=encoding,
+        header_lines=_count(HEADER_LINES, given),
+        footer_lines=_count(FOOTER_LINES, given),
+        extended_booleans=_is_true(given, _EXTENDED_BOOLEANS),
+        timestamp_formats=tuple(filter(None, given.get(_TIMESTAMP_FORMATS, "").split(","))),
+    )
+
+
+def text_properties(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a table that say how its text files are read, by their names in small letters."""
+    return {name.lower(): value for name, value in parameters.items() if name.lower() in TEXT_PROPERTIES}
+
+
+def _character(name: str, value: str | None, default: str) -> str:
+    """Return the one ASCII character that a property names.
+
+    Itself, or as Hive has it the number of one (``'9'`` is a tab).
+    """
+    if not value:
+        return default
+    character = chr(int(value)) if _BYTE.fullmatch(value) and 0 <= int(value) <= 127 else value
+    if len(character) > 1 or not character.isascii():
+        raise ValueError(f"{name} is one ASCII character in Hive's text files, not {value!r}")
+    if character in "\r\n":
+        raise ValueError(f"{name} cannot be the end of a line")
+    return character
+
+
+def _count(name: str, given: Mapping[str, str]) -> int:
+    value = given.get(name, "0")
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"{name}={value} is not a whole number")
+    return int(value)
+
+
+def _is_true(given: Mapping[str, str], name: str) -> bool:
+    return given.get(name, "").lower() == "true"

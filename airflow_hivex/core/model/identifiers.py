@@ -1,9 +1,10 @@
-"""Ids and names, and how names are compared."""
+"""Ids and names: how names are compared, and where they stand in the user's text."""
 
 from __future__ import annotations
 
 import re
-from typing import NewType
+from dataclasses import dataclass, field
+from typing import NamedTuple, NewType, Self
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.texts import check_length
@@ -47,3 +48,74 @@ def check_owner(owner: str | None) -> str | None:
         InvalidParametersError: it is too long.
     """
     return None if owner is None else check_length("The owner", owner, MAX_NAME_LENGTH)
+
+
+class Span(NamedTuple):
+    """A place in the user's text: the first character, counted from 0, and the one behind the last."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as the user names it: ``table`` or ``database.table``, both normalised.
+
+    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the name's place in the user's text, None for a name
+    that is not from there; names that differ in nothing else are equal.
+    """
+
+    name: str
+    database: str | None = None
+    namespace: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        qualified = f"{self.database}.{self.name}" if self.database else self.name
+        return f"{qualified}@{self.namespace}" if self.namespace else qualified
+
+
+class PlacedName(str):
+    """The name of a database or of a cluster, with its place in the user's text."""
+
+    __slots__ = ("span",)
+
+    span: Span
+
+    def __new__(cls, name: str, span: Span) -> Self:
+        """Return the name with its place."""
+        placed = super().__new__(cls, name)
+        placed.span = span
+        return placed
+
+    def __getnewargs__(self) -> tuple[str, Span]:  # type: ignore[override]
+        return str(self), self.span
+
+
+_SOURCE, _FRAME = "source ", "frame "
+"""No table has a name with a space."""
+
+
+def source_name(number: int) -> str:
+    """Return the name by which the INSERTs of a multi-table INSERT read one of its sources."""
+    return f"{_SOURCE}{number}"
+
+
+def frame_name(number: int) -> str:
+    """Return the name by which a statement reads one of the DataFrames that come with it."""
+    return f"{_FRAME}{number}"
+
+
+def is_source(table: TableName) -> bool:
+    """Return whether a name is one of :func:`source_name`."""
+    return table.database is None and table.name.startswith(_SOURCE)
+
+
+def is_frame(table: TableName) -> bool:
+    """Return whether a name is one of :func:`frame_name`."""
+    return table.database is None and table.name.startswith(_FRAME)
+
+
+def is_stored(table: TableName) -> bool:
+    """Return whether a name is that of a table, view or link, and not one of a source or DataFrame."""
+    return not is_source(table) and not is_frame(table)

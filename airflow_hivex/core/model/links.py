@@ -10,9 +10,8 @@ from typing import NamedTuple, Self
 
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.column_types import Family, Primitive
-from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.objects import Column, freeze
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values
 from airflow_hivex.core.model.predicates import And, ColumnReference, In, Predicate, Value, typed
 from airflow_hivex.core.model.snapshots import QualifiedName

@@ -1,18 +1,20 @@
-"""Permanent functions: a class with the files that it is loaded from. Source: Hive's Thrift structure Function.
+"""Permanent functions of a class or of SQL.
 
-Nothing here runs these classes: they are kept for clients that do.
+Nothing here runs a class: it is kept for clients that do. Source: Hive's Thrift structure Function; Spark's
+SQLFunction and UserDefinedFunction, which keep a function of SQL under a class of a fixed name.
 """
 
 from __future__ import annotations
 
 import enum
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_hivex.core.errors import InvalidObjectError
-from airflow_hivex.core.model.frozen_dicts import freeze
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.objects import OwnerType
+from airflow_hivex.core.model.objects import OwnerType, freeze
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
@@ -75,3 +77,95 @@ class PermanentFunction:
 
 def _check_text(what: str, text: str, most: int) -> None:
     check_text(what, check_length(what, text, most))
+
+
+_CLASS = "sqlFunction."
+_DATABASE = "catalogAndNamespace.part.1"
+_NUMBER = 3
+"""The digits before each part of the JSON."""
+_PART = 3900
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFunction:
+    """The definition of a function of SQL. Texts are those of the user.
+
+    ``database`` is the current one of its creator, to which names without one belong. ``returns`` is a type, or the
+    columns of a function that returns a table; it is empty where Spark is to find the type. Either ``expression`` or
+    ``query`` is its body.
+    """
+
+    database: str
+    parameters: str
+    returns: str
+    expression: str | None = None
+    query: str | None = None
+    is_table: bool = False
+    is_deterministic: bool = True
+    comment: str | None = None
+
+    @property
+    def body(self) -> str:
+        """Return the text behind RETURN."""
+        return self.query or self.expression or ""
+
+    def definition(self, body: str | None = None, parameters: str | None = None) -> str:
+        """Return the text behind the name in CREATE FUNCTION, with another body or list of parameters if given."""
+        returns = f"TABLE ({self.returns})" if self.is_table else self.returns
+        returns = f" RETURNS {returns}" if returns else ""
+        deterministic = "" if self.is_deterministic else " NOT DETERMINISTIC"
+        return f"({parameters or self.parameters}){returns}{deterministic} RETURN {body or self.body}"
+
+    def as_function(self, database: str, name: str, owner: str | None, created_ms: int) -> PermanentFunction:
+        """Return the permanent function that Spark reads, too."""
+        properties = {
+            "sqlFunction.returnType": self.returns,
+            "sqlFunction.isTableFunc": str(self.is_table).lower(),
+            "sqlFunction.deterministic": str(self.is_deterministic).lower(),
+            "sqlFunction.containsSQL": "true",
+            "sqlFunction.createTime": str(created_ms),
+            "sqlConfig.spark.sql.ansi.enabled": "true",
+            "catalogAndNamespace.numParts": "2",
+            "catalogAndNamespace.part.0": "spark_catalog",
+            _DATABASE: self.database,
+            **dict.fromkeys(("referredTempViewNames", "referredTempFunctionsNames", "referredTempVariableNames"), "[]"),
+        }
+        optional = {
+            "inputParam": self.parameters or None,
+            "expression": self.expression,
+            "query": self.query,
+            "comment": self.comment,
+        }
+        properties |= {f"{_CLASS}{key}": text for key, text in optional.items() if text is not None}
+        text = json.dumps(properties)
+        parts = [text[at : at + _PART] for at in range(0, len(text), _PART)]
+        resources = tuple(
+            FunctionResource(ResourceType.FILE, f"{number:0{_NUMBER}d}{part}") for number, part in enumerate(parts)
+        )
+        return PermanentFunction(database, name, _CLASS, resources, owner)
+
+
+def sql_function(function: PermanentFunction) -> SqlFunction | None:
+    """Return the definition of a function of SQL, None for one of a class.
+
+    Raises:
+        InvalidObjectError: its resources are not those of a function of SQL.
+    """
+    if not function.class_name.startswith(_CLASS):
+        return None
+    parts = sorted(each.uri for each in function.resources if each.type is ResourceType.FILE)
+    try:
+        properties: Mapping[str, str] = json.loads("".join(part[_NUMBER:] for part in parts))
+        return SqlFunction(
+            database=properties.get(_DATABASE) or function.database,
+            parameters=properties.get("sqlFunction.inputParam") or "",
+            returns=properties.get("sqlFunction.returnType") or "",
+            expression=properties.get("sqlFunction.expression"),
+            query=properties.get("sqlFunction.query"),
+            is_table=properties.get("sqlFunction.isTableFunc") == "true",
+            is_deterministic=properties.get("sqlFunction.deterministic") != "false",
+            comment=properties.get("sqlFunction.comment"),
+        )
+    except (ValueError, AttributeError) as error:
+        reason = "its resources are not the properties of a function of SQL"
+        raise InvalidObjectError("function", function.full_name, reason) from error

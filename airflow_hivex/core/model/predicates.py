@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -22,7 +22,6 @@ from typing import TypeAlias
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive, is_partition_type
 from airflow_hivex.core.model.expressions import Call, ColumnReference, UndecidedError, Value, columns_read
 from airflow_hivex.core.model.functions import compute
-from airflow_hivex.core.model.wildcards import wildcard_expression
 
 __all__ = ["ColumnReference", "Value"]
 
@@ -407,3 +406,38 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     if units.denominator != 1 or abs(units.numerator) >= 10**precision:
         raise ValueError(f"{text!r} has more digits than decimal({precision},{scale})")
     return Decimal((int(units < 0), tuple(map(int, str(abs(units.numerator)))), -scale))
+
+
+def wildcard_expression(parts: Sequence[str | None]) -> str:
+    """Return the regular expression of a pattern for ``fullmatch``.
+
+    ``parts`` are expressions of a fixed number of characters, None for any number of any characters. Each text between
+    two wildcards is taken where it first occurs, which leaves the most room for the rest. So nothing is tried again:
+    ``.*`` for each wildcard would take time that grows by a power for every one of them, and hold up all threads.
+    """
+    segments: list[list[str]] = [[]]
+    for part in parts:
+        if part is None:
+            segments.append([])
+        else:
+            segments[-1].append(part)
+    first, *others = map("".join, segments)
+    if not others:
+        return first
+    *between, last = others
+    return "".join((first, *(f"(?>.*?{each})" for each in between if each), ".*", last))
+
+
+def name_expression(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern of names, as SHOW and clients of Hive give it.
+
+    ``*`` stands for any characters, ``.`` for one, ``|`` for or. SQL's ``%`` is taken as ``*``, as newer Hive and users
+    of LIKE expect.
+    """
+    alternatives = (
+        wildcard_expression(
+            [None if sign in "*%" else sign if sign == "." else re.escape(sign) for sign in part.strip()]
+        )
+        for part in pattern.split("|")
+    )
+    return re.compile("|".join(alternatives), re.IGNORECASE | re.DOTALL)

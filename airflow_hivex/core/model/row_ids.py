@@ -1,12 +1,17 @@
-"""``ROW__ID`` in a query: where it stands, whose it may be, and which stars must not show it.
+"""The ids of rows: the bucket property, the numbers of rows in original files, and ``ROW__ID`` in a query.
 
-Only the catalog knows which tables have row ids, so a query is read into these values first.
-Source: Hive's VirtualColumn.ROWID and RecordIdentifier.
+Only the catalog knows which tables have row ids, so a query is read into values of this module first.
+Source: docs/reference/directories.md; Hive's BucketCodec, VirtualColumn.ROWID and RecordIdentifier.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from airflow_hivex.core.model.directories import MAX_STATEMENT_ID
 
 ROW_ID = "ROW__ID"
 """Hive's name of the virtual column. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
@@ -72,3 +77,133 @@ class RowIdReads:
     stars: tuple[ColumnStar, ...] = ()
     result: Candidates = Candidates()
     is_named_otherwise: bool = False
+
+
+MAX_WRITER_ID = 4095
+"""The highest bucket id that has a field of its own; higher ones borrow bits of the statement id."""
+
+VERSION_SHIFT = 29
+WRITER_SHIFT = 16
+
+_FIELD_BITS = 12
+_FIELD_MASK = (1 << _FIELD_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BucketProperty:
+    """The parts of a bucket property. Version 0 is a plain bucket id and knows no statement."""
+
+    version: int
+    bucket_id: int
+    statement_id: int
+
+
+def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
+    """Return the bucket property, version 1; a statement id below 0 counts as 0.
+
+    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id
+    that will ever be used: the bits that it leaves free hold the rest of the bucket id.
+
+    Raises:
+        ValueError: the bucket or statement id does not fit.
+    """
+    statement = max(statement_id, 0)
+    if statement > MAX_STATEMENT_ID:
+        raise ValueError(f"statement id {statement_id} is above {MAX_STATEMENT_ID}")
+    if bucket_id < 0:
+        raise ValueError(f"bucket id {bucket_id} is negative")
+    overflow = bucket_id >> _FIELD_BITS
+    if overflow or max_statement_id is not None:
+        bits = _statement_bits(max_statement_id, bucket_id)
+        if statement.bit_length() > bits:
+            raise ValueError(f"statement id {statement_id} is above the highest one announced, {max_statement_id}")
+        if overflow.bit_length() > _FIELD_BITS - bits:
+            raise ValueError(f"bucket id {bucket_id} does not fit with statement ids up to {max_statement_id}")
+        statement |= overflow << bits
+    return 1 << VERSION_SHIFT | (bucket_id & _FIELD_MASK) << WRITER_SHIFT | statement
+
+
+def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
+    """Return the parts of a bucket property; ``max_statement_id`` as it was encoded with.
+
+    Raises:
+        ValueError: its version is neither 0 nor 1.
+    """
+    version = (value & 0xFFFFFFFF) >> VERSION_SHIFT
+    if version == 0:
+        return BucketProperty(0, value, 0)
+    if version != 1:
+        raise ValueError(f"bucket property {value} has version {version}; known are 0 and 1")
+    writer, field = value >> WRITER_SHIFT & _FIELD_MASK, value & _FIELD_MASK
+    if max_statement_id is None:
+        return BucketProperty(1, writer, field)
+    bits = _statement_bits(max_statement_id, writer)
+    return BucketProperty(1, writer | field >> bits << _FIELD_BITS, field & (1 << bits) - 1)
+
+
+def _statement_bits(max_statement_id: int | None, bucket_id: int) -> int:
+    if max_statement_id is None:
+        raise ValueError(f"bucket id {bucket_id} is above {MAX_WRITER_ID} and the highest statement id is not known")
+    if not 0 <= max_statement_id <= MAX_STATEMENT_ID:
+        raise ValueError(f"highest statement id {max_statement_id} is not between 0 and {MAX_STATEMENT_ID}")
+    return max_statement_id.bit_length()
+
+
+# The row ids of original files: plain files that lie in a table from before it was transactional.
+#
+# They have no metadata columns. Their rows have operation 0 and the write id 0, or that of the delta in which a real
+# Hive's LOAD DATA has put the file; bucket and row id follow from the files' names and how many rows each has.
+# Source: docs/reference/directories.md, "Original files".
+
+
+ORIGINAL_WRITE_ID = 0
+"""The write id of rows from before the table was transactional; every snapshot sees it."""
+
+_HIVE_NAME = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedFile:
+    """An original file: its rows have the row ids from ``first_row_id`` on, in the bucket ``bucket_id``."""
+
+    name: str
+    bucket_id: int
+    first_row_id: int
+    rows: int
+
+
+def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
+    """Return how the rows of original files are numbered, given each file's name below the partition, and its rows.
+
+    A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` says the bucket; the rows of a bucket are
+    numbered through its files in the order of their names, as Hive does. A file of any other name, such as Spark
+    gives, is one of the bucket that its place among those files in name order says, behind the bucket's files of
+    Hive's form.
+    """
+    in_order = sorted(files, key=lambda file: _java_order(file[0]))
+    numbered = []
+    rows_before: Counter[int] = Counter()
+    others = []
+    for name, rows in in_order:
+        bucket_id = hive_bucket(name)
+        if bucket_id is None:
+            others.append((name, rows))
+        else:
+            numbered.append(NumberedFile(name, bucket_id, rows_before[bucket_id], rows))
+            rows_before[bucket_id] += rows
+    for place, (name, rows) in enumerate(others):
+        bucket_id = place % (MAX_WRITER_ID + 1)
+        numbered.append(NumberedFile(name, bucket_id, rows_before[bucket_id], rows))
+        rows_before[bucket_id] += rows
+    return tuple(numbered)
+
+
+def hive_bucket(name: str) -> int | None:
+    """Return the bucket that a file's name of Hive's form says; None for any other name, or one that fits no row id."""
+    found = _HIVE_NAME.fullmatch(name.rpartition("/")[2])
+    return int(found[1]) if found and int(found[1]) <= MAX_WRITER_ID else None
+
+
+def _java_order(name: str) -> bytes:
+    # Hive compares paths as Java does, by UTF-16 units.
+    return name.encode("utf-16-be", "surrogatepass")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.snapshots import QualifiedName
 

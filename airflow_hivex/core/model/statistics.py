@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from airflow_hivex.core.model.column_types import ColumnType, Family, Primitive
-from airflow_hivex.core.model.frozen_dicts import freeze
+from airflow_hivex.core.model.objects import freeze
 from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 

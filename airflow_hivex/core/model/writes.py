@@ -1,10 +1,12 @@
-"""The facts of a write: known when a statement has its write id, and the same until they are registered."""
+"""The facts of a write: its ids, the batch of an application, and the operation of the server that runs its job."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Protocol
 
+from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.directories import base_name, delete_delta_name, delta_name
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
@@ -61,3 +63,81 @@ class TableWrite:
             (each.partition, self.operation if changes_all or each.is_delete_delta else Operation.INSERT)
             for each in written
         )
+
+
+_LONGEST = 128
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKey:
+    """The key of a batch of an application: batches have rising numbers, and each is written once to a table.
+
+    Raises:
+        InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or that of the
+            batch is not a whole number of 0 or more.
+    """
+
+    app_id: str
+    batch_id: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of {self.app_id}"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.app_id, str) or not 1 <= len(self.app_id) <= _LONGEST or not self.app_id.isprintable():
+            raise InvalidParametersError(f"app_id must be a text of 1 to {_LONGEST} printable characters.")
+        if isinstance(self.batch_id, bool) or not isinstance(self.batch_id, int) or not 0 <= self.batch_id <= _LARGEST:
+            raise InvalidParametersError(f"batch_id is {self.batch_id!r}; it must be a whole number of 0 or more.")
+
+
+def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
+    """Return the key that two arguments make, None where neither is given.
+
+    Raises:
+        InvalidParametersError: only one of them is given, or one is not valid.
+    """
+    if app_id is None and batch_id is None:
+        return None
+    if app_id is None or batch_id is None:
+        raise InvalidParametersError("app_id and batch_id belong together; give both of them, or neither.")
+    return BatchKey(app_id, batch_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOperation:
+    """An operation of a Spark Connect server, which knows it by its session and the user of that."""
+
+    session_id: str
+    user_id: str
+    operation_id: str
+
+
+class ResumableWrite(Protocol):
+    """The write of a statement whose job goes on at its server when this process ends.
+
+    ``earlier`` is the operation that an earlier process has begun for the same write, None if this one begins it. While
+    the operation ``is_running``, this process has not begun to put its files into place.
+    """
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether a later process can go on with the write."""
+
+    @property
+    def earlier(self) -> ServerOperation | None:
+        """Return the operation to wait for."""
+
+    def note(self, operation: ServerOperation) -> None:
+        """Note the operation that runs for the write; safe to repeat.
+
+        Raises:
+            WriteTakenBackError: the write belongs to another process now.
+        """
+
+    def claim(self) -> None:
+        """Note that this process puts the written files into place, which no other one may do from now on.
+
+        Raises:
+            WriteTakenBackError: the write belongs to another process now.
+        """

@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
-from airflow_hivex.core.catalog import capacity, quotas
-from airflow_hivex.core.catalog.capacity import HeldBytes, LinkedBytes
+from airflow_hivex.core.catalog import capacity
+from airflow_hivex.core.catalog.capacity import HeldBytes, LinkedBytes, Quota
 from airflow_hivex.core.catalog.databases import select_database, select_database_names
-from airflow_hivex.core.catalog.quotas import Quota
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
@@ -116,7 +115,7 @@ class Capacities:
             linked: Counter[tuple[str, str]] = Counter()
             for each in capacity.read_linked(connection, names, on):
                 linked[each.namespace, each.cluster] += each.size_bytes
-            limits = {(each.namespace, each.cluster): each for each in quotas.read_quotas(connection)}
+            limits = {(each.namespace, each.cluster): each for each in capacity.read_quotas(connection)}
             earlier = _earlier(connection, today)
         amounts = {(key[0], key[1]): each for key, each in _summed(held, _by_cluster).items()}
         limits = {key: each for key, each in limits.items() if key[0] in every and on in (None, key[1])}
@@ -196,7 +195,7 @@ class Capacities:
         def work(connection: Connection) -> None:
             database_id = select_database(connection, name).id
             # First, so that commits wait for the new quota.
-            quotas.put_quota(connection, database_id, quota)
+            capacity.put_quota(connection, database_id, quota)
             used = capacity.used_bytes(connection, database_id, on)
             if used > size_bytes:
                 reason = f"its tables hold {used:,} bytes on cluster {on}, {used - size_bytes:,} more than the quota"
@@ -219,7 +218,7 @@ class Capacities:
         on, name = cluster or self._clusters.default, normalise(namespace)
 
         def work(connection: Connection) -> None:
-            if not quotas.delete_quota(connection, select_database(connection, name).id, on):
+            if not capacity.delete_quota(connection, select_database(connection, name).id, on):
                 raise InvalidOperationError("ALTER DATABASE UNSET QUOTA", name, f"it has no quota on cluster {on}")
             message = {"quota": {"cluster": on, "size_bytes": None}}
             notification_log.record(connection, self._clock(), EventType.ALTER_DATABASE, database=name, message=message)

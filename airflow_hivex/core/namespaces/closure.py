@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog import functions, links, tables
 from airflow_hivex.core.catalog.closed_namespaces import foreign_owners
 from airflow_hivex.core.catalog.databases import select_database
-from airflow_hivex.core.catalog.shared_folders import SharedFolder, shared_folders
+from airflow_hivex.core.catalog.folders import SharedFolder, shared_folders
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import HivexError, InvalidObjectError, SqlError
 from airflow_hivex.core.model.identifiers import normalise

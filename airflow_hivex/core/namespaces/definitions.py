@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from airflow_hivex.core.errors import InvalidObjectError, SqlError
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.permanent_functions import PermanentFunction
+from airflow_hivex.core.model.permanent_functions import PermanentFunction, SqlFunction, sql_function
 from airflow_hivex.core.model.session_objects import TemporaryView
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.model.sql_functions import SqlFunction, sql_function
 from airflow_hivex.core.parser.grammar.constraints import expression_query
 from airflow_hivex.core.parser.grammar.views import query_of
 from airflow_hivex.core.parser.queries.function_calls import default_calls

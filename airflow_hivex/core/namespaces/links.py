@@ -31,9 +31,8 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link, LinkName, LinkType, normalised_properties
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.property_names import check_spelling
-from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.joining import JoinsTransactions
+from airflow_hivex.core.model.table_properties import check_spelling
+from airflow_hivex.core.store.engine import JoinsTransactions, Store
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from airflow_hivex.core.catalog import capacity, links, quotas, tables
+from airflow_hivex.core.catalog import capacity, links, tables
 from airflow_hivex.core.catalog.databases import select_database
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.moves import MoveBlocker
 from airflow_hivex.core.model.objects import CLUSTER, StoredTable
+from airflow_hivex.core.model.replication import MoveBlocker
 from airflow_hivex.core.namespaces.closure import ClosureCheck, Dependency
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, partitions
@@ -97,7 +97,7 @@ class MoveSurveyor:
         """Return the quota that more bytes on a cluster would exceed, None where they fit."""
         with self._store.read() as connection:
             database_id = select_database(connection, namespace).id
-            for each in quotas.read_quotas(connection):
+            for each in capacity.read_quotas(connection):
                 if (each.namespace, each.cluster) != (namespace, cluster):
                     continue
                 wanted = capacity.used_bytes(connection, database_id, cluster) + size_bytes

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row, and_, delete, func, insert, select, upda
 from airflow_hivex.core.catalog.databases import select_database
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.errors import MoveEndedError, MoveUnderWayError
-from airflow_hivex.core.model.moves import MOVE_STEPS, MoveState, NamespaceMove
 from airflow_hivex.core.model.objects import StoredTable, TableType
+from airflow_hivex.core.model.replication import MOVE_STEPS, MoveState, NamespaceMove
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     databases,

@@ -30,7 +30,9 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.moves import (
+from airflow_hivex.core.model.objects import CLUSTER, StoredTable
+from airflow_hivex.core.model.replication import (
+    CopyProgress,
     MoveBlocker,
     MovedNamespace,
     MovePlan,
@@ -38,9 +40,8 @@ from airflow_hivex.core.model.moves import (
     MoveState,
     NamespaceMove,
     PlannedMove,
+    Replication,
 )
-from airflow_hivex.core.model.objects import CLUSTER, StoredTable
-from airflow_hivex.core.model.replication import CopyProgress, Replication
 from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.namespaces import moving_rows
 from airflow_hivex.core.namespaces.moving import MoveSurvey, MoveSurveyor

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
+from airflow_hivex.core.model.writes import ResumableWrite, ServerOperation
 from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from airflow_hivex.core.errors import UnsupportedJobTrackerError
 from airflow_hivex.core.model.clusters import Cluster, Health, JobTrackerKind
-from airflow_hivex.core.model.operations import ResumableWrite, ServerOperation
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
+from airflow_hivex.core.model.writes import ResumableWrite, ServerOperation
 from airflow_hivex.core.runners.local import LocalRunner
 
 
@@ -97,7 +97,7 @@ def _connect(url: str) -> Runner:
 def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner:
     """Return the runner of a cluster manager that spark-submit talks to, with configuration of its own."""
     # Not at the top: it takes pyarrow.
-    from airflow_hivex.core.runners.submit import SubmitRunner
+    from airflow_hivex.core.runners.driver_process import SubmitRunner
 
     return SubmitRunner(master, dict(conf))
 

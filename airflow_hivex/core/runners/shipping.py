@@ -14,27 +14,23 @@ from functools import cache
 from pathlib import Path
 
 import airflow_hivex
-from airflow_hivex.core.job.artefact import fingerprint
+from airflow_hivex.core.job.channel import fingerprint
 
 _JOBS = "core/job"
 _VALUES = (
     "core/errors",
-    "core/model/buckets",
     "core/model/column_types",
     "core/model/directories",
     "core/model/file_properties",
-    "core/model/frozen_dicts",
     "core/model/literals",
     "core/model/objects",
-    "core/model/originals",
     "core/model/partitions",
     "core/model/plans",
     "core/model/progress",
+    "core/model/row_ids",
     "core/model/secrets",
     "core/model/sizes",
-    "core/model/text_files",
     "core/model/texts",
-    "core/model/type_conversions",
     "core/model/write_ids",
 )
 _PACKAGES = ("", "core", "core/model")

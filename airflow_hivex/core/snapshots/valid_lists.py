@@ -1,11 +1,12 @@
 """Snapshots: which transactions and which write ids of a table are committed for a reader.
 
-Functions here read in the caller's connection. Source: docs/reference/snapshots.md, "Making a snapshot"
+Functions here take part in the caller's transaction. Source: docs/reference/snapshots.md, "Making a snapshot"
 (Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
 """
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,16 +26,27 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
+    delete,
     func,
+    insert,
     literal_column,
     select,
     union_all,
+    update,
 )
 
+from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.batches import PreparedForIds
 from airflow_hivex.core.store.exchange import Rows
-from airflow_hivex.core.store.schema import counters, next_write_ids, txn_to_write_id, txns
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    copied_moments,
+    counters,
+    next_write_ids,
+    txn_to_write_id,
+    txns,
+)
 
 # Written out, so that both databases see that the index of unsettled transactions answers it. PostgreSQL concludes
 # the second half from the first one; SQLite uses a partial index only for a query that has its condition.
@@ -250,3 +262,34 @@ def _write_id_list(
 ) -> ValidWriteIdList:
     opened, aborted = (_without(sorted(ids), high_watermark, None) for ids in (open_ids, aborted_ids))
     return ValidWriteIdList(high_watermark, opened, aborted, opened[0] if opened else None, name, mark)
+
+
+_IS_OURS = counters.c.name == literal_column("'incarnation'")
+
+
+def incarnation() -> ScalarSelect[int]:
+    """Return the incarnation of the metastore as a part of a statement, NULL before the first restore from a backup.
+
+    Transaction ids, write ids, versions and event ids go on from the backup, so that they repeat those of changes that
+    the restore has lost. What a process remembers is of use in the same incarnation only.
+    """
+    return select(cast(counters.c.value, BigInteger)).where(_IS_OURS).scalar_subquery()
+
+
+def begin_incarnation(connection: Connection) -> None:
+    """Begin another incarnation, in the caller's transaction. At most two round trips."""
+    number = secrets.randbits(62) + 1
+    if not connection.execute(update(counters).where(_IS_OURS).values(value=number)).rowcount:
+        connection.execute(insert(counters).values(name="incarnation", value=number))
+
+
+def keep_moment(connection: Connection, moment: Moment) -> int:
+    """Write the row of a moment, and return its id."""
+    values = {"taken_ms": moment.taken_ms, "valid_txns": str(moment.valid_txns)}
+    return int(connection.execute(insert(copied_moments).values(**values).returning(copied_moments.c.id)).scalar_one())
+
+
+def purge_moments(connection: Connection) -> int:
+    """Remove the moments that no copy has any more, and return their number."""
+    used = select(cluster_storage_descriptors.c.moment_id).where(cluster_storage_descriptors.c.moment_id.is_not(None))
+    return connection.execute(delete(copied_moments).where(copied_moments.c.id.not_in(used))).rowcount

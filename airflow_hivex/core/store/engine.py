@@ -1,20 +1,23 @@
-"""Connections to the metastore database, and transactions that are retried as a whole."""
+"""Connections to the metastore database, transactions that are retried as a whole, and the database's clock."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import (
     DatabaseError,
     DBAPIError,
+    DisconnectionError,
     InterfaceError,
     OperationalError,
     SQLAlchemyError,
@@ -23,9 +26,10 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
+from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import HivexError, Outcome, StoreRefusedError, StoreUnavailableError
 from airflow_hivex.core.model.secrets import hide_in_database_url, remember, secrets_of_uri
-from airflow_hivex.core.store.connecting import new_engine, parse_url
+from airflow_hivex.core.store.connecting import WRITING, damage, new_engine, parse_url
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,
     Call,
@@ -36,7 +40,6 @@ from airflow_hivex.core.store.exchange import (
     exchange_on,
     joined,
 )
-from airflow_hivex.core.store.sqlite import WRITING, damage
 
 T = TypeVar("T")
 
@@ -399,3 +402,84 @@ _RETRYING = tenacity.Retrying(
 _LOOKING_AGAIN = tenacity.Retrying(
     retry=tenacity.retry_if_exception(_is_overtaken), stop=tenacity.stop_after_attempt(_LOOKS), reraise=True
 )
+
+
+class JoinsTransactions:
+    """A service whose changes are each one database transaction; those of :meth:`joining` are part of the caller's."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._connection: Connection | None = None
+
+    def joining(self, connection: Connection) -> Self:
+        """Return the same service within a database transaction of the caller, who commits what it changes."""
+        joined = copy(self)
+        joined._connection = connection  # noqa: SLF001 - its own
+        return joined
+
+    def _read(self) -> AbstractContextManager[Connection]:
+        return self._store.read(self._connection)
+
+    def _write(self, work: Callable[[Connection], T], name: str = "write") -> T:
+        return self._store.write(work, self._connection, name=name)
+
+
+_SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_LONGEST_S = 600
+# The kind of steady clock that goes on while the machine sleeps, where there is one.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class DatabaseClock:
+    """The database's current time in milliseconds since the epoch, without a round trip of its own.
+
+    The time of a PostgreSQL server is read on each new connection, and again on one that is taken from the pool when
+    the last reading is ten minutes old. In between, the machine's steady clock, which no user can set, carries it on.
+    So the wall clock of a client decides nothing. The clients of an SQLite file share one machine and its clock.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._reading: tuple[int, int] | None = None
+        """A moment by the steady clock, and the server's time then, both in microseconds."""
+        if store.is_postgresql:
+            event.listen(store.engine, "connect", self._read)
+            event.listen(store.engine, "checkout", self._read_again)
+
+    def __call__(self) -> int:
+        """Return the current time.
+
+        Raises:
+            StoreUnavailableError: the server has not been reached yet, and cannot be.
+        """
+        if not self._store.is_postgresql:
+            return system_clock()
+        if self._reading is None:
+            with self._store.read():
+                pass
+        assert self._reading is not None
+        moment, server_time = self._reading
+        return (server_time + _steady_us() - moment) // 1000
+
+    def _read(self, connection: Any, _record: object) -> None:
+        before = _steady_us()
+        # Outside of a transaction, which a connection from the pool must not be left in.
+        autocommit, connection.autocommit = connection.autocommit, True
+        try:
+            (server_time,) = connection.execute(_SERVER_TIME).fetchone()
+        finally:
+            connection.autocommit = autocommit
+        after = _steady_us()
+        self._reading = ((before + after) // 2, int(server_time))
+
+    def _read_again(self, connection: Any, record: object, _proxy: object) -> None:
+        if self._reading is None or _steady_us() - self._reading[0] > _LONGEST_S * 1_000_000:
+            try:
+                self._read(connection, record)
+            except self._store.engine.dialect.loaded_dbapi.OperationalError as error:
+                # The pool makes another connection.
+                raise DisconnectionError from error
+
+
+def _steady_us() -> int:
+    return time.clock_gettime_ns(_STEADY) // 1000

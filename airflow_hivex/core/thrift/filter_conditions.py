@@ -36,9 +36,9 @@ from airflow_hivex.core.model.predicates import (
     Or,
     Predicate,
     Unknown,
+    wildcard_expression,
 )
 from airflow_hivex.core.model.predicates import Value as Constant
-from airflow_hivex.core.model.wildcards import wildcard_expression
 from airflow_hivex.core.thrift.partition_filter import (
     Condition,
     Conjunction,

@@ -1,4 +1,4 @@
-"""A thread that reports to the metastore that a transaction's owner is alive."""
+"""Heartbeats of a transaction from a thread, and its job, which stops when the transaction ends under it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from airflow_hivex.core.errors import (
     HivexError,
+    JobCancelledError,
     NoSuchTransactionError,
     TransactionAbortedError,
     TransactionError,
 )
+from airflow_hivex.core.runners.registry import Runner
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -92,3 +95,50 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
         # What was never closed ends when it is collected, which may happen in the thread itself.
         if thread.ident is not None and thread is not threading.current_thread():
             thread.join()
+
+
+@dataclass(slots=True)
+class TransactionJob:
+    """A transaction, and the job that it runs now: its runner, if there is one, and its tag.
+
+    ``opened_id`` is None as long as it is not opened. ``ended`` is why the transaction has ended under its owner, as
+    the heartbeats have found.
+    """
+
+    opened_id: int | None
+    tag: str = ""
+    runner: Runner | None = None
+    ended: TransactionAbortedError | None = None
+
+    @property
+    def txn_id(self) -> int:
+        """Return the id of the transaction."""
+        assert self.opened_id is not None
+        return self.opened_id
+
+    def end(self, error: TransactionAbortedError) -> None:
+        """Stop the job, which would run in vain: another client has ended the transaction. For its heartbeats."""
+        # Who begins a job does it the other way round, so that one of the two sees the other.
+        self.ended = error
+        self.stop()
+
+    def begin(self, runner: Runner, tag: str) -> None:
+        """Note the job that runs next.
+
+        Raises:
+            TransactionAbortedError: the transaction has ended.
+        """
+        self.tag = tag
+        self.runner = runner
+        if self.ended is not None:
+            raise self.ended
+
+    def stop(self) -> None:
+        """Stop the job, if one runs."""
+        if self.runner is not None:
+            self.runner.cancel(self.tag)
+
+    def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
+        """Return the end of the transaction, if ``error`` comes from it and says less."""
+        is_symptom = isinstance(error, JobCancelledError | TransactionError)
+        return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from sqlalchemy import BigInteger, ColumnElement, Connection, ScalarSelect, and_, cast, delete, func, select, tuple_
 
 from airflow_hivex.core.clock import Clock
-from airflow_hivex.core.events.notification_log import NotificationLog
-from airflow_hivex.core.events.partition_events import PartitionEvents
+from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.settings import Settings
-from airflow_hivex.core.snapshots.moments import purge_moments
-from airflow_hivex.core.snapshots.valid_lists import IS_ABORTED, IS_OPEN
+from airflow_hivex.core.snapshots.valid_lists import IS_ABORTED, IS_OPEN, purge_moments
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import (
     completed_txn_components,
@@ -27,7 +25,7 @@ from airflow_hivex.core.store.schema import (
     txns,
     write_set,
 )
-from airflow_hivex.core.transactions import commit_record, retained_snapshots
+from airflow_hivex.core.transactions import commit_record, snapshots
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 
@@ -133,7 +131,7 @@ class Housekeeper:
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
                 unused_copies=0 if self._clean_copies is None else self._clean_copies(most_s),
             )
-            self._store.write(lambda connection: retained_snapshots.purge(connection, self._clock()), name="purge")
+            self._store.write(lambda connection: snapshots.purge(connection, self._clock()), name="purge")
             self._store.write(purge_moments, name="purge")
             self._store.write(self._purge_record, name="purge")
             if self._marks_kept_ms:

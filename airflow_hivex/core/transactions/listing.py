@@ -12,10 +12,9 @@ from sqlalchemy import String as Text
 
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.model.locks import LockInfo, LockState, shown_resource
-from airflow_hivex.core.model.pages import Page, PageRequest
 from airflow_hivex.core.model.transactions import Transaction, TxnState
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.paging import contains, read_page
+from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
 from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.transactions.locks.rows import lock_from_row, select_locks
 from airflow_hivex.core.transactions.txn_rows import transaction_from

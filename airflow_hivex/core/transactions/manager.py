@@ -46,12 +46,11 @@ from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Exchange, joined
 from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.transactions import aborting, conflicts, txn_rows
-from airflow_hivex.core.transactions.allocation import check_id, is_id
+from airflow_hivex.core.transactions.allocation import WriteIdAllocator, check_id, is_id
 from airflow_hivex.core.transactions.committing import Committer, RegisterWrites
 from airflow_hivex.core.transactions.opening import KeyTakenError, NewTransaction, check_key, open_transactions
-from airflow_hivex.core.transactions.snapshot_reader import SnapshotReader
+from airflow_hivex.core.transactions.snapshots import SnapshotReader
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, read_row, transaction_from
-from airflow_hivex.core.transactions.write_id_allocator import WriteIdAllocator
 
 log = logging.getLogger(__name__)
 

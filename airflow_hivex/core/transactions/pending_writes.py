@@ -15,10 +15,9 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
 from airflow_hivex.core.model.objects import StoredTable
-from airflow_hivex.core.model.operations import ServerOperation
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
-from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.model.writes import ServerOperation, TableWrite
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 

@@ -1,16 +1,23 @@
-"""The ids of tables by their names. Functions here read in the caller's connection."""
+"""The names of tables: the ids behind them, and the write ids that earlier tables of a name have taken.
+
+Functions here take part in the caller's transaction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import BigInteger, Connection, String, bindparam, case, delete, insert, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import TableMark
-from airflow_hivex.core.store.schema import databases, tables
+from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.schema import databases, former_write_ids, next_write_ids, tables
 
 _TABLE_IDS = (
     select(databases.c.name, tables.c.name, tables.c.id, tables.c.version)
@@ -65,3 +72,61 @@ def split_name(name: str) -> QualifiedName:
     """Return the database and the table of ``database.table``; a name alone is of the default database."""
     database, _, table = name.rpartition(".")
     return database or DEFAULT_DATABASE, table
+
+
+_KEPT_MS = 10 * 86_400_000
+"""No cache has an entry from before that, where the notification log is kept for a shorter time, as by default."""
+
+_NEXT_OF = select(former_write_ids.c.next).where(
+    former_write_ids.c.database == bindparam("of_database", type_=String),
+    former_write_ids.c.table == bindparam("of_table", type_=String),
+)
+
+
+_LEFT = _NEXT_OF.scalar_subquery()
+_FIRST = bindparam("first", type_=BigInteger)
+_BEGIN = (
+    insert(next_write_ids)
+    .values(table_id=bindparam("of_id", type_=BigInteger), next=case((_LEFT > _FIRST, _LEFT), else_=_FIRST))
+    .returning(next_write_ids.c.next)
+)
+
+
+def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
+    """Note the write ids of tables that have lost their names, those of the change itself included.
+
+    The text form of a write id list has the name of its table and no id. If two tables of one name had equal lists, a
+    reader with such a text could get the earlier table from the cache of a process that does not know the later one.
+    Two round trips, and one more for each batch of tables with write ids.
+    """
+    former, following = former_write_ids.c, next_write_ids.c
+    connection.execute(delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
+    new = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(former_write_ids)
+    highest = case((former.next > new.excluded.next, former.next), else_=new.excluded.next)
+    noted = new.on_conflict_do_update(
+        index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
+    )
+    # A table that is external now may have taken write ids before.
+    names = {table.id: (table.database, table.name) for table in left}
+    for batch in batches(sorted(names)):
+        found = connection.execute(select(following.table_id, following.next).where(following.table_id.in_(batch)))
+        rows = [
+            {"database": names[row.table_id][0], "table": names[row.table_id][1], "next": row.next, "left_ms": now_ms}
+            for row in found
+        ]
+        if rows:
+            connection.execute(noted, rows)
+
+
+def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:
+    """Let the write ids of a new table begin at ``first``, or behind those of the earlier tables of its name.
+
+    Returns the first one. One round trip.
+    """
+    values = {"of_database": name[0], "of_table": name[1], "of_id": table_id, "first": first}
+    return int(connection.execute(_BEGIN, values).scalar_one())
+
+
+def next_of(connection: Connection, name: QualifiedName) -> int:
+    """Return the first write id that no earlier table of a name has taken. One round trip."""
+    return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

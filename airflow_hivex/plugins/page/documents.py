@@ -15,7 +15,7 @@ from fastapi import Query
 from fastapi.responses import JSONResponse
 from sqlalchemy import select
 
-from airflow_hivex.core.model.pages import MOST_ROWS, Page, PageRequest
+from airflow_hivex.core.store.paging import MOST_ROWS, Page, PageRequest
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, text
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.compaction import CompactionState
-from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     directories,

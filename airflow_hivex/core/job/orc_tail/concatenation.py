@@ -12,10 +12,8 @@ from itertools import chain
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.job.orc_tail.nesting import KEY_INDEX, STATISTICS
-from airflow_hivex.core.job.orc_tail.statistics import merge
-from airflow_hivex.core.job.orc_tail.tail import MAGIC, Tail, as_job_error
-from airflow_hivex.core.job.orc_tail.types import attributes, described
-from airflow_hivex.core.job.orc_tail.writing import copy_bytes
+from airflow_hivex.core.job.orc_tail.tail import MAGIC, Tail, as_job_error, copy_bytes
+from airflow_hivex.core.job.orc_tail.types import attributes, described, merge
 from airflow_hivex.core.job.storage import Place
 
 

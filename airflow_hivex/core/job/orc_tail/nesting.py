@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.job.orc_tail.tail import Tail, as_job_error, read_tail
+from airflow_hivex.core.job.orc_tail.tail import Tail, as_job_error, read_tail, replace_tail
 from airflow_hivex.core.job.orc_tail.types import BOOLEANS, VALUES, Kind, children, integer_range, kind, names, struct
 from airflow_hivex.core.job.orc_tail.wire import Message
-from airflow_hivex.core.job.orc_tail.writing import replace_tail
 from airflow_hivex.core.job.storage import Place
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")

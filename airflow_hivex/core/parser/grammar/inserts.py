@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
-from airflow_hivex.core.model.names import Span
-from airflow_hivex.core.model.text_files import TEXTFILE
+from airflow_hivex.core.model.file_properties import TEXTFILE
+from airflow_hivex.core.model.identifiers import Span
 from airflow_hivex.core.parser.grammar.clauses import read_partition
 from airflow_hivex.core.parser.grammar.serdes import SERDES, format_of_input, serde_of
 from airflow_hivex.core.parser.grammar.table_clauses import TableClauses, format_of, read_clause

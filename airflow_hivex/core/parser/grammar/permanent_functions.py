@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from airflow_hivex.core.model.permanent_functions import FunctionResource, ResourceType
-from airflow_hivex.core.model.sql_functions import SqlFunction
+from airflow_hivex.core.model.permanent_functions import FunctionResource, ResourceType, SqlFunction
 from airflow_hivex.core.parser.grammar.session_objects import QUERY_WORDS, body_of_function, query_of_body
 from airflow_hivex.core.parser.grammar.values import read_function_name
 from airflow_hivex.core.parser.lexer.literals import read_string

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.model.text_files import (
+from airflow_hivex.core.model.file_properties import (
     COLLECTION_DELIM,
     ESCAPE,
     FIELD_DELIM,

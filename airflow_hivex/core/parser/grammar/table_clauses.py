@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_hivex.core.model.objects import Column, Skew, SortColumn
-from airflow_hivex.core.model.text_files import (
+from airflow_hivex.core.model.file_properties import (
     COLLECTION_DELIM,
     ESCAPE,
     FIELD_DELIM,
@@ -14,6 +13,7 @@ from airflow_hivex.core.model.text_files import (
     NULL_FORMAT,
     TEXTFILE,
 )
+from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.parser.grammar.clauses import once, read_properties
 from airflow_hivex.core.parser.grammar.columns import read_column
 from airflow_hivex.core.parser.grammar.constraints import ConstraintReader

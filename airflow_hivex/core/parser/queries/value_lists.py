@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from airflow_hivex.core.model.names import Span
+from airflow_hivex.core.model.identifiers import Span
 from airflow_hivex.core.parser.lexer.literals import read_constant
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of, syntax_error

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import (
+from airflow_hivex.core.model.identifiers import (
     PlacedName,
     Span,
     TableName,
@@ -19,6 +18,7 @@ from airflow_hivex.core.model.names import (
     is_stored,
     source_name,
 )
+from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.parser.statements import (
     clusters,
     columns,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
-from airflow_hivex.core.model.names import TableName, is_frame, is_stored
+from airflow_hivex.core.model.identifiers import TableName, is_frame, is_stored
 from airflow_hivex.core.parser.statements.queries import Query, TableReference
 from airflow_hivex.core.parser.statements.uses import Folder, Named, Role, Uses, table_uses
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from airflow_hivex.core.model.constraints import Constraints
-from airflow_hivex.core.model.identifiers import normalise
-from airflow_hivex.core.model.names import TableName
+from airflow_hivex.core.model.identifiers import TableName, normalise
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.parser.statements.base import Statement
 from airflow_hivex.core.parser.statements.uses import Named, Role

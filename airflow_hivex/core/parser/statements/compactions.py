@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from airflow_hivex.core.model.compaction import REQUESTABLE, CompactionState, CompactionType
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
 from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role

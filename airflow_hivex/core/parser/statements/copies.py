@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.parser.statements.base import Statement
 from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role

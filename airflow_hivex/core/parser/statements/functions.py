@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
-from airflow_hivex.core.model.names import TableName
-from airflow_hivex.core.model.permanent_functions import FunctionResource
-from airflow_hivex.core.model.sql_functions import SqlFunction
+from airflow_hivex.core.model.identifiers import TableName
+from airflow_hivex.core.model.permanent_functions import FunctionResource, SqlFunction
 from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.parser.statements.queries import Query
 from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role, Uses, function_uses

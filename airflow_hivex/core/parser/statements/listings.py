@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.parser.statements.base import RefusedPart, RoutedStatement, Statement

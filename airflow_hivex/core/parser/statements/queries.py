@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from airflow_hivex.core.model.names import Span, TableName
+from airflow_hivex.core.model.identifiers import Span, TableName
 from airflow_hivex.core.model.plans import LoadedFiles
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.row_ids import RowIdReads

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
+from airflow_hivex.core.model.identifiers import TableName, is_frame, is_stored
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName, is_frame, is_stored
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.versions import VersionAsOf
 from airflow_hivex.core.parser.statements.base import QueryStatement, RoutedStatement, Statement

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.parser.statements.base import QueryStatement, RoutedStatement, Statement
 from airflow_hivex.core.parser.statements.queries import Query
 from airflow_hivex.core.parser.statements.uses import NOTHING, Uses

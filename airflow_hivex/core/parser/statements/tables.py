@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 from airflow_hivex.core.model.constraints import Constraints
+from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.model.names import TableName
 from airflow_hivex.core.model.objects import Column, Skew, SortColumn
 from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
 from airflow_hivex.core.parser.statements.queries import Query

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 
 from airflow_hivex.core.model.constraints import Constraints
-from airflow_hivex.core.model.names import PlacedName, TableName
+from airflow_hivex.core.model.identifiers import PlacedName, TableName
 
 
 class Role(enum.StrEnum):

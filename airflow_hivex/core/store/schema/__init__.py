@@ -9,32 +9,40 @@ is given twice, for others may have it at hand when the row is gone (``sqlite_au
 
 from __future__ import annotations
 
-from airflow_hivex.core.store.schema.base import Cluster, Id, Name, metadata
-from airflow_hivex.core.store.schema.caches import caches
+from airflow_hivex.core.store.schema.base import Cluster, Id, Name, counters, metadata
 from airflow_hivex.core.store.schema.catalog import (
+    change_streams,
     cluster_roots,
     cluster_storage_descriptors,
     copied_moments,
+    copy_places,
     databases,
+    directories,
+    directory_copies,
     functions,
     partition_key_values,
     partitions,
     statistics,
     storage_descriptors,
+    table_commits,
     tables,
 )
 from airflow_hivex.core.store.schema.compactions import compaction_queue, completed_compactions
-from airflow_hivex.core.store.schema.counters import counters
-from airflow_hivex.core.store.schema.directories import copy_places, directories, directory_copies
-from airflow_hivex.core.store.schema.events import notification_log, partition_events, recorded_events
-from airflow_hivex.core.store.schema.history import change_streams, table_commits
-from airflow_hivex.core.store.schema.locks import locks
-from airflow_hivex.core.store.schema.moves import moved_copies, namespace_moves
-from airflow_hivex.core.store.schema.namespaces import capacity_history, link_partitions, links, namespace_homes, quotas
+from airflow_hivex.core.store.schema.events import caches, notification_log, partition_events, recorded_events
+from airflow_hivex.core.store.schema.namespaces import (
+    capacity_history,
+    link_partitions,
+    links,
+    moved_copies,
+    namespace_homes,
+    namespace_moves,
+    quotas,
+)
 from airflow_hivex.core.store.schema.transactions import (
     completed_txn_components,
     former_write_ids,
     kept_snapshots,
+    locks,
     next_write_ids,
     pending_writes,
     txn_components,

@@ -1,8 +1,8 @@
-"""The metadata that all tables belong to, and the types of their columns."""
+"""The metadata that all tables belong to, the types of their columns, and the numbers that all clients share."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Integer, MetaData, String
+from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
 metadata = MetaData(
     naming_convention={
@@ -19,3 +19,25 @@ Id = BigInteger().with_variant(Integer, "sqlite")
 Name = String(128)
 
 Cluster = String(128)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""Numbers that must be visible in the order in which they were handed out: ``txn``, ``event``, ``lock`` and
+``compaction``; ``purged_event``, the last event that was purged; and ``hive.txn.timeout``, which all clients share."""
+
+
+def partition_to_column(partition: str | None) -> str:
+    """Return the value of a column that is never NULL for a partition's name, or for a table without partitions.
+
+    The columns of locks and compactions are a part of keys, in which NULL equals nothing.
+    """
+    return "" if partition is None else partition
+
+
+def partition_from_column(text: str) -> str | None:
+    """Return the partition's name of such a column, None for a table without partitions."""
+    return text or None

@@ -1,4 +1,4 @@
-"""Recorded events, the notification log, and marks of partitions."""
+"""Recorded events, the notification log, marks of partitions, and the caches that follow the log."""
 
 from __future__ import annotations
 
@@ -45,3 +45,20 @@ partition_events = Table(
     Index("ix_partition_events_event_ms", "event_ms"),
 )
 """Marks by which a client says that a partition is loaded, by the names of its table and partition, as in Hive."""
+
+caches = Table(
+    "caches",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("process_id", BigInteger, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+    Column("armed_until_ms", BigInteger, nullable=False),
+    Column("event_id", BigInteger, nullable=False),
+    Column("counts", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Each process that follows the notification log. Until ``armed_until_ms`` it waits for announcements of new events:
+writers announce them on PostgreSQL as long as there is such a row, since announcements make commits wait for each
+other."""

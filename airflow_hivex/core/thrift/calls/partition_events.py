@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchObjectError
-from airflow_hivex.core.events.partition_events import PartitionEventType
+from airflow_hivex.core.events.notification_log import PartitionEventType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import partition_name
 from airflow_hivex.core.thrift.bindings import ttypes

@@ -18,7 +18,6 @@ from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.commands.table_definitions import check_no_constraint, check_properties
 from airflow_hivex.core.commands.truncation import run_truncate
-from airflow_hivex.core.compaction.spark_options import check_spark_options
 from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
@@ -31,6 +30,7 @@ from airflow_hivex.core.imports import spark_tables
 from airflow_hivex.core.imports.conversion import SPARK_STATISTICS, STATISTICS, convert_table
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
 from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.objects import (
     CLUSTER,
     EXTERNAL,

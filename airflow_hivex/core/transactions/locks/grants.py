@@ -25,16 +25,40 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.compiler import compiles
 
 from airflow_hivex.core.model.locks import LockComponent, LockLevel, LockMatrix, LockResponse, LockState
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows
-from airflow_hivex.core.store.json_text import JsonText
-from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, databases, locks, tables, txn_components, txns
+from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.locks.requests import writes_of_request
 from airflow_hivex.core.transactions.opening import NEW_TXN_ID
+
+
+class JsonText(ColumnElement[str]):
+    """The value of the member ``key`` at the top level of a JSON column, or NULL without such a member."""
+
+    inherit_cache = False
+    type = Text()
+
+    def __init__(self, column: ColumnElement[Any], key: str) -> None:
+        if not key.isidentifier():
+            raise ValueError(key)
+        self.column = column
+        self.key = key
+
+
+@compiles(JsonText, "postgresql")
+def _postgresql(element: JsonText, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.column, **options)} ->> '{element.key}')"
+
+
+@compiles(JsonText, "sqlite")
+def _sqlite(element: JsonText, compiler: Any, **options: Any) -> str:
+    return f"json_extract({compiler.process(element.column, **options)}, '$.{element.key}')"
+
 
 # Longer requests are stored in bulk.
 _MOST_COMPONENTS = 50

@@ -36,8 +36,8 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.exchange import Exchange
-from airflow_hivex.core.store.partition_names import partition_to_column
 from airflow_hivex.core.store.schema import counters, locks
+from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.beginning import Begun, begin
 from airflow_hivex.core.transactions.locks.grants import LockRequest, are_simple, checks_at_once, grant_at_once

@@ -25,8 +25,8 @@ from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
 from airflow_hivex.core.store.batches import MOST_IDS, PreparedForIds, batches
 from airflow_hivex.core.store.exchange import Call, Prepared, Rows
-from airflow_hivex.core.store.partition_names import partition_from_column
 from airflow_hivex.core.store.schema import locks, txns
+from airflow_hivex.core.store.schema.base import partition_from_column
 
 CHANNEL = "hivex_locks"
 """The channel on which PostgreSQL notifies of released requests: their ids with commas, or nothing for any of them."""

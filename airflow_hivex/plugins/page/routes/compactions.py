@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
-from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request
 from airflow_hivex.plugins.page.warehouses import Warehouse

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse
 
 from airflow_hivex.core.clock import to_datetime
-from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request
 from airflow_hivex.plugins.page.warehouses import Warehouse
 

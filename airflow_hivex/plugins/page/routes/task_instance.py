@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi.responses import JSONResponse
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.core.model.pages import PageRequest
+from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.hooks.tasks import agent_of
 from airflow_hivex.hooks.warehouse import split_statements
 from airflow_hivex.plugins.page.documents import answer, document

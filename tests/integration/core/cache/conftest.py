@@ -9,8 +9,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.follower import Follower
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clusters.properties import Clusters

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import delete, insert, update
 
-from airflow_hivex.core.cache.registry import registered_caches
+from airflow_hivex.core.cache.follower import registered_caches
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, NoSuchTableError
 from airflow_hivex.core.events.notification_log import Bookmark, NotificationLog

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.settings import Settings
 from tests import evidence

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 from sqlalchemy import event, insert
 
-from airflow_hivex.core.cache.registry import registered_caches
+from airflow_hivex.core.cache.follower import registered_caches
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped

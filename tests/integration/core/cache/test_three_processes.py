@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core.cache.prewarming import Prewarm
+from airflow_hivex.core.cache.metadata_cache import Prewarm
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.errors import MissingWriteIdListError
 from airflow_hivex.core.model.objects import Table

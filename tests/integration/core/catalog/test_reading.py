@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from airflow_hivex.core.cache.cached_store import CachedStore
-from airflow_hivex.core.cache.object_lists import ObjectLists
-from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.bound_tables import bind_table
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration

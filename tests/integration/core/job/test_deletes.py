@@ -15,9 +15,9 @@ from pyarrow import orc
 from airflow_hivex.core.job import delete_events, deletes
 from airflow_hivex.core.job.deletes import DeletedRows
 from airflow_hivex.core.job.layout import HIVE_NAMES, METADATA_COLUMNS
-from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart, WriteIdFilter
+from airflow_hivex.core.model.row_ids import encode_bucket
 
 if TYPE_CHECKING:
     from pyarrow import Table

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_hivex.core.job import hive_text
 from airflow_hivex.core.job.assignment import field
+from airflow_hivex.core.model.file_properties import text_format
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.model.text_files import text_format
 from tests.hive_text import LAZY_SIMPLE, comparable, rows
 
 if TYPE_CHECKING:

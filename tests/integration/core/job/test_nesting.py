@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 
 from airflow_hivex.core.job.orc_tail import nest
 from airflow_hivex.core.job.storage import place
-from airflow_hivex.core.model.buckets import encode_bucket
 from airflow_hivex.core.model.objects import Column
+from airflow_hivex.core.model.row_ids import encode_bucket
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from tests import hive_oracle
 from tests.hive_oracle import HiveRow, transactions

@@ -14,9 +14,9 @@ from pyarrow import orc
 
 from airflow_hivex.core.job import delete_events, deletes
 from airflow_hivex.core.job.layout import HIVE_NAMES
-from airflow_hivex.core.model.buckets import decode_bucket, encode_bucket
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import OriginalFiles, Plan, Scan, ScanPart
+from airflow_hivex.core.model.row_ids import decode_bucket, encode_bucket
 from airflow_hivex.core.runners.registry import Runner
 from tests import hive_oracle
 

@@ -16,9 +16,9 @@ from airflow_hivex.core.errors import (
     TypeMismatchError,
 )
 from airflow_hivex.core.job import layout
-from airflow_hivex.core.model.buckets import decode_bucket
 from airflow_hivex.core.model.partitions import partition_name
 from airflow_hivex.core.model.plans import ScanPart
+from airflow_hivex.core.model.row_ids import decode_bucket
 from airflow_hivex.core.runners.given import GivenRunner
 from tests.integration.core.job.conftest import TableOnDisk, parse
 

@@ -8,7 +8,7 @@ import pytest
 from hive_metastore import ttypes
 
 from airflow_hivex.core.metastore import Metastore
-from airflow_hivex.core.model import sql_functions
+from airflow_hivex.core.model import permanent_functions
 from tests.hive_endpoint import Serving
 
 
@@ -147,7 +147,7 @@ def test_functions_are_imported_with_a_namespace(
             "d2.hexed": "imported",
         }
         found = target.catalog.get_function("d2", "f")
-        assert sql_functions.sql_function(found) == sql_functions.SqlFunction("d2", "x INT", "INT", "x + 1")
+        assert permanent_functions.sql_function(found) == permanent_functions.SqlFunction("d2", "x INT", "INT", "x + 1")
         again = target.import_namespace(metastore, "d1", into="d2")
         assert {each.outcome.value for each in again} == {"differs"}
 

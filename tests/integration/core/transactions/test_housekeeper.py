@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Table, func, select
 
 from airflow_hivex.core.errors import NoSuchLockError, NoSuchTransactionError, TransactionAbortedError
-from airflow_hivex.core.events.partition_events import PartitionEvents, PartitionEventType
+from airflow_hivex.core.events.notification_log import PartitionEvents, PartitionEventType
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockType
 from airflow_hivex.core.model.transactions import AbortReason, Operation, TxnState
 from airflow_hivex.core.settings import Settings

@@ -39,8 +39,8 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import locks as lock_rows
 from airflow_hivex.core.store.schema import txn_components
-from airflow_hivex.core.transactions.locks.deadlocks import waits_for
 from airflow_hivex.core.transactions.locks.manager import LockManager
+from airflow_hivex.core.transactions.locks.waiting import waits_for
 from airflow_hivex.core.transactions.manager import TransactionManager
 from tests.integration.core.conftest import Clock
 from tests.unit.core.model.test_locks import edges

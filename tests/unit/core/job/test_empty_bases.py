@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import StorageError
 from airflow_hivex.core.job import storage
-from airflow_hivex.core.job.empty_bases import write_empty_bases
+from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Write
 

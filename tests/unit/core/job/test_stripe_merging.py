@@ -18,8 +18,8 @@ from pyarrow import orc
 from airflow_hivex.core.job import stripe_merging
 from airflow_hivex.core.job.new_directories import NewDirectories
 from airflow_hivex.core.job.orc_tail import nest, read_tail
+from airflow_hivex.core.job.orc_tail.tail import replace_tail
 from airflow_hivex.core.job.orc_tail.wire import Message
-from airflow_hivex.core.job.orc_tail.writing import replace_tail
 from airflow_hivex.core.job.staging import Staging
 from airflow_hivex.core.job.storage import place
 from airflow_hivex.core.model.directories import base_name

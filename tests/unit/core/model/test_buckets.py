@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_hivex.core.model.buckets import BucketProperty, decode_bucket, encode_bucket
+from airflow_hivex.core.model.row_ids import BucketProperty, decode_bucket, encode_bucket
 
 
 @pytest.mark.parametrize(

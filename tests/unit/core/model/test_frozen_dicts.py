@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from airflow_hivex.core.model.frozen_dicts import FrozenDict
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,
     Database,
+    FrozenDict,
     Partition,
     Skew,
     StorageDescriptor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.model.originals import hive_bucket, number_files
+from airflow_hivex.core.model.row_ids import hive_bucket, number_files
 
 
 @pytest.mark.parametrize(

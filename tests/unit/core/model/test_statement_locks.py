@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_hivex.core.model.locks import DataOperation, LockComponent
+from airflow_hivex.core.model.locks import DataOperation, LockComponent, StatementLocks
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
-from airflow_hivex.core.model.statement_locks import StatementLocks
 from airflow_hivex.core.settings import Settings
 
 SHARED_WRITES = {"hive.txn.xlock.write": False}

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.model.column_types import parse_type
-from airflow_hivex.core.model.type_conversions import is_widening, with_fields
+from airflow_hivex.core.model.column_types import is_widening, parse_type, with_fields
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,14 @@ import time
 
 import pytest
 
-from airflow_hivex.core.model.predicates import ColumnReference, Like, Truth, evaluate
-from airflow_hivex.core.model.wildcards import name_expression, wildcard_expression
+from airflow_hivex.core.model.predicates import (
+    ColumnReference,
+    Like,
+    Truth,
+    evaluate,
+    name_expression,
+    wildcard_expression,
+)
 
 NAMES = ["orders", "orders_2025", "orders_2026", "items", "Items_x"]
 

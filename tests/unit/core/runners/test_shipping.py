@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import airflow_hivex
-from airflow_hivex.core.job.artefact import fingerprint
+from airflow_hivex.core.job.channel import fingerprint
 from airflow_hivex.core.runners.shipping import archive, shipped_files
 
 # Every module that is shipped, in a process that has nothing else of the package.

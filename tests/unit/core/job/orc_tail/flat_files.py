@@ -8,9 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import orc
 
-from airflow_hivex.core.job.orc_tail.tail import read_tail
+from airflow_hivex.core.job.orc_tail.tail import read_tail, replace_tail
 from airflow_hivex.core.job.orc_tail.wire import Message
-from airflow_hivex.core.job.orc_tail.writing import replace_tail
 from airflow_hivex.core.job.storage import place
 
 NAMES = ("__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row")

@@ -15,9 +15,8 @@ from pyarrow import orc
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.job.orc_tail import nest
-from airflow_hivex.core.job.orc_tail.tail import read_tail
+from airflow_hivex.core.job.orc_tail.tail import read_tail, replace_tail
 from airflow_hivex.core.job.orc_tail.types import attributes
-from airflow_hivex.core.job.orc_tail.writing import replace_tail
 from airflow_hivex.core.job.storage import Place, place
 from tests.orc_files import stripes, user_metadata
 from tests.unit.core.job.orc_tail.flat_files import NAMES, Key, deletes, inserts, note, write

@@ -1,15 +1,16 @@
-"""Snapshots, and what others have committed since, as transactions ask for them."""
+"""The snapshots of transactions: read, compared with later commits, and kept for readers after their transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, insert
 
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.schema import kept_snapshots
 from airflow_hivex.core.transactions import conflicts
 from airflow_hivex.core.transactions.allocation import check_id
 from airflow_hivex.core.transactions.table_names import read_table_ids, read_table_marks, split_name
@@ -81,3 +82,55 @@ def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
     wanted = {name: split_name(name) for name in names}
     found = read_table_ids(connection, wanted.values())
     return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
+
+
+def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
+    """Return the highest transaction up to which a snapshot of a transaction sees all as settled."""
+    lowest = snapshot.min_open
+    return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
+
+
+def keep(
+    connection: Connection,
+    txn_id: int,
+    table_ids: Collection[int],
+    snapshot: ValidTxnList,
+    *,
+    now_ms: int,
+    retention_s: int,
+    user: str,
+) -> None:
+    """Keep a snapshot for readers of some tables, in the caller's database transaction. One round trip.
+
+    A DataFrame is computed, and listed files are read, after the transaction has ended. The cleaner spares the files
+    until the snapshot expires (``hivex.dataframe.retention.time``). Nothing is locked: DROP and TRUNCATE remove them.
+    """
+    rows = [
+        {
+            "txn_id": txn_id,
+            "table_id": table_id,
+            "settled_txn_id": settled_below(snapshot, txn_id),
+            "started_ms": now_ms,
+            "expires_ms": now_ms + retention_s * 1000,
+            "user": user,
+        }
+        for table_id in sorted(set(table_ids))
+    ]
+    if rows:
+        connection.execute(insert(kept_snapshots), rows)
+
+
+def keep_lower(
+    connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
+) -> None:
+    """Keep an earlier snapshot of a table for an open transaction, or the lower one of several. Two round trips."""
+    k = kept_snapshots.c
+    removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)
+    before = connection.execute(removed).scalars().all()
+    lowest = min([settled_txn_id, *before])
+    keep(connection, txn_id, [table_id], ValidTxnList(lowest), now_ms=now_ms, retention_s=retention_s, user=user)
+
+
+def purge(connection: Connection, now_ms: int) -> int:
+    """Remove the expired snapshots, and return their number."""
+    return connection.execute(delete(kept_snapshots).where(kept_snapshots.c.expires_ms <= now_ms)).rowcount
