@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_hivex.core import Metastore
-from airflow_hivex.core.imports.report import ImportOutcome
+from airflow_hivex.core.imports.writing import ImportOutcome
 from benchmarks.harness import Figure, interleave, within
 from tests.acceptance.hive_objects import HiveObjects
 from tests.hive_metastore import HiveServer, hive_client, hive_metastore

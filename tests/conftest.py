@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from airflow_hivex.core.opening import RETENTION_VARIABLE
-from airflow_hivex.core.runners import jvm
+from airflow_hivex.core.runners import java
 from airflow_hivex.core.store.engine import ENGINE_LISTENERS, Store
 from airflow_hivex.core.store.migrating import VERSION_TABLE, prepare
 from airflow_hivex.core.store.schema import metadata
@@ -33,7 +33,7 @@ assert unsynchronized
 # Read by every Spark that tests and their processes start.
 os.environ.setdefault(spark_options.VARIABLE, spark_options.java_options())
 # They have an archive of classes of their own.
-os.environ.setdefault(jvm.VARIABLE, "")
+os.environ.setdefault(java.VARIABLE, "")
 # The cleaner deletes at once what a compaction has replaced. Tests of earlier versions have a setting of their own.
 os.environ.setdefault(RETENTION_VARIABLE, "0")
 

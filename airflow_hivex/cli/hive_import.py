@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from airflow_hivex.core.imports.importer import Progress
-    from airflow_hivex.core.imports.report import ImportedObject
+    from airflow_hivex.core.imports.writing import ImportedObject
     from airflow_hivex.core.metastore import Metastore
 
 COLUMNS = ("outcome", "kind", "name", "partitions", "directories", "notes")

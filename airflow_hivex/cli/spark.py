@@ -116,11 +116,11 @@ def _described(server: Server) -> str:
 
 
 def _archive(options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    from airflow_hivex.core.runners import jvm
+    from airflow_hivex.core.runners.java import VARIABLE, archive_file
 
-    file = jvm.archive_file()
+    file = archive_file()
     if file is None:
-        report(f"hivex: there is no place for it: {jvm.VARIABLE} is empty, or pyspark is not installed")
+        report(f"hivex: there is no place for it: {VARIABLE} is empty, or pyspark is not installed")
         return 1
     if options.remove:
         file.unlink(missing_ok=True)
@@ -151,11 +151,12 @@ def make_archive(file: Path) -> None:
     """
     from airflow_hivex.core import Metastore
     from airflow_hivex.core.runners import jvm
+    from airflow_hivex.core.runners.java import options_to_make
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Others may read the archive while this one is made.
     new = file.with_suffix(f".{os.getpid()}")
-    java = f"-Duser.timezone=UTC {jvm.options_to_make(new)}"
+    java = f"-Duser.timezone=UTC {options_to_make(new)}"
     with tempfile.TemporaryDirectory() as folder:
         cluster = {
             "filesystem": Path(folder).as_uri(),

@@ -118,7 +118,7 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
 def _read_text() -> str | None:
     """Return the text that a person types up to the semicolon that ends a line, or None if the person leaves."""
-    from airflow_hivex.core.parser.lexer.scripts import is_complete
+    from airflow_hivex.core.parser.lexer.substitution import is_complete
 
     text = ""
     while not is_complete(text):

@@ -15,13 +15,12 @@ from airflow_hivex.core.cache.metadata_cache import MetadataCache
 from airflow_hivex.core.catalog.commits import Commits
 from airflow_hivex.core.catalog.listing import CatalogListing
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
-from airflow_hivex.core.checks import Check, check_clusters, check_database
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.roots import Roots
 from airflow_hivex.core.commands import dropped_tables, explicit_transactions, partition_definitions, temporary_tables
 from airflow_hivex.core.compaction.compactor import Compactor
-from airflow_hivex.core.compaction.listing import CompactionListing
+from airflow_hivex.core.compaction.history import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
@@ -31,7 +30,7 @@ from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
 from airflow_hivex.core.imports.importer import HiveImporter, Progress
 from airflow_hivex.core.imports.namespaces import NamespaceImporter
-from airflow_hivex.core.imports.report import ImportedObject
+from airflow_hivex.core.imports.writing import ImportedObject
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.locks import StatementLocks
 from airflow_hivex.core.model.progress import ProgressReport
@@ -41,7 +40,15 @@ from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.namespaces.homes import NamespaceHomes
 from airflow_hivex.core.namespaces.links import Links
 from airflow_hivex.core.namespaces.namespaces import Namespaces
-from airflow_hivex.core.opening import ClusterProperties, open_catalog, open_clusters, with_environment
+from airflow_hivex.core.opening import (
+    Check,
+    ClusterProperties,
+    check_clusters,
+    check_database,
+    open_catalog,
+    open_clusters,
+    with_environment,
+)
 from airflow_hivex.core.preflight import ExpectedRoute, Preflight
 from airflow_hivex.core.replication.namespace_moves import NamespaceMoves
 from airflow_hivex.core.replication.primary import PrimaryClusters

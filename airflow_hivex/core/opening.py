@@ -1,10 +1,11 @@
-"""The clusters and the catalog of a metastore, as its settings and the environment describe them."""
+"""The clusters and the catalog of a metastore, as its settings and the environment describe them, and their checks."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,18 @@ from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
+from airflow_hivex.core.clusters.health import answer_of
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.compaction.entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
 from airflow_hivex.core.job import storage
+from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.sizes import shown_size
+from airflow_hivex.core.runners.registry import runner_for
 from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
+from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import Store
 
 log = logging.getLogger(__name__)
@@ -102,3 +109,64 @@ def _running_server() -> str | None:
         log.warning("A Spark Connect server of this user is not looked for: %s", error)
         return None
     return server.url if server is not None and server.answers() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check: whether it passed, and a sentence for people."""
+
+    passed: bool
+    sentence: str
+
+
+def check_database(store: Store) -> Check:
+    """Check that the database is a metastore, or that one may be made in it. Reads only."""
+    try:
+        found = migrating.status(store)
+    except HivexError as error:
+        return Check(False, str(error))
+    match found.state:
+        case "current":
+            return Check(True, f"{store.name}: the metastore answers, schema revision {found.head}.")
+        case "new":
+            return Check(True, f"{store.name}: it is empty; the metastore is created when it is first used.")
+        case "older":
+            return Check(
+                False,
+                f"{store.name}: schema revision {found.found} is older than this release's {found.head}; "
+                "run: hivex metastore upgrade",
+            )
+        case _:
+            return Check(
+                False,
+                f"{store.name}: schema revision {found.found} is of a newer release; upgrade airflow-provider-hivex.",
+            )
+
+
+def check_clusters(clusters: Clusters) -> Iterator[Check]:
+    """Check of each cluster that this release can run jobs there, and that its files can be read and written."""
+    for name in clusters:
+        yield _check_cluster(clusters.get(name))
+
+
+def _check_cluster(cluster: Cluster) -> Check:
+    try:
+        health = runner_for(cluster).health(cluster.name)
+        if health.problem is not None:
+            raise health.problem
+        files = ClusterFiles.of(cluster)
+        exists = answer_of(cluster, files.check_access)
+        free = answer_of(cluster, files.free_bytes)
+    except HivexError as error:
+        return Check(False, f"Cluster {cluster.name}: {error}")
+    state = "reachable and writable" if exists else "not there yet; it is created by the first write"
+    facts = [f"{cluster.shown_filesystem} is {state}", f"job tracker {cluster.shown_jobtracker}"]
+    facts += [] if health.version is None else [f"Spark {health.version}"]
+    facts += [] if free is None else [f"{shown_size(free)} free"]
+    return Check(True, f"Cluster {cluster.name}: {', '.join(facts)}.")
+
+
+def describe(checks: list[Check]) -> tuple[bool, str]:
+    """Return whether all checks passed, and their sentences, those that failed first."""
+    ordered = sorted(checks, key=lambda check: check.passed)
+    return all(check.passed for check in checks), " ".join(check.sentence for check in ordered)

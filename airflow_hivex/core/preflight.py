@@ -10,7 +10,7 @@ from airflow_hivex.core.errors import ForeignNameError, HivexError, NoSuchObject
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.namespaces.closure import NamedStatement
 from airflow_hivex.core.parser import statements as kinds
-from airflow_hivex.core.parser.lexer.scripts import share_parameters
+from airflow_hivex.core.parser.lexer.substitution import share_parameters
 from airflow_hivex.core.parser.lexer.tokens import location
 from airflow_hivex.core.parser.reader import ReadStatement, read_all
 from airflow_hivex.core.session import Session

@@ -362,7 +362,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
     """Return the parameters of each statement: of a mapping those that it has markers for."""
     from airflow_hivex.core.dbapi.binding import share
-    from airflow_hivex.core.parser.lexer.scripts import share_parameters
+    from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
     if parameters is None or isinstance(parameters, Mapping):
         return list(share_parameters(statements, parameters or None))

@@ -131,7 +131,7 @@ class _Datasets:
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
         """Return for each written table the columns that its columns are computed from, where they can be found."""
-        from airflow_hivex.core.parser.column_lineage import column_lineage
+        from airflow_hivex.core.parser.inspection import column_lineage
 
         def uri_of(name: TableName) -> TableUri:
             return table_uri(self._hook.hivex_conn_id, name.namespace or name.database or database, name.name)

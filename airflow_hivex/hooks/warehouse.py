@@ -221,8 +221,8 @@ class WarehouseHook(BaseHook):
 
         The database is only read: a metastore that does not exist is not created.
         """
-        from airflow_hivex.core.checks import describe
         from airflow_hivex.core.metastore import Metastore
+        from airflow_hivex.core.opening import describe
 
         spark_connections.register()
         try:

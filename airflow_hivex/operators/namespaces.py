@@ -150,7 +150,7 @@ class HivexImportNamespaceOperator(BaseOperator):
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         from airflow_hivex.assets.hivex import table_uri
-        from airflow_hivex.core.imports.report import ImportOutcome
+        from airflow_hivex.core.imports.writing import ImportOutcome
         from airflow_hivex.operators.asset_events import declare_tables, send_event
 
         with failing_for_good():

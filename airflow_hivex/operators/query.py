@@ -356,7 +356,7 @@ class HivexQueryOperator(BaseOperator):
         )
 
     def _deferred_query(self, context: Context, course: Course) -> DeferredQuery:
-        from airflow_hivex.core.parser.lexer.scripts import share_parameters
+        from airflow_hivex.core.parser.lexer.substitution import share_parameters
         from airflow_hivex.operators.query import link_change
 
         statements = self._statements()
@@ -430,7 +430,7 @@ class HivexQueryOperator(BaseOperator):
             )
 
     def _run(self, context: Context, txn_id: int | None) -> Any:
-        from airflow_hivex.core.parser.lexer.scripts import share_parameters
+        from airflow_hivex.core.parser.lexer.substitution import share_parameters
         from airflow_hivex.operators.query import link_change
 
         statements = self._statements()

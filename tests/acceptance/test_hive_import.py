@@ -32,7 +32,7 @@ from airflow_hivex.core.errors import (
     UnknownClusterError,
 )
 from airflow_hivex.core.imports.hive_client import HiveTransport
-from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
+from airflow_hivex.core.imports.writing import ImportedObject, ImportOutcome
 from airflow_hivex.core.model.compaction import CompactionState
 from airflow_hivex.core.model.objects import Column, SortColumn, StorageDescriptor, Table, TableType
 from tests import evidence

@@ -20,7 +20,7 @@ from airflow_hivex.core.errors import (
     UnsupportedStatementError,
 )
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.parser.queries.spark_functions import SPARK_FUNCTIONS
+from airflow_hivex.core.parser.queries.function_calls import SPARK_FUNCTIONS
 from airflow_hivex.core.store.schema import tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]

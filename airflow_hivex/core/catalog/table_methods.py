@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import copies, databases, directories, links, partitions, quotas, tables
+from airflow_hivex.core.catalog import capacity, copies, databases, directories, links, partitions, tables
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
 from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.snapshots import table_calls

@@ -16,7 +16,7 @@ from airflow_hivex.core.parser.statements import (
     SetPrimaryCluster,
     ShowCopies,
 )
-from airflow_hivex.core.replication.planner import check_target
+from airflow_hivex.core.replication.planning import check_target
 
 REPLICATE_COLUMNS = ("table", "partition", "directory", "source", "location", "files", "bytes", "note")
 PRIMARY_COLUMNS = ("table", "primary_before", "primary", "is_changed", "bytes_copied", "directories_lost")

@@ -23,7 +23,7 @@ from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize
 from airflow_hivex.core.parser.lexer.types import read_type
-from airflow_hivex.core.parser.queries.spark_functions import SPARK_FUNCTIONS
+from airflow_hivex.core.parser.queries.function_calls import SPARK_FUNCTIONS
 from airflow_hivex.core.parser.statements import (
     CreateFunction,
     CreateTemporaryFunction,

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from airflow_hivex.core.dbapi.connection import Connection, connect
-from airflow_hivex.core.dbapi.cursor import Cursor, ResultRows
-from airflow_hivex.core.dbapi.types import (
+from airflow_hivex.core.dbapi.cursor import (
     BINARY,
     DATETIME,
     NUMBER,
     ROWID,
     STRING,
     Binary,
+    Cursor,
     Date,
     DateFromTicks,
+    ResultRows,
     Time,
     TimeFromTicks,
     Timestamp,

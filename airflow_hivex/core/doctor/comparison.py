@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from airflow_hivex.core.doctor.on_disk import Entry
+from airflow_hivex.core.doctor.disks import Entry
 from airflow_hivex.core.doctor.registered import Registered, TableRows
 from airflow_hivex.core.model.cleaning import Aborted, staging_ids
 from airflow_hivex.core.model.clusters import Cluster

@@ -10,18 +10,18 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.session_objects import TemporaryTable
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.namespaces.definitions import (
-    Definition,
-    statement_calls,
-    temporary_view_definition,
-    view_definition,
-)
-from airflow_hivex.core.namespaces.foreign_names import (
+from airflow_hivex.core.namespaces.closure import (
     foreign_call_error,
     foreign_name_error,
     foreign_tables,
     foreign_use,
     foreign_uses,
+)
+from airflow_hivex.core.namespaces.definitions import (
+    Definition,
+    statement_calls,
+    temporary_view_definition,
+    view_definition,
 )
 from airflow_hivex.core.parser.statements import (
     CreateView,

@@ -1,4 +1,4 @@
-"""Databases, tables and partitions of a Hive metastore as objects of the catalog. No I/O.
+"""Databases, tables, partitions and functions of a Hive metastore as objects of the catalog. No I/O.
 
 What cannot be an object here raises an error with the reason; what becomes something else is noted.
 """
@@ -41,6 +41,7 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import partition_name
+from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
 from airflow_hivex.core.model.table_properties import normalised
 from airflow_hivex.core.parser.grammar.serdes import SERDES, format_of_input, serde_of
 from airflow_hivex.core.parser.grammar.views import quoted
@@ -136,7 +137,7 @@ def convert_table(hive: Any, cluster: Cluster, *, keeps_others: bool = False) ->
         owner=hive.owner,
         comment=parameters.get(_COMMENT),
         created_at=to_datetime(hive.createTime * 1000) if hive.createTime else None,
-        owner_type=OwnerType(_OWNER_TYPES.get(hive.ownerType or 1, "USER")),
+        owner_type=_OWNER_TYPES.get(hive.ownerType or 1, OwnerType.USER),
         last_accessed_at=to_datetime(hive.lastAccessTime * 1000) if hive.lastAccessTime else None,
         retention=hive.retention or 0,
     )
@@ -151,7 +152,7 @@ def convert_table(hive: Any, cluster: Cluster, *, keeps_others: bool = False) ->
     return Converted(_checked(table), tuple(notes))
 
 
-_OWNER_TYPES = {1: "USER", 2: "ROLE", 3: "GROUP"}
+_OWNER_TYPES = {1: OwnerType.USER, 2: OwnerType.ROLE, 3: OwnerType.GROUP}
 """Hive's PrincipalType."""
 
 
@@ -224,7 +225,7 @@ def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: boo
         owner=hive.owner,
         comment=parameters.get(_COMMENT),
         created_at=to_datetime(hive.createTime * 1000) if hive.createTime else None,
-        owner_type=OwnerType(_OWNER_TYPES.get(hive.ownerType or 1, "USER")),
+        owner_type=_OWNER_TYPES.get(hive.ownerType or 1, OwnerType.USER),
         view_original_text=hive.viewOriginalText,
         view_expanded_text=expanded,
         last_accessed_at=to_datetime(hive.lastAccessTime * 1000) if hive.lastAccessTime else None,
@@ -484,3 +485,36 @@ def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
     listed = ", ".join(map(quoted, columns))
     # The query may end with a comment.
     return f"SELECT * FROM ({query.render(tables)}\n) AS {quoted(hive.tableName.lower())} ({listed})"  # noqa: S608 - a view is SQL of its user
+
+
+JAVA = 1
+"""The one type of functions that Hive has. Source: Hive FunctionType."""
+
+_RESOURCE_TYPES = {1: ResourceType.JAR, 2: ResourceType.FILE, 3: ResourceType.ARCHIVE}
+OWNER_NUMBERS = {kind: number for number, kind in _OWNER_TYPES.items()}
+RESOURCE_NUMBERS = {kind: number for number, kind in _RESOURCE_TYPES.items()}
+
+
+def convert_function(hive: Any, database: str) -> PermanentFunction:
+    """Return a function of Hive; ``database`` is the name of its database here.
+
+    Raises:
+        InvalidObjectError: it, or one of its resources, is of another type than Hive has.
+    """
+    full_name = f"{database}.{hive.functionName}"
+    if hive.functionType not in (None, JAVA):
+        raise InvalidObjectError("function", full_name, f"{hive.functionType} is not a valid type of a function")
+    resources = []
+    for each in hive.resourceUris or ():
+        if each.resourceType not in _RESOURCE_TYPES:
+            reason = f"{each.resourceType} is not a valid type of a resource"
+            raise InvalidObjectError("function", full_name, reason)
+        resources.append(FunctionResource(_RESOURCE_TYPES[each.resourceType], each.uri or ""))
+    return PermanentFunction(
+        database=database,
+        name=hive.functionName or "",
+        class_name=hive.className or "",
+        resources=tuple(resources),
+        owner=hive.ownerName or None,
+        owner_type=_OWNER_TYPES.get(hive.ownerType, OwnerType.USER),
+    )

@@ -30,14 +30,13 @@ from airflow_hivex.core.imports.acid import DirectoryReader, HiveDirectories
 from airflow_hivex.core.imports.conversion import (
     PartitionConverter,
     convert_database,
+    convert_function,
     convert_table,
     hive_partition_name,
 )
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient
-from airflow_hivex.core.imports.hive_functions import convert_function
 from airflow_hivex.core.imports.hive_statistics import convert_statistics
-from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
-from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
+from airflow_hivex.core.imports.writing import ImportedObject, ImportedTable, ImportOutcome, TableWriter
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
 from airflow_hivex.core.model.objects import PARTITION_ROW_IDS, Partition, StoredTable, Table

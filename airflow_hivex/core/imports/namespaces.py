@@ -32,8 +32,7 @@ from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.imports.acid import HiveDirectories
-from airflow_hivex.core.imports.report import ImportedObject, ImportOutcome
-from airflow_hivex.core.imports.writing import ImportedTable, TableWriter
+from airflow_hivex.core.imports.writing import ImportedObject, ImportedTable, ImportOutcome, TableWriter
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.identifiers import normalise
@@ -49,10 +48,10 @@ from airflow_hivex.core.model.partitions import partition_values
 from airflow_hivex.core.model.permanent_functions import PermanentFunction, sql_function
 from airflow_hivex.core.model.replication import CopyProgress
 from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID
-from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from airflow_hivex.core.replication.planning import PlannedDirectory, plan_table
 from airflow_hivex.core.replication.running import ReplicationTransactions
+from airflow_hivex.core.replication.transfers import checksum_of
 
 log = logging.getLogger(__name__)
 

@@ -1,22 +1,35 @@
-"""The survey of a namespace before it moves to another cluster: its tables, and the objects in the way."""
+"""The survey of a namespace before it moves to another cluster: its tables, the objects in the way, its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
-from airflow_hivex.core.catalog import capacity, links, tables
+from airflow_hivex.core.catalog import capacity, links
 from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog.tables import select_table_names, select_tables, select_tables_by_id
+from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.clusters.properties import Clusters
+from airflow_hivex.core.errors import MoveEndedError, MoveUnderWayError
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.links import Link
-from airflow_hivex.core.model.objects import CLUSTER, StoredTable
-from airflow_hivex.core.model.replication import MoveBlocker
+from airflow_hivex.core.model.objects import CLUSTER, StoredTable, TableType
+from airflow_hivex.core.model.replication import MOVE_STEPS, MoveBlocker, MoveState, NamespaceMove
 from airflow_hivex.core.namespaces.closure import ClosureCheck, Dependency
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.schema import cluster_storage_descriptors, partitions
+from airflow_hivex.core.store.schema import (
+    cluster_storage_descriptors,
+    databases,
+    directories,
+    directory_copies,
+    moved_copies,
+    namespace_moves,
+    partitions,
+    tables,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +126,8 @@ class MoveSurveyor:
 
 
 def _tables(connection: Connection, namespace: str, cluster: str) -> list[StoredTable]:
-    names = [(namespace, each) for each in tables.select_table_names(connection, namespace, None)]
-    found = tables.select_tables(connection, names)
+    names = [(namespace, each) for each in select_table_names(connection, namespace, None)]
+    found = select_tables(connection, names)
     elsewhere = [each for each in found if not each.is_view and each.storage.primary.cluster != cluster]
     return sorted(elsewhere, key=lambda each: each.name)
 
@@ -122,7 +135,7 @@ def _tables(connection: Connection, namespace: str, cluster: str) -> list[Stored
 def _linked(connection: Connection, namespace: str, cluster: str) -> Iterator[LinkedTable]:
     names = [each.name for each in links.describe_links(connection, links.links_in(namespace))]
     found = links.find_links(connection, names)
-    sources = {each.id: each for each in tables.select_tables_by_id(connection, [x.source_id for x in found.values()])}
+    sources = {each.id: each for each in select_tables_by_id(connection, [x.source_id for x in found.values()])}
     for name in sorted(found):
         link = found[name]
         source = sources.get(link.source_id)
@@ -192,3 +205,209 @@ def _links_of_others(
     for link in links.describe_links(connection, links.links_to(ids)) if ids else ():
         if link.name.database != namespace:
             yield f"link {link.name} follows its source to cluster {cluster}"
+
+
+_M, _C = namespace_moves.c, moved_copies.c
+
+
+def begin_move(
+    connection: Connection,
+    namespace: str,
+    cluster: str,
+    *,
+    copies_linked: bool,
+    keeps_copies: bool,
+    user: str,
+    now_ms: int,
+) -> NamespaceMove:
+    """Return the move of a namespace that is under way, with the given options from now on, or a new one.
+
+    Raises:
+        MoveUnderWayError: the namespace is being moved to another cluster.
+    """
+    # The row of the database is locked, so that one of two processes begins the move, and the other continues it.
+    locked = select(databases.c.id).where(databases.c.name == namespace).with_for_update()
+    database_id = connection.execute(locked).scalar_one()
+    options = {"copies_linked": copies_linked, "keeps_copies": keeps_copies}
+    running = (_M.database_id == database_id, _M.state == MoveState.COPYING.value)
+    current = connection.execute(select(namespace_moves).where(*running)).one_or_none()
+    if current is not None:
+        if current.cluster != cluster:
+            raise MoveUnderWayError(namespace, current.cluster, cluster)
+        connection.execute(update(namespace_moves).where(_M.id == current.id).values(**options))
+    else:
+        connection.execute(
+            insert(namespace_moves).values(
+                database_id=database_id,
+                namespace=namespace,
+                cluster=cluster,
+                state=MoveState.COPYING.value,
+                user=user,
+                started_ms=now_ms,
+                **options,
+            )
+        )
+    return _move(connection.execute(select(namespace_moves).where(*running)).one())
+
+
+def find_move(connection: Connection, namespace: str) -> NamespaceMove | None:
+    """Return the move of a namespace that is under way, None without one."""
+    database_id = select_database(connection, namespace).id
+    row = connection.execute(
+        select(namespace_moves).where(_M.database_id == database_id, _M.state == MoveState.COPYING.value)
+    ).one_or_none()
+    return None if row is None else _move(row)
+
+
+def list_moves(connection: Connection, namespace: str | None) -> list[NamespaceMove]:
+    """Return the moves of a namespace, or of all, the oldest first."""
+    query = select(namespace_moves).order_by(_M.id)
+    if namespace is not None:
+        query = query.where(_M.namespace == namespace)
+    return [_move(row) for row in connection.execute(query)]
+
+
+def check_running(connection: Connection, move: NamespaceMove) -> None:
+    """Ensure that a move is still under way, and keep it so until the caller's transaction ends.
+
+    Raises:
+        MoveEndedError: another process has cancelled or finished it.
+    """
+    state = connection.execute(select(_M.state).where(_M.id == move.id).with_for_update()).scalar_one()
+    if state != MoveState.COPYING.value:
+        raise MoveEndedError(move.namespace, move.cluster, state)
+
+
+def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_ms: int) -> None:
+    """Take the last step of a move.
+
+    Raises:
+        MoveEndedError: another process has cancelled or finished it.
+    """
+    assert state in MOVE_STEPS[MoveState.COPYING]
+    ended = (
+        update(namespace_moves)
+        .where(_M.id == move.id, _M.state == MoveState.COPYING.value)
+        .values(state=state.value, ended_ms=now_ms)
+    )
+    if connection.execute(ended).rowcount:
+        return
+    raise MoveEndedError(
+        move.namespace, move.cluster, connection.execute(select(_M.state).where(_M.id == move.id)).scalar_one()
+    )
+
+
+def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
+    """Note that a move is about to copy a table; the first note says whether the cluster had a copy before."""
+    check_running(connection, move)
+    of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
+    if connection.execute(select(_C.move_id).where(*of_copy)).first() is not None:
+        return
+    connection.execute(
+        insert(moved_copies).values(
+            move_id=move.id,
+            table_id=table.id,
+            cluster=move.cluster,
+            is_new=not has_copy(connection, table.id, move.cluster),
+            noted_ms=now_ms,
+        )
+    )
+
+
+def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
+    """Return whether a cluster has a copy of a table, current or not, or of a part of it."""
+    s, d, held = cluster_storage_descriptors.c, directories.c, directory_copies.c
+    places = select(s.table_id).where(s.table_id == table_id, s.cluster == cluster).limit(1)
+    held_there = (
+        select(d.id)
+        .join(directory_copies, held.directory_id == d.id)
+        .where(d.table_id == table_id, held.cluster == cluster)
+        .limit(1)
+    )
+    return any(connection.execute(query).first() is not None for query in (places, held_there))
+
+
+def leave_copies(
+    connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
+) -> None:
+    """Replace the notes of a move, after the switch, by notes of the copies on the previous clusters.
+
+    ``before`` has the id and the previous primary cluster of each table.
+    """
+    connection.execute(delete(moved_copies).where(_C.move_id == move.id))
+    rows = [
+        {
+            "move_id": move.id,
+            "table_id": table_id,
+            "cluster": cluster,
+            "is_new": False,
+            "noted_ms": now_ms,
+            "drop_after_ms": now_ms + grace_ms,
+        }
+        for table_id, cluster in before
+    ]
+    if rows and not move.keeps_copies:
+        connection.execute(insert(moved_copies), rows)
+
+
+def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
+    """Note that a cancelled move's copies are to be withdrawn, except those of tables that had one before."""
+    of_move = _C.move_id == move.id
+    kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
+    connection.execute(delete(moved_copies).where(kept))
+    connection.execute(update(moved_copies).where(of_move).values(drop_after_ms=now_ms))
+
+
+def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
+    """Return the copies that are to be withdrawn now, of one move or of all: move, table, cluster, and the state."""
+    query = (
+        select(_C.move_id, _C.table_id, _C.cluster, _C.noted_ms, _M.namespace, _M.state)
+        .join(namespace_moves, _M.id == _C.move_id)
+        .where(_C.drop_after_ms <= now_ms)
+        .order_by(_C.move_id, _C.table_id)
+    )
+    return list(connection.execute(query if move_id is None else query.where(_C.move_id == move_id)))
+
+
+def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: int) -> bool:
+    """Return whether a replication has registered something of a table on a cluster since a time."""
+    s = cluster_storage_descriptors.c
+    newest = select(func.max(s.registered_ms)).where(s.table_id == table_id, s.cluster == cluster)
+    return (connection.execute(newest).scalar() or 0) > since_ms
+
+
+def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: str) -> None:
+    """Delete the note of a copy that is withdrawn."""
+    connection.execute(
+        delete(moved_copies).where(_C.move_id == move_id, _C.table_id == table_id, _C.cluster == cluster)
+    )
+
+
+def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:
+    """Return the ids of the tables of a namespace, without views, whose primary cluster is another one."""
+    t = tables.c
+    query = (
+        select(t.id)
+        .join(databases, databases.c.id == t.database_id)
+        .where(
+            databases.c.name == namespace,
+            ~t.dropped,
+            t.type != TableType.VIRTUAL_VIEW.value,
+            t.primary_cluster != cluster,
+        )
+    )
+    return set(connection.execute(query).scalars())
+
+
+def _move(row: Row[Any]) -> NamespaceMove:
+    return NamespaceMove(
+        row.id,
+        row.namespace,
+        row.cluster,
+        MoveState(row.state),
+        row.copies_linked,
+        row.keeps_copies,
+        row.user,
+        to_datetime(row.started_ms),
+        None if row.ended_ms is None else to_datetime(row.ended_ms),
+    )

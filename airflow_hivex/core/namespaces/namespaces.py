@@ -10,9 +10,14 @@ from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Table
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
-from airflow_hivex.core.namespaces.closure import Closure, ClosureCheck, NamedStatement
+from airflow_hivex.core.namespaces.closure import (
+    Closure,
+    ClosureCheck,
+    NamedStatement,
+    foreign_call_error,
+    foreign_view_error,
+)
 from airflow_hivex.core.namespaces.definitions import Definition, function_definition, view_definition
-from airflow_hivex.core.namespaces.foreign_names import foreign_call_error, foreign_view_error
 from airflow_hivex.core.store.engine import Store
 
 

@@ -17,8 +17,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.parser.grammar import syntax
 from airflow_hivex.core.parser.grammar.clauses import read_static_partition, unsupported_statement
-from airflow_hivex.core.parser.grammar.inserts import read_insert, read_load
-from airflow_hivex.core.parser.grammar.multi_inserts import at_multi_insert, read_multi_insert
+from airflow_hivex.core.parser.grammar.inserts import at_multi_insert, read_insert, read_load, read_multi_insert
 from airflow_hivex.core.parser.grammar.permanent_functions import read_create_function
 from airflow_hivex.core.parser.grammar.row_changes import read_delete, read_merge, read_update
 from airflow_hivex.core.parser.grammar.session_objects import (
@@ -33,8 +32,8 @@ from airflow_hivex.core.parser.grammar.syntax import NoFormError
 from airflow_hivex.core.parser.grammar.tables import read_create_table, read_replace_table
 from airflow_hivex.core.parser.grammar.views import read_create_view
 from airflow_hivex.core.parser.lexer.advice import STATEMENT_WORDS, instead_of_change, meant
-from airflow_hivex.core.parser.lexer.identifiers import with_names
 from airflow_hivex.core.parser.lexer.markers import Markers
+from airflow_hivex.core.parser.lexer.substitution import with_names
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.queries.versions import read_restore
@@ -69,7 +68,7 @@ from airflow_hivex.core.parser.statements import (
     UseDatabase,
     statements_of,
 )
-from airflow_hivex.core.parser.statements.uses import described_outputs
+from airflow_hivex.core.parser.statements.base import described_outputs
 
 _OF_OTHER_RELEASES = """
 ADD CACHE CALL CLEAR COMPACT CONVERT COPY DFS END EXPORT FETCH FSCK GENERATE GRANT

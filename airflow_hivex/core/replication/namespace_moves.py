@@ -43,13 +43,13 @@ from airflow_hivex.core.model.replication import (
     Replication,
 )
 from airflow_hivex.core.model.snapshots import Moment
-from airflow_hivex.core.namespaces import moving_rows
+from airflow_hivex.core.namespaces import moving
 from airflow_hivex.core.namespaces.moving import MoveSurvey, MoveSurveyor
+from airflow_hivex.core.replication.leftovers import CopyWithdrawal
 from airflow_hivex.core.replication.planning import PlannedTable
 from airflow_hivex.core.replication.primary import switch_table
 from airflow_hivex.core.replication.replicator import Replicator
 from airflow_hivex.core.replication.transfers import CopyOptions
-from airflow_hivex.core.replication.withdrawing import CopyWithdrawal
 
 log = logging.getLogger(__name__)
 
@@ -150,13 +150,13 @@ class NamespaceMoves:
         if dry_run:
             return MovedNamespace(name, target, is_changed=False, plan=plan)
         with self._store.read() as connection:
-            current = moving_rows.find_move(connection, name)
+            current = moving.find_move(connection, name)
         if current is None and not survey.tables and survey.home == target:
             return MovedNamespace(name, target, is_changed=False, plan=plan)
         if plan.blockers:
             raise MoveRefusedError(name, target, [each.describe() for each in plan.blockers])
         move = self._store.write(
-            lambda connection: moving_rows.begin_move(
+            lambda connection: moving.begin_move(
                 connection,
                 name,
                 target,
@@ -191,12 +191,12 @@ class NamespaceMoves:
         name = normalise(namespace)
 
         def work(connection: Connection) -> NamespaceMove:
-            move = moving_rows.find_move(connection, name)
+            move = moving.find_move(connection, name)
             if move is None:
                 raise InvalidOperationError("CANCEL MOVE", name, "it is not being moved")
             now_ms = self._services.clock()
-            moving_rows.end_move(connection, move, MoveState.CANCELLED, now_ms)
-            moving_rows.doom_new_copies(connection, move, now_ms, keeps_copies=keep_copies)
+            moving.end_move(connection, move, MoveState.CANCELLED, now_ms)
+            moving.doom_new_copies(connection, move, now_ms, keeps_copies=keep_copies)
             return replace(move, state=MoveState.CANCELLED)
 
         move = self._store.write(work)
@@ -206,7 +206,7 @@ class NamespaceMoves:
     def show(self, namespace: str | None = None) -> list[NamespaceMove]:
         """Return the moves of a namespace, or of all, the oldest first. One round trip."""
         with self._store.read() as connection:
-            return moving_rows.list_moves(connection, None if namespace is None else normalise(namespace))
+            return moving.list_moves(connection, None if namespace is None else normalise(namespace))
 
     def clean(self, most_s: float | None = None) -> int:
         """Withdraw the copies whose time has come; return their number. For the housekeeping; safe at any time.
@@ -306,7 +306,7 @@ class NamespaceMoves:
                     yield linked.table, linked.partitions
 
     def _note(self, connection: Connection, move: NamespaceMove, table: StoredTable) -> None:
-        moving_rows.note_copy(connection, move, table, self._services.clock())
+        moving.note_copy(connection, move, table, self._services.clock())
 
     def _replicate(
         self,
@@ -331,7 +331,7 @@ class NamespaceMoves:
             )
         except (NoSuchTableError, InvalidOperationError):
             with self._store.read() as connection:
-                elsewhere = moving_rows.tables_elsewhere(connection, table.database, move.cluster)
+                elsewhere = moving.tables_elsewhere(connection, table.database, move.cluster)
             if table.id in elsewhere and table.full_name in {
                 each.full_name for each in self._surveyor.tables(table.database, move.cluster)
             }:
@@ -410,8 +410,8 @@ class NamespaceMoves:
     ) -> None:
         """Switch all tables of a namespace, in one database transaction."""
         now_ms = self._services.clock()
-        moving_rows.end_move(connection, move, MoveState.SWITCHED, now_ms)
-        elsewhere = moving_rows.tables_elsewhere(connection, move.namespace, move.cluster)
+        moving.end_move(connection, move, MoveState.SWITCHED, now_ms)
+        elsewhere = moving.tables_elsewhere(connection, move.namespace, move.cluster)
         if elsewhere != {each.table.id for each in planned}:
             raise NamespaceChangedError(move.namespace)
         before = [(each.table.id, each.table.storage.primary.cluster) for each in planned]
@@ -424,21 +424,21 @@ class NamespaceMoves:
                 move.namespace,
                 lambda database: replace(database, parameters={**database.parameters, CLUSTER: move.cluster}),
             )
-        moving_rows.leave_copies(connection, move, before, now_ms, self._grace_ms)
+        moving.leave_copies(connection, move, before, now_ms, self._grace_ms)
 
     # -- copies that are not needed any more ------------------------------------------
 
     def _withdraw(self, move_id: int | None, most_s: float | None = None) -> int:
         until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
-            doomed = moving_rows.doomed_copies(connection, self._services.clock(), move_id)
+            doomed = moving.doomed_copies(connection, self._services.clock(), move_id)
         gone = 0
         for row in doomed:
             if until is not None and time.monotonic() >= until:
                 break
             try:
                 with self._store.read() as connection:
-                    is_renewed = row.state == MoveState.SWITCHED.value and moving_rows.is_renewed(
+                    is_renewed = row.state == MoveState.SWITCHED.value and moving.is_renewed(
                         connection, row.table_id, row.cluster, row.noted_ms
                     )
                 if not is_renewed:
@@ -450,7 +450,7 @@ class NamespaceMoves:
                 log.warning("A copy on cluster %s, left by a move of %s, stays: %s", row.cluster, row.namespace, error)
                 continue
             self._store.write(
-                lambda connection, row=row: moving_rows.forget_copy(  # type: ignore[misc]
+                lambda connection, row=row: moving.forget_copy(  # type: ignore[misc]
                     connection, row.move_id, row.table_id, row.cluster
                 ),
                 name="forget copy",

@@ -33,19 +33,19 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.replication import CopyProgress, CopyStatus, Replication
 from airflow_hivex.core.model.snapshots import Moment, QualifiedName
 from airflow_hivex.core.parser.grammar.values import read_partition_filter
-from airflow_hivex.core.replication.comparing import checksum_of
 from airflow_hivex.core.replication.copying import CopiedFiles
 from airflow_hivex.core.replication.leftovers import CopyLeftovers
 from airflow_hivex.core.replication.places import CopyPlaces
-from airflow_hivex.core.replication.planner import ReplicationPlanner, check_target
 from airflow_hivex.core.replication.planning import (
     PlannedTable,
+    ReplicationPlanner,
+    check_target,
     place_of,
     plan_directory,
     registered_places,
 )
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication
-from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers
+from airflow_hivex.core.replication.transfers import THREADS, CopyOptions, Transfers, checksum_of
 
 log = logging.getLogger(__name__)
 

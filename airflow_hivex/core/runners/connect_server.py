@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from airflow_hivex.core.errors import SparkProcessError, SparkServerError
-from airflow_hivex.core.runners import jvm
+from airflow_hivex.core.runners import java
 
 DEFAULT_PORT = 15002
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of the variable
@@ -188,7 +188,7 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         # ORC's timestamps are local times of the JVM.
-        "spark.driver.extraJavaOptions": f"{utc} {jvm.options_to_use()}".rstrip(),
+        "spark.driver.extraJavaOptions": f"{utc} {java.options_to_use()}".rstrip(),
         "spark.executor.extraJavaOptions": utc,
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",

@@ -42,7 +42,7 @@ from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import Progress, ProgressReport
 from airflow_hivex.core.runners import masters, submission
-from airflow_hivex.core.runners.jvm import ProcessOutput, check_java
+from airflow_hivex.core.runners.java import ProcessOutput, check_java
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 from airflow_hivex.core.runners.submission import EXECUTORS_TIMEOUT, IDLE_TIMEOUT, Submission, timeout
 

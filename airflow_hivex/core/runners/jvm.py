@@ -1,4 +1,4 @@
-"""The Java process of this process's Spark: its Java, its archive of classes, its start, its output and its end.
+"""The Java process of this process's Spark: its start, its output, and whether it still lives.
 
 It writes to standard output and standard error, where Airflow takes every line for an error. So its output goes to
 this module's log: at DEBUG while Spark starts, at INFO afterwards, when users' functions print there.
@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import subprocess
-import threading
-from collections import deque
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -24,8 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from airflow_hivex.core.errors import JobError, SparkProcessError
-from airflow_hivex.core.model.secrets import hide, is_secret_name
+from airflow_hivex.core.errors import SparkProcessError
+from airflow_hivex.core.model.secrets import is_secret_name
+from airflow_hivex.core.runners.java import ProcessOutput
 
 log = logging.getLogger(__name__)
 
@@ -154,113 +150,3 @@ def _quiet_py4j() -> None:
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Return whether a message on the root logger is another's: py4j writes there what it raises as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
-
-
-def check_java(cluster: str) -> None:
-    """Ensure that there is a Java to start Spark with.
-
-    Raises:
-        JobError: JAVA_HOME is wrong, or no java is on the PATH.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
-        raise JobError(
-            cluster,
-            f"Spark needs Java 17 or newer, and {where}. Install one (Debian: openjdk-17-jre-headless or "
-            "openjdk-21-jre-headless), or set JAVA_HOME",
-        )
-
-
-VARIABLE = "HIVEX_SPARK_ARCHIVE"
-
-
-def archive_file() -> Path | None:
-    """Return the path of the archive of classes (class-data sharing); None if none is used. It may not exist yet.
-
-    ``hivex spark archive`` makes it, and Spark's Java process starts faster with it. Java looks whether it fits: with
-    one of another Java, another Spark or other options the classes are loaded as ever.
-
-    The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, none is used.
-    """
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return Path(given).absolute() if given else None
-    try:
-        spark = version("pyspark")
-    except PackageNotFoundError:
-        return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return cache / "hivex" / f"spark-{spark}.jsa"
-
-
-def options_to_use() -> str:
-    """Return the options for a Java process that uses the archive; or an empty text without a trusted archive."""
-    file = archive_file()
-    if file is None or _cannot_be_named(file):
-        return ""
-    try:
-        state = file.stat()
-    except OSError:
-        return ""
-    # It holds code: a user who can write it can run any code as this user.
-    is_trusted = state.st_uid in (0, os.getuid()) and not state.st_mode & 0o022
-    return f"-XX:SharedArchiveFile={file}" if is_trusted and state.st_size else ""
-
-
-def options_to_make(file: Path) -> str:
-    """Return the options for a Java process that leaves the archive when it ends.
-
-    Raises:
-        ValueError: no option of Java can name the file.
-    """
-    if _cannot_be_named(file):
-        raise ValueError(f"{file} has a character that cannot stand in an option of Java")
-    return f"-XX:ArchiveClassesAtExit={file}"
-
-
-def _cannot_be_named(file: Path) -> bool:
-    return any(character.isspace() or character in "\"'\\%" for character in str(file))
-
-
-_REMEMBERED_LINES = 100
-_OUTPUT_LIMIT_S = 2.0
-_MEMORY = ("OutOfMemoryError", "insufficient memory", "Could not reserve enough space", "Cannot allocate memory")
-_NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", "    at ")
-
-
-class ProcessOutput:
-    """The output of a Java process: handed on to the log line by line, the last lines kept."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        """``log`` receives the lines, at ``level``."""
-        self._log = log
-        self.level = logging.DEBUG
-        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
-        read_end, self.write_end = os.pipe()
-        self._thread = threading.Thread(target=self._read, args=(read_end,), name="hivex-spark-output", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Leave the pipe to the Java process alone: it ends when that does."""
-        os.close(self.write_end)
-
-    def cause(self) -> str:
-        """Return the line that best explains why the process has ended, or an empty text."""
-        self._thread.join(_OUTPUT_LIMIT_S)
-        lines = [line for line in self._lines if not line.startswith(_NOISE)]
-        causes = [line for line in lines if any(word in line for word in _MEMORY)]
-        causes += [line for line in lines if "rror" in line or "xception" in line]
-        return next(iter(causes), "").strip("# ")
-
-    def last_line(self) -> str:
-        """Return the last line that it has printed, or nothing."""
-        return next((line for line in reversed(self._lines) if line), "")
-
-    def _read(self, read_end: int) -> None:
-        with open(read_end, encoding="utf-8", errors="replace") as pipe:
-            for line in pipe:
-                shown = hide(line.rstrip())
-                self._lines.append(shown)
-                self._log.log(self.level, "%s", shown)

@@ -24,8 +24,8 @@ from airflow_hivex.core.errors import HivexError, JobCancelledError, JobError
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
-from airflow_hivex.core.runners import jvm, pyspark_packages
-from airflow_hivex.core.runners.jvm import check_java
+from airflow_hivex.core.runners import java, pyspark_packages
+from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
@@ -238,7 +238,7 @@ def _start_conf(master: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": _DRIVER_MEMORY,
         # ORC's timestamps are local times of the JVM.
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {jvm.options_to_use()}".rstrip(),
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {java.options_to_use()}".rstrip(),
         "spark.sql.warehouse.dir": _warehouse_folder(),
         "spark.sql.shuffle.partitions": str(2 * count),
         "spark.sql.adaptive.enabled": "true",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_hivex.core.errors import JobError
 from airflow_hivex.core.model.secrets import REDACTED_BY_SPARK
-from airflow_hivex.core.runners import jvm, masters, pyspark_packages, shipping
+from airflow_hivex.core.runners import java, masters, pyspark_packages, shipping
 
 DEPLOY_MODE = "spark.submit.deployMode"
 LOG_LEVEL = "spark.log.level"
@@ -148,7 +148,7 @@ class Submission:
         files = ",".join(filter(None, (str(self.folder / _ARCHIVE), own.pop("spark.submit.pyFiles", ""))))
         options = {
             f"spark.{process}.defaultJavaOptions": f"{first} {own.pop(f'spark.{process}.defaultJavaOptions', '')}"
-            for process, first in (("driver", f"{_UTC} {jvm.options_to_use()}"), ("executor", _UTC))
+            for process, first in (("driver", f"{_UTC} {java.options_to_use()}"), ("executor", _UTC))
         }
         return {
             "spark.app.name": "hivex",

@@ -12,10 +12,9 @@ from itertools import pairwise
 from airflow_hivex.core.model.plans import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
 from airflow_hivex.core.parser.grammar.clauses import unsupported_statement
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of
-from airflow_hivex.core.parser.queries.changed_rows import at_changes, read_changes
-from airflow_hivex.core.parser.queries.constant_texts import constant_texts
 from airflow_hivex.core.parser.queries.pieces import Pieces
-from airflow_hivex.core.parser.queries.versions import at_version, read_version
+from airflow_hivex.core.parser.queries.results import constant_texts
+from airflow_hivex.core.parser.queries.versions import at_changes, at_version, read_changes, read_version
 from airflow_hivex.core.parser.statements import (
     ChangeAction,
     ChangeClause,

@@ -38,7 +38,7 @@ from airflow_hivex.core.parser.lexer.literals import read_integer, read_string
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, name_of, tokenize
 from airflow_hivex.core.parser.lexer.types import read_type
-from airflow_hivex.core.parser.queries.partition_lists import read_condition
+from airflow_hivex.core.parser.queries.conditions import read_partition_condition
 from airflow_hivex.core.parser.statements import Literal, PlacedName, TableName
 
 T = TypeVar("T")
@@ -416,7 +416,7 @@ KINDS: Mapping[str, ValueKind] = {
     "new_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, _new_partition)),
     "nullable_comment": ValueKind("a comment or NULL", _nullable_comment),
     "partition": ValueKind("'('", read_static_partition),
-    "partition_condition": ValueKind("a condition", read_condition),
+    "partition_condition": ValueKind("a condition", read_partition_condition),
     "partition_count": ValueKind(
         "a number of partitions", _count("a number of partitions", "that is not a valid number of partitions")
     ),

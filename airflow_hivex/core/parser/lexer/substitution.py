@@ -1,13 +1,19 @@
-"""Hive's variables in a text (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``), and its markers ``?``."""
+"""The parts that a text takes from outside: values of variables, names by ``IDENTIFIER(...)``, and parameters.
+
+Variables are Hive's (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``). Parameters are shared among its statements.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
-from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, StatementSyntaxError
 from airflow_hivex.core.model.configuration import HIVECONF, HIVEVAR
-from airflow_hivex.core.parser.lexer.tokens import Kind, tokenize
+from airflow_hivex.core.parser.lexer.literals import unquote
+from airflow_hivex.core.parser.lexer.tokens import Kind, Token, name_of, syntax_error, tokenize, unsupported_error
 
 # Source: varPat and MAX_SUBST of Hive's SystemVariables.
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
@@ -66,3 +72,124 @@ def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
             found += f"{text[position : token.start]}:{name}"
             position = token.end
     return found + text[position:], tuple(names)
+
+
+_WORD = "IDENTIFIER"
+
+
+def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
+    """Return a text with the name that each ``IDENTIFIER(...)`` stands for, and the markers that these had.
+
+    A shorter name is followed by blanks, so that what stands behind it keeps its place.
+
+    Raises:
+        StatementSyntaxError: the text cannot be taken apart, or a constant is not a name.
+        UnsupportedStatementError: the name is computed by more than constants, markers and ``||``.
+        InvalidParametersError: the value of a marker is not a text.
+    """
+    if _WORD not in text.upper():
+        return text, frozenset()
+    tokens = tokenize(text)
+    found, position = "", 0
+    markers: set[str] = set()
+    for index, token in enumerate(tokens):
+        if token.word != _WORD or token.start < position or not _is_symbol(tokens, index + 1, "("):
+            continue
+        value, last = _value(text, tokens, index, parameters, markers)
+        name = _as_name(text, token, value)
+        replaced = text[token.start : last.end]
+        blanks = "\n" * replaced.count("\n")
+        found += text[position : token.start] + name + blanks + " " * (len(replaced) - len(name) - len(blanks))
+        position = last.end
+    return found + text[position:], frozenset(markers)
+
+
+def _value(
+    text: str, tokens: Sequence[Token], index: int, parameters: Mapping[str, object] | None, markers: set[str]
+) -> tuple[str, Token]:
+    """Return the text between the parentheses, and the last of these."""
+    parts: list[str] = []
+    at = index + 2
+    while True:
+        if at < len(tokens) and tokens[at].kind is Kind.STRING:
+            parts.append(unquote(tokens[at]))
+            at += 1
+        elif _is_symbol(tokens, at, ":") and at + 1 < len(tokens):
+            name = tokens[at + 1].text
+            markers.add(name)
+            given = (parameters or {}).get(name, "")
+            if parameters is not None and name in parameters and not isinstance(given, str):
+                raise InvalidParametersError(f"Parameter {name} is a {type(given).__name__}; IDENTIFIER takes a text.")
+            if parameters is None or name not in parameters:
+                reason = f"IDENTIFIER(:{name}) names an object only with a value for the marker; give it as a parameter"
+                raise unsupported_error(text, tokens[index].start, reason)
+            parts.append(str(given))
+            at += 2
+        else:
+            break
+        if _is_symbol(tokens, at, "||"):
+            at += 1
+        elif _is_symbol(tokens, at, ")"):
+            return "".join(parts), tokens[at]
+    reason = "IDENTIFIER takes strings and :name markers, which || may join; write the name itself"
+    raise unsupported_error(text, tokens[index].start, reason)
+
+
+def _is_symbol(tokens: Sequence[Token], index: int, symbol: str) -> bool:
+    return index < len(tokens) and tokens[index].is_symbol(symbol)
+
+
+def _as_name(text: str, token: Token, value: str) -> str:
+    """Return a value such as ``database.table`` with each of its parts in backquotes."""
+    try:
+        parts = tokenize(value)
+    except StatementSyntaxError:
+        parts = []
+    names, between = parts[::2], parts[1::2]
+    valid = len(parts) % 2 == 1 and all(each.kind in (Kind.WORD, Kind.QUOTED) for each in names)
+    if not valid or not all(each.is_symbol(".", "@") for each in between):
+        raise syntax_error(text, token.start, f"{value!r} in IDENTIFIER is not a valid name")
+    return "".join(
+        each.text if each.kind is Kind.SYMBOL else "`" + name_of(each).replace("`", "``") + "`" for each in parts
+    )
+
+
+log = logging.getLogger(__name__)
+
+
+def share_parameters(
+    statements: Sequence[str], parameters: Mapping[str, object] | None
+) -> list[Mapping[str, object] | None]:
+    """Return, for each statement, the parameters whose ``:name`` markers it has, as a statement refuses any other.
+
+    Values that no statement has a marker for are left out; the log names them.
+
+    Raises:
+        StatementSyntaxError: a statement's text cannot be taken apart.
+    """
+    if parameters is None:
+        return [None] * len(statements)
+    markers = [_marker_names(statement) for statement in statements]
+    unused = [str(name) for name in parameters if not any(name in names for names in markers)]
+    if unused:
+        log.warning("No marker of the statements uses the parameters %s.", ", ".join(unused))
+    return [
+        {name: value for name, value in parameters.items() if name in names} if names else None for names in markers
+    ]
+
+
+def is_complete(text: str) -> bool:
+    """Return whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
+    try:
+        tokens = tokenize(text, with_variables=True)
+    except StatementSyntaxError:
+        return False
+    return bool(tokens) and tokens[-1].is_symbol(";")
+
+
+def _marker_names(statement: str) -> frozenset[str]:
+    tokens = tokenize(statement, with_variables=True)
+    if [token.word for token in tokens[:2]] in (["SET", "HIVEVAR"], ["SET", "HIVECONF"]):
+        # The name of a variable.
+        tokens = tokens[4:]
+    return frozenset(name.text for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD)

@@ -1,15 +1,16 @@
-"""Conditions on the rows of one table, alone in a text."""
+"""Conditions outside of queries: on the rows of one table, and of SHOW PARTITIONS."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
 from airflow_hivex.core.model.expressions import ColumnReference
+from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.predicates import And, Not, Or, Predicate, Unknown
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, tokenize
 from airflow_hivex.core.parser.queries.filters import FilterReader
 from airflow_hivex.core.parser.queries.parsing import parse
 
@@ -58,3 +59,56 @@ def _is_known(predicate: Predicate) -> bool:
         case And(operands) | Or(operands):
             return all(map(_is_known, operands))
     return True
+
+
+def read_partition_condition(cursor: Cursor) -> Predicate:
+    """Return the condition behind WHERE, whose word is read.
+
+    Raises:
+        StatementSyntaxError: it is not SQL.
+        UnsupportedStatementError: the metastore does not decide it.
+    """
+    where = cursor.index - 1
+    cursor.index = _end_of_condition(cursor)
+    tokens = cursor.tokens[where : cursor.index]
+    if len(tokens) == 1:
+        raise cursor.expected("a condition")
+    predicate = FilterReader(_key, cursor.markers).read(_parsed(cursor, tokens))
+    if not _is_known(predicate):
+        reason = (
+            "the metastore decides conditions that compare partition columns, and functions of them, with constants; "
+            "this one it does not"
+        )
+        raise cursor.unsupported(reason, tokens[1])
+    return predicate
+
+
+def _end_of_condition(cursor: Cursor) -> int:
+    depth = 0
+    for index in range(cursor.index, len(cursor.tokens)):
+        token = cursor.tokens[index]
+        following = cursor.tokens[index + 1] if index + 1 < len(cursor.tokens) else None
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        if depth == 0 and following is not None:
+            ends = token.word == "ORDER" and following.word == "BY"
+            if ends or (token.word == "LIMIT" and following.kind is Kind.NUMBER):
+                return index
+    return len(cursor.tokens)
+
+
+def _parsed(cursor: Cursor, condition: Sequence[Token]) -> exp.Expr:
+    """Return the tree of WHERE and its condition, which the parser reads in a query."""
+    # The words SHOW PARTITIONS stand for the beginning of the query, so that all others keep their places.
+    show, partitions = cursor.tokens[:2]
+    query = [show._replace(text="SELECT"), partitions._replace(text="1", kind=Kind.NUMBER), *condition]
+    tree = parse(cursor.text, query, {}, ())
+    others = [name for name, value in tree.args.items() if value and name not in ("expressions", "where", "kind")]
+    if not isinstance(tree, exp.Select) or others:
+        raise cursor.error("expected one condition on partition columns, ORDER BY or LIMIT", condition[1])
+    where = tree.args["where"].this
+    assert isinstance(where, exp.Expr)
+    return where
+
+
+def _key(column: exp.Column) -> ColumnReference | None:
+    return None if column.table else ColumnReference(normalise(column.name))

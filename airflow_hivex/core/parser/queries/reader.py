@@ -22,16 +22,13 @@ from airflow_hivex.core.parser.lexer.tokens import (
     tokenize,
     unsupported_error,
 )
-from airflow_hivex.core.parser.queries.changed_rows import take_changes, with_changes
-from airflow_hivex.core.parser.queries.constant_texts import text_columns
 from airflow_hivex.core.parser.queries.function_calls import database_calls, function_calls
 from airflow_hivex.core.parser.queries.parsing import parse
 from airflow_hivex.core.parser.queries.pipes import has_pipes, without_pipes
 from airflow_hivex.core.parser.queries.references import QueryReader
-from airflow_hivex.core.parser.queries.results import lists_columns
+from airflow_hivex.core.parser.queries.results import lists_columns, text_columns, value_list
 from airflow_hivex.core.parser.queries.scopes import Links
-from airflow_hivex.core.parser.queries.value_lists import value_list
-from airflow_hivex.core.parser.queries.versions import take_versions, with_versions
+from airflow_hivex.core.parser.queries.versions import take_changes, take_versions, with_changes, with_versions
 from airflow_hivex.core.parser.statements import Query, TextEdit
 
 # `x > ALL (SELECT ...)`, and `ANY` or `SOME` in its place: comparisons that Spark has with lists only.

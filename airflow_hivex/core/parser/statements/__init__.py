@@ -36,7 +36,7 @@ from airflow_hivex.core.parser.statements import (
     transactions,
     views,
 )
-from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.base import ObjectKind, Role, RoutedStatement, Statement, UsedObject
 from airflow_hivex.core.parser.statements.clusters import (
     ExplainRoute,
     ResetSetting,
@@ -169,7 +169,6 @@ from airflow_hivex.core.parser.statements.transactions import (
     ShowTransactions,
     StartTransaction,
 )
-from airflow_hivex.core.parser.statements.uses import ObjectKind, Role, UsedObject
 from airflow_hivex.core.parser.statements.views import CreateView, DropView
 
 CHAPTERS: tuple[ModuleType, ...] = (

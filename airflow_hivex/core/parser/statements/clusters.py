@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
-from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role, Uses
+from airflow_hivex.core.parser.statements.base import Named, ObjectKind, Role, RoutedStatement, Statement, Uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import TableName, normalise
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.parser.statements.base import Statement
-from airflow_hivex.core.parser.statements.uses import Named, Role
+from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 
 @dataclass(frozen=True, slots=True)

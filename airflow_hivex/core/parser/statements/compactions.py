@@ -10,8 +10,7 @@ from airflow_hivex.core.model.compaction import REQUESTABLE, CompactionState, Co
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
-from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
-from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role
+from airflow_hivex.core.parser.statements.base import Named, ObjectKind, RefusedPart, Role, Statement
 
 _CLAUSES = (
     "[AND WAIT !wait & CLUSTERED INTO <buckets> BUCKETS & ORDER BY <order_by sort_columns> & POOL <pool> "

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from airflow_hivex.core.parser.statements.base import Statement
-from airflow_hivex.core.parser.statements.uses import Folder, Named, ObjectKind, Role
+from airflow_hivex.core.parser.statements.base import Folder, Named, ObjectKind, Role, Statement
 
 _WORDS = "DATABASE | SCHEMA | NAMESPACE"
 _DATABASE = f"{{{_WORDS}}}"

@@ -8,9 +8,16 @@ from typing import Annotated, Self
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.permanent_functions import FunctionResource, SqlFunction
-from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.base import (
+    Named,
+    ObjectKind,
+    Role,
+    RoutedStatement,
+    Statement,
+    Uses,
+    function_uses,
+)
 from airflow_hivex.core.parser.statements.queries import Query
-from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role, Uses, function_uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Annotated
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.parser.statements.base import Statement
-from airflow_hivex.core.parser.statements.uses import Named, Role, Uses, database_uses, table_uses
+from airflow_hivex.core.parser.statements.base import Named, Role, Statement, Uses, database_uses, table_uses
 
 _LINK = "{LINK | TABLELINK}"
 

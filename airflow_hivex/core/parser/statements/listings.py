@@ -10,9 +10,18 @@ from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import SortColumn
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.parser.statements.base import RefusedPart, RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.base import (
+    NOTHING,
+    Named,
+    ObjectKind,
+    RefusedPart,
+    Role,
+    RoutedStatement,
+    Statement,
+    Uses,
+    function_uses,
+)
 from airflow_hivex.core.parser.statements.queries import Query
-from airflow_hivex.core.parser.statements.uses import NOTHING, Named, ObjectKind, Role, Uses, function_uses
 
 _LIKE = "[LIKE <pattern> | <pattern quoted_pattern>]"
 _IN = "[{IN | FROM} <database>]"

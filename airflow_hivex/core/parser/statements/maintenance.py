@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.parser.statements.base import Statement
-from airflow_hivex.core.parser.statements.uses import Named, Role, Uses, table_uses
+from airflow_hivex.core.parser.statements.base import Named, Role, Statement, Uses, table_uses
 
 _STATISTICS = "ALTER TABLE <table> [PARTITION <partition>] UPDATE STATISTICS"
 _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"

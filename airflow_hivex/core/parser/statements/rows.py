@@ -11,18 +11,20 @@ from airflow_hivex.core.model.identifiers import TableName, is_frame, is_stored
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.versions import VersionAsOf
-from airflow_hivex.core.parser.statements.base import QueryStatement, RoutedStatement, Statement
-from airflow_hivex.core.parser.statements.queries import Query, TableReference
-from airflow_hivex.core.parser.statements.uses import (
+from airflow_hivex.core.parser.statements.base import (
     NOTHING,
     Folder,
     Named,
+    QueryStatement,
     Role,
+    RoutedStatement,
+    Statement,
     Uses,
     database_uses,
     described_outputs,
     table_uses,
 )
+from airflow_hivex.core.parser.statements.queries import Query, TableReference
 
 
 class ChangeAction(enum.Enum):

@@ -8,9 +8,8 @@ from typing import Self
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.parser.statements.base import QueryStatement, RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.base import NOTHING, QueryStatement, RoutedStatement, Statement, Uses
 from airflow_hivex.core.parser.statements.queries import Query
-from airflow_hivex.core.parser.statements.uses import NOTHING, Uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,17 @@ from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.model.objects import Column, Skew, SortColumn
-from airflow_hivex.core.parser.statements.base import RoutedStatement, Statement
+from airflow_hivex.core.parser.statements.base import (
+    Folder,
+    Named,
+    ObjectKind,
+    Role,
+    RoutedStatement,
+    Statement,
+    Uses,
+    table_uses,
+)
 from airflow_hivex.core.parser.statements.queries import Query
-from airflow_hivex.core.parser.statements.uses import Folder, Named, ObjectKind, Role, Uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
-from airflow_hivex.core.parser.statements.uses import Named, ObjectKind, Role
+from airflow_hivex.core.parser.statements.base import Named, ObjectKind, RefusedPart, Role, Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from airflow_hivex.core.model.identifiers import TableName
-from airflow_hivex.core.parser.statements.base import Statement
+from airflow_hivex.core.parser.statements.base import Named, Role, Statement, Uses, table_uses
 from airflow_hivex.core.parser.statements.queries import Query
-from airflow_hivex.core.parser.statements.uses import Named, Role, Uses, table_uses
 
 
 @dataclass(frozen=True, slots=True)

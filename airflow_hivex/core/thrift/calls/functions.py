@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_hivex.core.errors import NoSuchFunctionError
-from airflow_hivex.core.imports.hive_functions import JAVA, OWNER_NUMBERS, RESOURCE_NUMBERS, convert_function
+from airflow_hivex.core.imports.conversion import JAVA, OWNER_NUMBERS, RESOURCE_NUMBERS, convert_function
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_hivex.core import dbapi
 from airflow_hivex.core.dbapi.binding import bind, join_rows, plain
-from airflow_hivex.core.dbapi.types import describe
+from airflow_hivex.core.dbapi.cursor import describe
 
 
 @pytest.mark.parametrize("parameters", [None, (), []])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from airflow_hivex.core.parser.column_lineage import column_lineage
+from airflow_hivex.core.parser.inspection import column_lineage
 from airflow_hivex.core.parser.statements import TableName
 
 COLUMNS = {

@@ -10,7 +10,7 @@ from airflow_hivex.core.parser.grammar import syntax
 from airflow_hivex.core.parser.grammar.values import KINDS
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import CHAPTERS, RoutedStatement, Statement, TableName, statements_of
-from airflow_hivex.core.parser.statements.uses import Named
+from airflow_hivex.core.parser.statements.base import Named
 
 STATEMENTS = [kind for chapter in CHAPTERS for kind in statements_of(chapter)]
 

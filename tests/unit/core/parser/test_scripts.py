@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hivex.core.parser.lexer.scripts import is_complete, share_parameters
+from airflow_hivex.core.parser.lexer.substitution import is_complete, share_parameters
 
 
 def test_each_statement_gets_the_parameters_it_has_markers_for() -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError, StatementSyntaxError
 from airflow_hivex.core.parser.grammar.session_settings import variable_statement
-from airflow_hivex.core.parser.lexer.scripts import share_parameters
-from airflow_hivex.core.parser.lexer.substitution import substituted
+from airflow_hivex.core.parser.lexer.substitution import share_parameters, substituted
 from airflow_hivex.core.parser.reader import read, split
 from airflow_hivex.core.parser.statements import SetConfiguration, SetSetting
 from airflow_hivex.core.settings import MAX_LAG

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hivex.core.runners.jvm import VARIABLE, archive_file, options_to_make, options_to_use
+from airflow_hivex.core.runners.java import VARIABLE, archive_file, options_to_make, options_to_use
 
 
 @pytest.fixture
