@@ -1,3 +1,3 @@
-"""Assets: tables of the warehouse as Airflow names them."""
+"""Assets: tables of the warehouse, and their URIs in Airflow."""
 
 from __future__ import annotations

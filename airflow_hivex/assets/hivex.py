@@ -19,7 +19,7 @@ FORM = "hivex://connection/database/table"
 
 
 class TableUri(NamedTuple):
-    """The parts of a table's URI; names are in the form in which they are compared.
+    """The parts of a table's URI, with names in lower case.
 
     ``table`` is ``table@namespace`` for a link.
     """
@@ -38,12 +38,12 @@ class TableUri(NamedTuple):
 
     @property
     def is_link(self) -> bool:
-        """Return whether it is the URI of a link."""
+        """Return whether the URI names a link."""
         return "@" in self.table
 
     @property
     def source_name(self) -> str:
-        """Return ``database.table`` of the table with the rows: the source of a link."""
+        """Return ``database.table`` of the table with the rows: the table itself, or the source of a link."""
         table, _, namespace = self.table.partition("@")
         return f"{namespace or self.database}.{table}"
 
@@ -56,7 +56,7 @@ def table_uri(hivex_conn_id: str, database: str, table: str) -> TableUri:
 def parse_uri(uri: str) -> TableUri:
     """Return the parts of the URI of a table.
 
-    :raises ValueError: it is not such a URI
+    :raises ValueError: the text is not a valid URI of a table
     """
     return _parts(urlsplit(uri))
 
@@ -64,7 +64,7 @@ def parse_uri(uri: str) -> TableUri:
 def sanitize_uri(uri: SplitResult) -> SplitResult:
     """Return a URI in the form in which Airflow compares assets: names of databases and tables in lower case.
 
-    :raises ValueError: it is not the URI of a table
+    :raises ValueError: the URI is not a valid URI of a table
     """
     parts = _parts(uri)
     return uri._replace(path=f"/{parts.database}/{parts.table}")
@@ -80,11 +80,11 @@ def create_asset(
 ) -> Asset:
     """Return the asset of a table or link.
 
-    :param table: ``table`` or ``database.table``; of a link ``table@namespace`` or ``database.table@namespace``
-    :param database: the database of a table or link that is named without one
+    :param table: ``table`` or ``database.table``; for a link ``table@namespace`` or ``database.table@namespace``
+    :param database: the database of a ``table`` without a database
     :param hivex_conn_id: the connection of type ``hivex``
     :param name: the asset's name; its URI by default
-    :param extra: its extra
+    :param extra: the extra of the asset
     """
     from airflow.sdk import Asset
 
@@ -96,7 +96,7 @@ def create_asset(
 def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> OpenLineageDataset:  # noqa: ARG001
     """Return the dataset of OpenLineage for an asset: namespace ``hivex://connection``, name ``database.table``.
 
-    The dataset of a link is that of its source, which has the rows.
+    The dataset of a link is the dataset of its source, which has the rows.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 

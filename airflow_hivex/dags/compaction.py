@@ -1,14 +1,14 @@
 """Compaction as tasks that can be seen, scheduled, retried and put into pools.
 
-`housekeep` gives back what lost workers had, `initiate` puts into the queue what is worth compacting, `find_waiting`
-lists what waits there, requests of people too, and one task `compact` for each entry does it: at most `entries` of
-them, the oldest first; the next run goes on. `clean` then deletes what was replaced and what aborted transactions have
-left, also when a compaction has failed. `report` ends the run, and fails if anything before it has.
+`housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
+`find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first; one task `compact`
+runs each of them, and the next run continues. `clean` then deletes replaced files and files of aborted transactions,
+also when a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
 
-Any task can be killed, retried and run in parallel with others: a table reads the same before, during and after.
+Each task can be killed, retried and run in parallel with others: queries return the same rows before, during and after.
 
-The tasks `compact` run in Airflow's pool that `airflow_pool` names, else the environment variable
-`HIVEX_COMPACTION_AIRFLOW_POOL`, else `default_pool`. Make a small one, so that compactions leave room for other tasks:
+The tasks `compact` run in the pool of Airflow that `airflow_pool` names, else the environment variable
+`HIVEX_COMPACTION_AIRFLOW_POOL`, else in `default_pool`. Make a small pool, so that other tasks have slots, too:
 `airflow pools set hivex_compaction 2 "Compactions"`.
 """
 
@@ -38,7 +38,7 @@ CONNECTION = "{{ params.hivex_conn_id }}"
 
 @task
 def find_waiting() -> list[int]:
-    """Return the ids of the compactions that wait for workers of the pool, the oldest first."""
+    """Return the ids of compactions that wait for workers of the pool, at most ``entries``, the oldest first."""
     params = get_current_context()["params"]
     queue = WarehouseHook(params["hivex_conn_id"]).get_metastore().compactor.queue
     found = queue.waiting(params["pool"], limit=params["entries"])
@@ -49,8 +49,8 @@ def find_waiting() -> list[int]:
 
 @task(trigger_rule=TriggerRule.NONE_FAILED, multiple_outputs=False)
 def report(compacted: Any, cleaned: Any) -> dict[str, int]:
-    """Return how many compactions came to each state, and how many directories and files were deleted."""
-    # As a slice they come in one piece, and not one by one to the end.
+    """Return the number of compactions in each state, and the number of deleted directories and files."""
+    # A slice reads all results of the mapped task at once, not one by one.
     states = Counter(each["state"] for entries in (compacted or ())[:] for each in entries)
     deleted = sum(each["deleted"] for each in cleaned)
     log.info("Compactions: %s. Deleted: %s directories and files.", dict(states), deleted)
@@ -66,13 +66,13 @@ def compaction_dag(
     airflow_pool: str | None = None,
     **options: Any,
 ) -> DAG:
-    """Return the DAG. Each warehouse, and each pool of its queue, can have one.
+    """Return the DAG. Make one for each warehouse, or one for each pool of its queue.
 
     :param dag_id: the DAG's id
-    :param hivex_conn_id: the connection whose warehouse is compacted, unless a run names another one
-    :param pool: the pool of the queue whose compactions are done, unless a run names another one
-    :param entries: how many compactions a run does at most, unless it gives another number
-    :param airflow_pool: Airflow's pool that the tasks `compact` run in
+    :param hivex_conn_id: the connection whose warehouse is compacted; a param of the DAG
+    :param pool: the pool of the queue whose compactions are run; a param of the DAG
+    :param entries: the largest number of compactions of a run; a param of the DAG
+    :param airflow_pool: the pool of Airflow in which the tasks `compact` run
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """
     settings: dict[str, Any] = {
@@ -93,7 +93,7 @@ def compaction_dag(
             hivex_conn_id=CONNECTION,
             pool=airflow_pool or os.environ.get(POOL_VARIABLE) or "default_pool",
             retries=2,
-            # Longer than hive.txn.timeout, after which a worker whose process was killed is known to be gone.
+            # Longer than hive.txn.timeout, after which the housekeeper finds the loss of a killed worker.
             retry_delay=timedelta(minutes=6),
             map_index_template="{{ task.map_name }}",
         ).expand(compaction_id=waiting)

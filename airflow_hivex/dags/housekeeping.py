@@ -1,8 +1,8 @@
 """Housekeeping every minute: transactions, locks and files of dead clients.
 
-Transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout` are ended, the files
-of their writes are deleted, and unused records are removed. A statement that waits for a lock does the same, so that
-nothing is stuck where this DAG does not run; it keeps the metastore small.
+The housekeeper ends transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout`. It deletes the
+files of their writes, and removes unused records, so that the metastore stays small. A statement that waits for a lock
+also ends such transactions, so that no statement is stuck without this DAG.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def housekeeping_dag(
     """Return the DAG.
 
     :param dag_id: the DAG's id
-    :param hivex_conn_id: the connection whose warehouse is kept
+    :param hivex_conn_id: the id of the warehouse's connection
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """
     settings: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """A DAG that runs after each commit to a table, from any process.
 
-The triggerer looks at the notification log of the warehouse. It stores one event of the asset
-`hivex://hivex_default/shop/orders` for each committed transaction that has written to the table, and Airflow runs the
-DAG. `log_commits` logs the transactions, their write ids and partitions; `count` reads the table.
+The triggerer polls the notification log of the warehouse. Each committed transaction that has written to the table
+becomes an event of the asset `hivex://hivex_default/shop/orders`, and Airflow runs the DAG. `log_commits` logs the
+transactions and their write ids; `count` reads the table.
 
 Run `hivex_transaction` to make a commit, which also makes the table.
 """
@@ -27,7 +27,7 @@ def log_commits() -> list[dict[str, Any]]:
     """Return the commits that have started the run, oldest first."""
     events = get_current_context()["triggering_asset_events"]
     commits = [event.extra["payload"] for asset in events for event in events[asset] if "payload" in event.extra]
-    # Airflow gives the events in any order.
+    # Airflow returns the events in any order.
     commits.sort(key=lambda commit: commit["event_id"])
     for commit in commits:
         log.info("Transaction %s at %s: %s", commit["txn_id"], commit["time"], commit["write_ids"])
@@ -39,7 +39,7 @@ def on_commit_dag(table: str = TABLE, hivex_conn_id: str = "hivex_default", dag_
 
     :param table: ``database.table``
     :param hivex_conn_id: the connection of type ``hivex``
-    :param dag_id: its id
+    :param dag_id: the DAG's id
     """
     with DAG(
         dag_id,

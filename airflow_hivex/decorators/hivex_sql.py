@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
-    """Runs the statements that a function returns.
+    """Run the statements that a function returns.
 
     :param python_callable: the function
     """
@@ -41,7 +41,7 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
     def execute(self, context: Context) -> Any:
         """Call the function, and run the statements that it returns, which may be templates.
 
-        :raises TypeError: the function has returned no text and no list of texts
+        :raises TypeError: the function has returned neither a text nor a list of texts
         """
         context_merge(context, self.op_kwargs)
         arguments = determine_kwargs(self.python_callable, self.op_args, context)
@@ -66,9 +66,9 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
 
 
 def hivex_sql_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
-    """Return a function as a task that runs the SQL that the function returns.
+    """Return a decorator, or the decorated function: a task that calls the function and runs the returned SQL.
 
-    :param python_callable: the function
+    :param python_callable: the function; None for a decorator with arguments
     :param kwargs: arguments of HivexQueryOperator, except ``sql``
     """
     return task_decorator_factory(python_callable=python_callable, decorated_operator_class=_HivexSqlOperator, **kwargs)

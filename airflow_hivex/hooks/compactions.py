@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Return the database and the name of ``table`` or ``database.table``; without one, the connection's database.
+    """Return the database and the name of ``table`` or ``database.table``; by default the connection's database.
 
-    :raises StatementSyntaxError: it is not a valid name
-    :raises InvalidOperationError: it is that of a link
+    :raises StatementSyntaxError: the text is not a valid name
+    :raises InvalidOperationError: the name is the name of a link
     """
     from airflow_hivex.core.parser.reader import read_table_name
 
@@ -29,7 +29,7 @@ def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
-    """Return the values of an entry of the queue or the history, under the names that results of tasks have."""
+    """Return an entry of the queue or the history as the result of a task."""
     return {
         "compaction_id": entry.id,
         "table": f"{entry.database}.{entry.table}",
@@ -42,9 +42,9 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """Return the outcome of one cleaning task: how many directories and files went, and how many stay.
+    """Return the outcome of one cleaning task: how many directories and files were deleted, and how many stay.
 
-    Their names, of which there may be many, are in the log.
+    The log has the names of the directories and files, because there may be many.
     """
     return {
         "compaction_id": task.compaction_id,

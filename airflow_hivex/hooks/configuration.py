@@ -1,4 +1,4 @@
-"""From the fields of an Airflow connection to the arguments of ``Metastore.open``."""
+"""The arguments of ``Metastore.open``, read from the fields of an Airflow connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
 CONNECTION_TYPE = "hivex"
-# Only these are taken out of the extra, so that a user who may edit a connection can set nothing else.
+# No other field of the extra is read, so that a user who may edit a connection can set nothing else.
 EXTRAS = (
     "metastore_url",
     "dialect",
@@ -39,7 +39,7 @@ DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The way to open a metastore.
+    """The address of a metastore, and the options for opening it.
 
     ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster next to SQLite's file.
     """
@@ -52,19 +52,19 @@ class Configuration:
 
     @property
     def of_metastore(self) -> Mapping[str, Any]:
-        """Return the settings of the metastore; without `hivex.load.paths`, tasks load files of the clusters alone."""
+        """Return the settings; `hivex.load.paths` is empty by default: LOAD DATA reads files of the clusters only."""
         return {"hivex.load.paths": [], **self.settings}
 
     @property
     def key(self) -> str:
-        """Equal for two configurations that open the same metastore."""
+        """Return a text that is equal for two configurations that open the same metastore."""
         return json.dumps([self.url, self.clusters, self.default_cluster, self.settings], sort_keys=True, default=str)
 
 
 def embedded_configuration() -> Configuration:
-    """SQLite under ``$AIRFLOW_HOME/hivex``, which is made if it is not there, and one local cluster next to it.
+    """Return SQLite and one local cluster under ``$AIRFLOW_HOME/hivex``; the folder is created if it is missing.
 
-    Airflow's option ``[hivex] local_jobtracker`` says how Spark is reached there.
+    Airflow's option ``[hivex] local_jobtracker`` is the job tracker of the cluster.
     """
     jobtracker = conf.get("hivex", "local_jobtracker", fallback="").strip()
     home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser().resolve() / "hivex"
@@ -110,7 +110,7 @@ class _ConnectionReader:
         return InvalidConnectionError(self._connection.conn_id, reason)
 
     def _read_extra(self) -> dict[str, Any]:
-        # Connection.extra_dejson logs malformed JSON and goes on with nothing, which would
+        # Connection.extra_dejson logs malformed JSON and returns an empty dict, which would
         # look like a connection without any field.
         try:
             extra = json.loads(self._connection.extra) if self._connection.extra else {}

@@ -44,14 +44,14 @@ _WITHOUT_ENGINE = (
 class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     """The warehouse behind a connection of type ``hivex``, also as a ``DbApiHook``.
 
-    Without a connection ``hivex_default`` it is an embedded one: SQLite and one cluster ``local``
-    under ``$AIRFLOW_HOME/hivex``.
+    If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
+    ``local`` under ``$AIRFLOW_HOME/hivex``.
 
-    :param hivex_conn_id: the connection
-    :param schema: the current database; None for that of the connection
-    :param database: the same
+    :param hivex_conn_id: the id of the connection
+    :param schema: the current database; None for the database of the connection
+    :param database: another name of ``schema``
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
-    :param user: who owns its transactions and what it creates
+    :param user: the owner of the transactions, and of the objects that statements create
     :param log_sql: whether statements are logged
     """
 
@@ -88,9 +88,9 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     # -- PEP 249 ---------------------------------------------------------------
 
     def get_conn(self) -> Connection:
-        """Return a connection of PEP 249 over a new session; close it.
+        """Return a connection of PEP 249 over a new session; the caller closes it.
 
-        :raises HivexError: the warehouse cannot be opened, or has no such database or cluster
+        :raises HivexError: the warehouse cannot be opened, or does not have the database or the cluster
         """
         return self._connect(autocommit=False)
 
@@ -112,19 +112,19 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         """Run one or several statements in one session.
 
         Without a ``handler`` the :class:`Result` of the last statement is returned. Otherwise the handler is called
-        with the cursor after each statement; its result for the last one is returned where ``sql`` is a text and
-        ``return_last`` is true, and all of its results else.
+        with the cursor after each statement. If ``sql`` is a text and ``return_last`` is true, the handler's last
+        result is returned, otherwise a list of all its results.
 
-        :param sql: a script, or a list of them
+        :param sql: a script, or a list of scripts
         :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
-            are one transaction, except those that no transaction can have, such as CREATE TABLE, which commit first.
-            A mapping is taken for the ``parameters``
+            are one transaction; a statement that cannot be part of one, such as CREATE TABLE, first commits it.
+            A mapping is used as the ``parameters``
         :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
         :param handler: called with the cursor of each statement
         :param split_statements: whether a text may have several statements
         :param return_last: whether only the last result is returned
-        :param max_rows: the largest number of rows of each result; None for all :raises HivexError: a statement is
-        wrong, or could not be run
+        :param max_rows: the largest number of rows of each result; None for all
+        :raises HivexError: a statement is wrong, or could not be run
         """
         if isinstance(autocommit, Mapping):
             autocommit, parameters = None, autocommit
@@ -170,7 +170,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         autocommit: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Insert rows. The process writes them without Spark where it can.
+        """Insert rows. This process writes the files without Spark if the table allows it.
 
         :param table: ``table`` or ``database.table``
         :param rows: sequences of values in the order of the columns
@@ -178,8 +178,8 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         :param commit_every: the number of rows of a transaction; 0 for one transaction with all of them
         :param replace: not available; use MERGE
         :param autocommit: commit each INSERT, of at most 10,000 rows
-        :raises HivexError: the rows do not fit the table, or could not be written; of the transaction that has failed
-            nothing is visible
+        :raises HivexError: the rows do not fit the table, or could not be written; the rows of the failed transaction
+            are not visible
         """
         if replace or kwargs:
             wrong = "replace" if replace else ", ".join(sorted(kwargs))
@@ -205,7 +205,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def placeholder(self) -> str:
-        """Return the marker of a value."""
+        """Return ``?``, the marker of a value in a statement."""
         return "?"
 
     @cached_property
@@ -220,7 +220,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def reserved_words(self) -> set[str]:
-        """Return no words: a name is quoted where it is not a plain one."""
+        """Return an empty set: :meth:`HivexDialect.escape_word` decides by the characters of a name."""
         return set()
 
     @staticmethod
@@ -231,12 +231,12 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     def get_uri(self) -> str:
         """Return the address of the database, ``hivex://connection/database``, without any secret.
 
-        It is the first part of the URIs of assets. SQLAlchemy cannot open it.
+        The URIs of assets begin with this address. SQLAlchemy cannot open it.
         """
         return f"hivex://{self.hivex_conn_id}/{self.current_database()}"
 
     def current_database(self) -> str:
-        """Return the database of unqualified names."""
+        """Return the database in which names without a database are looked up."""
         return self.schema or self.get_configuration().database
 
     def get_table_schema(self, table_name: str, schema: str | None = None) -> list[dict[str, str]]:
@@ -360,7 +360,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement: of a mapping those that it has markers for."""
+    """Return the parameters of each statement; from a mapping, only the names that the statement has markers for."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
@@ -391,12 +391,12 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HivexDialect(Dialect):
-    """Names in backquotes, ``?`` markers, columns of the catalog. Tables have no primary keys."""
+    """The rules of SQL here: names in backquotes, ``?`` markers, columns of the catalog, tables without a key."""
 
     hook: HivexHook
 
     def escape_word(self, word: str) -> str:
-        """Return a name, in backquotes unless it is a plain one."""
+        """Return a name, in backquotes if it has other characters than letters, digits and underscores."""
         name = self.unescape_word(word)
         return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
@@ -440,8 +440,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 def to_pandas(cursor: Cursor, rows: Sequence[tuple[object, ...]], **options: Any) -> PandasFrame:
     """Return rows of a cursor as a frame of pandas.
 
-    :param options: those of ``pandas.DataFrame.from_records``, such as ``index`` and ``coerce_float``; ``index_col``
-        is another name of ``index``
+    :param options: arguments of ``pandas.DataFrame.from_records``, such as ``index`` and ``coerce_float``;
+        ``index_col`` is another name of ``index``
     """
     import pandas as pd
 
@@ -451,9 +451,9 @@ def to_pandas(cursor: Cursor, rows: Sequence[tuple[object, ...]], **options: Any
 
 
 def to_polars(cursor: Cursor, rows: Sequence[Sequence[object]], **options: Any) -> PolarsFrame:
-    """Return rows of a cursor as a frame of polars, with the types of the columns where polars has them.
+    """Return rows of a cursor as a frame of polars, with the types of the columns if polars has these types.
 
-    :param options: those of ``polars.DataFrame``
+    :param options: arguments of ``polars.DataFrame``
     :raises AirflowOptionalProviderFeatureException: polars is not installed
     """
     try:

@@ -1,4 +1,4 @@
-"""Tables that statements read and write, as assets: for the collector of Airflow's hooks."""
+"""Tables that statements read and write, as assets for the collector of Airflow's hooks."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ log = logging.getLogger(__name__)
 
 
 class ReadAndWritten(NamedTuple):
-    """The tables that statements read and write, each once, in the order of their places."""
+    """The tables that statements read and write: each table once, in the order of the text."""
 
     inputs: tuple[TableUri, ...] = ()
     outputs: tuple[TableUri, ...] = ()
 
 
 def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> ReadAndWritten:
-    """Return the tables that statements read and write, by their text alone.
+    """Return the tables that statements read and write, found in the text only.
 
-    A link ``t@y`` that is read is the table ``t`` of the namespace ``y``. One that is created or changed is itself. A
-    statement that cannot be read has no tables.
+    If a statement reads a link ``t@y``, its input is the table ``t`` of the namespace ``y``. If a statement creates or
+    changes a link, its output is the link. A statement with a syntax error has no tables.
 
-    :param database: the current database at the beginning
+    :param database: the current database before the first statement
     """
     from airflow_hivex.core.parser.inspection import inspect
 
@@ -50,7 +50,7 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
 
 
 def report(hook: HivexHook, statement: str, parameters: Any, cursor: Cursor) -> None:
-    """Report the tables that a statement of a hook has read and written, and its text, to Airflow's collector."""
+    """Report the text of a statement, and the tables that it has read and written, to Airflow's collector."""
     from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
     from airflow.providers.common.sql.hooks.lineage import send_sql_hook_lineage
 

@@ -65,7 +65,7 @@ PREFIX = "hivex"
 
 
 class Gauge(NamedTuple):
-    """A gauge. Words in angle brackets stand for names, such as that of a cluster."""
+    """A gauge. Words in angle brackets stand for names, such as the name of a cluster."""
 
     name: str
     unit: str

@@ -31,10 +31,10 @@ _SCHEMA_URL = "https://airflow-hivex.readthedocs.io/en/latest/reference/openline
 def lineage_of(
     hook: WarehouseHook, statements: Sequence[str], database: str | None, txn_ids: Sequence[int] = ()
 ) -> OperatorLineage[Any, Any] | None:
-    """Return the lineage of statements; None where OpenLineage is not installed.
+    """Return the lineage of statements; None if OpenLineage is not installed.
 
-    :param database: the current database; None for that of the connection
-    :param txn_ids: the transactions that have committed, for rows and bytes
+    :param database: the current database; None for the database of the connection
+    :param txn_ids: the committed transactions of the statements; the lineage has their rows and bytes
     """
     try:
         from airflow.providers.common.compat.openlineage.facet import SQLJobFacet
@@ -98,7 +98,10 @@ class _Datasets:
         return Dataset(namespace=self._namespace, name=uri.full_name, facets=self._facets(uri))
 
     def output(self, uri: TableUri, columns: dict[str, list[tuple[TableUri, str]]] | None) -> Any:
-        """Return the dataset of a table that is written, with the columns that its columns are computed from."""
+        """Return the dataset of a written table.
+
+        :param columns: the source columns of each of its columns
+        """
         from airflow.providers.common.compat.openlineage.facet import (
             ColumnLineageDatasetFacet,
             Fields,
@@ -130,7 +133,7 @@ class _Datasets:
     def column_lineage(
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
-        """Return for each written table the columns that its columns are computed from, where they can be found."""
+        """Return the source columns of each column of each written table, as far as the text shows them."""
         from airflow_hivex.core.parser.inspection import column_lineage
 
         def uri_of(name: TableName) -> TableUri:
@@ -183,7 +186,7 @@ class _Datasets:
 
 
 def _known(look: Callable[[], Any]) -> Any:
-    """Return the result of a look; None after an error of the warehouse, which lineage does not make worse."""
+    """Return the result of a call; None after an error of the warehouse, so that lineage never fails a task."""
     try:
         return look()
     except HivexError as error:

@@ -1,9 +1,9 @@
-"""From an Airflow connection to Spark to the runner of the clusters whose ``jobtracker`` is its id.
+"""Runners of clusters whose ``jobtracker`` is the id of an Airflow connection to Spark.
 
 The types of connections, and their forms in Airflow's UI, are those of Airflow's provider for Spark. Its hooks are not
 called, for these reasons:
 
-- SparkSubmitHook takes a connection that does not exist for YARN, shows Spark's configuration in the arguments of a
+- SparkSubmitHook uses YARN if the connection does not exist, shows Spark's configuration in the arguments of a
   process, and returns no result.
 - SparkConnectHook leaves a slash in a token as it is, and pyspark refuses the URL. A base64 token may have one.
 """
@@ -34,13 +34,13 @@ _CONF_OF_EXTRAS = {
     "namespace": "spark.kubernetes.namespace",
 }
 _REFUSED_EXTRAS = ("principal", "keytab", "spark-home")
-"""Extras that would run jobs as another user, or as another Spark, than without them."""
+"""Extras that would change the user or the Spark of the jobs."""
 _BINARY = "spark-binary"
 _MASTER = re.compile(r"local(?:\[.*\])?|yarn|(?:spark|k8s|sc)://.+")
 
 
 def register() -> None:
-    """Let clusters have the id of a connection as their job tracker, in this process."""
+    """Allow the id of a connection as the job tracker of a cluster, in this process."""
     from airflow_hivex.core.model.clusters import JobTrackerKind
     from airflow_hivex.core.runners.registry import register_runner
 
@@ -48,7 +48,7 @@ def register() -> None:
 
 
 def runner_of_connection(cluster: Cluster) -> Runner:
-    """Return the runner of a cluster whose job tracker is the id of a connection. Asks Airflow for the connection.
+    """Return the runner of a cluster whose job tracker is the id of a connection, which Airflow looks up.
 
     :raises InvalidConnectionError: the connection does not exist, or does not lead to a Spark
     """
@@ -74,9 +74,9 @@ def runner_of_connection(cluster: Cluster) -> Runner:
 
 
 def jobtracker_of(connection: Connection) -> tuple[str, dict[str, str]]:
-    """Return the master URL that a connection leads to, and Spark's configuration by its extras.
+    """Return the master URL of a connection, and Spark's configuration from its extras.
 
-    :raises InvalidConnectionError: its type is another one, its host is missing, or an extra cannot be used
+    :raises InvalidConnectionError: the connection has another type or no host, or an extra cannot be used
     """
     conn_id = str(connection.conn_id)
     if connection.conn_type not in TYPES:

@@ -1,4 +1,4 @@
-"""Names of a task by which the metastore and people know its work, and the errors that its log explains."""
+"""Names of a task in the metastore and in the web interface, and the errors with which a task fails."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def agent_info(context: Context) -> str:
 
 
 def agent_info_of_try(context: Context, try_number: int) -> str:
-    """Return the same for another try of the task."""
+    """Return the owner of a transaction, as :func:`agent_info`, for another try of the task."""
     ti = context["ti"]
     return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
 
 
 def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
-    """Return the same for a task instance that is named by its key."""
+    """Return the owner of a transaction, as :func:`agent_info`, for the key of a task instance."""
     mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
     return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
 
@@ -42,16 +42,16 @@ def part_name(context: Context) -> str:
 class NamedInMap:
     """An operator that Airflow's web interface shows under its ``map_name`` where it is mapped.
 
-    A ``map_index_template`` of its DAG comes first.
+    A ``map_index_template`` of the task has precedence.
     """
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
     ) -> None:
-        """Render the fields of the task, and name the template of its index.
+        """Render the fields of the task, and set the template of its index.
 
-        Airflow renders that template next, before the task runs, so that a task has its name while it runs and while
-        it is deferred.
+        Airflow renders the template of the index next, before the task runs. So a running or deferred task has its
+        name.
         """
         render: Callable[..., None] = super()._do_render_template_fields  # type: ignore[misc]
         render(parent, template_fields, context, *args, **kwargs)
@@ -61,17 +61,17 @@ class NamedInMap:
 
 
 def cause_of(error: HivexError) -> BaseException | None:
-    """Return the error if the log shows its traceback, None if its sentence explains it as a whole.
+    """Return the error if the log needs its traceback, None if the message alone explains the failure.
 
-    A statement that is wrong needs no stack; where something broke, the stack shows the place.
+    A wrong statement needs no traceback; a failure of a job, the database or a file system needs one.
     """
     return error if isinstance(error, JobError | StoreError | StorageError) else None
 
 
 def failure_of(error: HivexError) -> AirflowFailException | None:
-    """Return the error of a task whose retries cannot help, or None if the failure may pass.
+    """Return the error for a task whose retries cannot help, or None if the failure may pass.
 
-    It may also pass if the outcome is unknown: the call of the task finds what has been applied.
+    A failure with an unknown outcome may pass, too: the next try finds the changes that have been applied.
     """
     if error.retryable or error.outcome is Outcome.UNKNOWN:
         return None
@@ -83,10 +83,10 @@ def failing_for_good(
     may_pass: Callable[[HivexError], bool] | None = None,
     describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
 ) -> Iterator[None]:
-    """Let a task fail without a retry where none can help.
+    """Raise errors in the block so that Airflow retries the task only if a retry can help.
 
-    :param may_pass: whether a retry does help after an error that is not known to pass
-    :param describe: the error of the task; None if the failure may pass
+    :param may_pass: a function that returns True if a retry helps, whatever ``describe`` would return
+    :param describe: a function that returns the error for the task, or None if the failure may pass
     :raises AirflowFailException: the same call would fail again
     :raises HivexError: the failure may pass
     """

@@ -1,4 +1,4 @@
-"""The shared parts of the tasks of a transaction: its id, the states of the other tasks, lasting failures."""
+"""Functions for the tasks of one transaction: its id, the states of the other tasks, lasting failures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def as_txn_id(value: object) -> int:
-    """Return the transaction id that a task was given, as a number.
+    """Return a transaction id that is the argument of a task, as a number.
 
-    :raises AirflowFailException: it is not a valid transaction id
+    :raises AirflowFailException: the value is not a valid transaction id
     """
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
@@ -28,7 +28,10 @@ def as_txn_id(value: object) -> int:
 
 
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """Return the error for a task whose transaction has ended, so that no retry can help."""
+    """Return the error for a task of a transaction, or None if the failure may pass.
+
+    A retry cannot help if the transaction has ended: the error names the tasks to clear.
+    """
     from airflow_hivex.core.errors import (
         NoSuchTransactionError,
         TransactionAbortedError,
@@ -47,19 +50,19 @@ def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFail
 
 
 def what_to_clear(begin_task_id: str | None) -> str:
-    """Return the sentence about the tasks to clear, so that a transaction is repeated."""
+    """Return the sentence that names the tasks to clear in order to repeat a transaction."""
     what = begin_task_id or "the task that has begun it"
     return f"To do the work again, clear {what} together with all that is downstream of it."
 
 
 def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """Return the states of tasks in this run, by task id, with ``_`` and the map index for mapped ones."""
+    """Return the states of tasks of this run by task id; ``_`` and the map index follow the id of a mapped task."""
     ti = context["ti"]
     if not task_ids:
         return {}
     found = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(task_ids), run_ids=[ti.run_id])
     states: dict[str, str | None] = found.get(ti.run_id, {})
     if ti.map_index is not None and ti.map_index >= 0:
-        # Of a group that is mapped as a whole, the tasks next to this one.
+        # In a mapped task group, only tasks with the same map index belong to this transaction.
         states = {name: state for name, state in states.items() if name.endswith(f"_{ti.map_index}")}
     return states

@@ -1,6 +1,6 @@
-"""From an Airflow connection to the metastore that it describes, without the provider common.sql.
+"""The hook that opens the metastore of an Airflow connection, without the provider common.sql.
 
-Operators, sensors and triggers use it: a DAG file that imports them pays for nothing of common.sql.
+Operators, sensors and triggers use it, so that a DAG file that imports them does not import common.sql.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """The part of one try of a task in a transaction of a metastore."""
+    """The participation of one try of a task in a transaction of a metastore."""
 
     metastore: str
     txn_id: int
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
 _metastores: dict[str, Metastore] = {}
 _metastores_lock = threading.Lock()
-# One for each configuration, held while its metastore is opened: a database that hangs must not hold up the others.
+# One lock for each configuration, held while its metastore is opened: a database that hangs must not block the others.
 _openings: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 _joined: set[_Part] = set()
 # The embedded warehouses that the log of this process has named.
@@ -60,10 +60,10 @@ _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
 def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
-    """Give hooks of this process an open metastore for a configuration; they close it with their own.
+    """Make the hooks of this process use an open metastore for a configuration; :func:`close_metastores` closes it.
 
-    It replaces the one that they have opened. A caller that still holds the earlier one can use it:
-    it opens new connections.
+    The metastore that hooks have opened for the configuration is closed. A caller that still holds the closed metastore
+    can use it: it opens new connections.
     """
     with _metastores_lock:
         replaced = _metastores.get(configuration.key)
@@ -80,8 +80,8 @@ def close_metastores() -> None:
 
 
 def _leave_metastores_to_parent() -> None:
-    # A forked process shares the sockets of its parent: using or even closing them here would break
-    # the parent's. So they are kept, unused, and the child opens its own.
+    # A forked process shares the sockets of its parent: using or even closing them here would break the
+    # parent's connections. So the child keeps these metastores, unused, and opens its own.
     global _metastores, _metastores_lock
     _metastores_of_parents.append(_metastores)
     _metastores = {}
@@ -95,9 +95,9 @@ os.register_at_fork(after_in_child=_leave_metastores_to_parent)
 
 
 def split_statements(sql: str | Sequence[str]) -> list[str]:
-    """Return the statements of one or several scripts, at least one.
+    """Return the statements of one or several scripts: a list of at least one statement.
 
-    :raises StatementSyntaxError: there is no statement, or a script cannot be taken apart
+    :raises StatementSyntaxError: there is no statement, or a script cannot be split
     """
     from airflow_hivex.core.parser.reader import split
 
@@ -111,10 +111,10 @@ def split_statements(sql: str | Sequence[str]) -> list[str]:
 class WarehouseHook(BaseHook):
     """The warehouse behind a connection of type ``hivex``; HivexHook adds the methods of a DbApiHook.
 
-    Without a connection ``hivex_default`` it is an embedded one: SQLite and one cluster ``local``
-    under ``$AIRFLOW_HOME/hivex``.
+    If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
+    ``local`` under ``$AIRFLOW_HOME/hivex``.
 
-    :param hivex_conn_id: the connection
+    :param hivex_conn_id: the id of the connection
     """
 
     conn_name_attr = "hivex_conn_id"
@@ -137,7 +137,7 @@ class WarehouseHook(BaseHook):
         except AirflowNotFoundException:
             if self.hivex_conn_id != self.default_conn_name:
                 raise
-            # Airflow passes over a connection that it cannot parse as if it were not there.
+            # Airflow skips a connection that it cannot parse, as if the connection did not exist.
             variable = f"AIRFLOW_CONN_{self.hivex_conn_id.upper()}"
             if variable in os.environ:
                 raise InvalidConnectionError(
@@ -151,13 +151,13 @@ class WarehouseHook(BaseHook):
         return configuration
 
     def get_metastore(self) -> Metastore:
-        """Return the metastore, opened at the first call in a process and shared from then on: do not close it."""
+        """Return the metastore. The first call in a process opens it; all hooks share it, so do not close it."""
         return self._open(self.get_configuration())
 
     def get_existing_metastore(self) -> Metastore:
-        """Return the metastore as :meth:`get_metastore` does, for a caller that only reads: it is not created.
+        """Return the metastore as :meth:`get_metastore` does, but never create one.
 
-        :raises StoreMissingError: there is no metastore in the database yet
+        :raises StoreMissingError: the database does not have a metastore yet
         """
         from airflow_hivex.core.metastore import Metastore
 
@@ -181,23 +181,23 @@ class WarehouseHook(BaseHook):
     ) -> Session:
         """Return a new session; use it as a context manager.
 
-        With ``txn_id`` all of its statements are part of that transaction, which another task has begun and will end:
+        With ``txn_id`` all statements of the session are part of an open transaction, which another task ends:
         give ``HivexTransaction.txn_id`` to a task, and pass its value here.
 
-        :param user: who owns its transactions and what it creates
-        :param database: the current database; None for that of the connection
+        :param user: the owner of the session's transactions, and of the objects that its statements create
+        :param database: the current database; None for the database of the connection
         :param cluster: the cluster to pin, as USE CLUSTER does
-        :param agent_info: who runs it, as shown with its transactions and locks; in a task, the DAG, task, run and
-            try by default
+        :param agent_info: the text that is shown as the agent of the session's transactions and locks; by default, in
+            a task, the DAG, task, run and try
         :param txn_id: the open transaction to join
-        :param writer: what part of that transaction's work it does: what an earlier session of the same
-            name has written is discarded, so that it can be repeated. By default, and so for
-            one session of a task only, the task: a retry replaces what the try before has written.
-        :param max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``
-        :param max_lag_commits: the number of commits that such copies may lack
+        :param writer: the name of the session's part of that transaction. The writes of an earlier session with the
+            same name are discarded, so that the part can be repeated. By default the name is that of the task, so that
+            a retry replaces the writes of the try before; then only one session of a task can join.
+        :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``
+        :param max_lag_commits: the number of commits by which copies may be behind
         :param server_jobs_only: refuse statements whose jobs would run in this process
-        :raises InvalidOperationError: the task has joined the transaction before, so that this session
-            would discard its work
+        :raises InvalidOperationError: this try of the task has joined the transaction already, so that this session
+            would discard the writes of the first one
         """
         configuration = self.get_configuration()
         part = _part_of_task(configuration, txn_id) if txn_id is not None and writer is None else None
@@ -217,9 +217,9 @@ class WarehouseHook(BaseHook):
         return session
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the metastore's database and its clusters can be used, and sentences about each of them.
+        """Return whether the metastore's database and clusters can be used, with a text about each of them.
 
-        The database is only read: a metastore that does not exist is not created.
+        The database is only read: a missing metastore is not created.
         """
         from airflow_hivex.core.metastore import Metastore
         from airflow_hivex.core.opening import describe
@@ -239,7 +239,7 @@ class WarehouseHook(BaseHook):
             return False, str(error)
 
     def _announce(self, url: str) -> None:
-        """Name the embedded warehouse in the log, once in a process: a sensor asks for its connection at each poll."""
+        """Log the embedded warehouse, once in a process: a sensor looks up its connection at each poll."""
         with _metastores_lock:
             is_known = url in _announced
             _announced.add(url)
@@ -248,7 +248,7 @@ class WarehouseHook(BaseHook):
 
     @staticmethod
     def _open(configuration: Configuration) -> Metastore:
-        # It imports SQLAlchemy and sqlglot, which take too long for a process that only reads a DAG file.
+        # The import loads SQLAlchemy and sqlglot, which take too long for a process that only reads a DAG file.
         from airflow_hivex.core.metastore import Metastore
 
         # Under Airflow, where the root logger is at INFO, py4j logs every connection to the JVM.
@@ -287,7 +287,7 @@ def _agent_of_task() -> str | None:
 def _part_of_task(configuration: Configuration, txn_id: int) -> _Part | None:
     """Return the running task's part in a transaction, or None outside of tasks.
 
-    :raises InvalidOperationError: a session of this try has it already
+    :raises InvalidOperationError: another session of this try has joined the transaction already
     """
     try:
         context = get_current_context()

@@ -23,7 +23,7 @@ MOST = 20
 class HivexAttentionNotifier(BaseNotifier):
     """Call other notifiers if a compaction has failed, a transaction is open for long, or a quota is nearly used up.
 
-    A quota is reported from its warning level on.
+    A quota is reported when its use has reached the warning level.
 
     ::
 
@@ -34,11 +34,12 @@ class HivexAttentionNotifier(BaseNotifier):
             ),
         )
 
-    The context of the notifiers has the sentences, one a line, as ``hivex_attention``. They are logged, too.
+    The notifiers find the report, one sentence a line, as ``hivex_attention`` in their context. The report is also
+    logged.
 
-    :param notifiers: the notifiers to call; none only logs
-    :param open_for: a transaction that is open for longer is reported
-    :param failed_within: a compaction that has failed within this time is reported: the time between two calls
+    :param notifiers: the notifiers to call; without notifiers the report is only logged
+    :param open_for: the age from which an open transaction is reported
+    :param failed_within: the age up to which a failed compaction is reported; use the time between two calls
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -68,7 +69,7 @@ class HivexAttentionNotifier(BaseNotifier):
         self.log.warning("The warehouse needs attention:\n%s", text)
         with_text: Any = {**context, "hivex_attention": text}
         for notifier in self.notifiers:
-            # It renders its templates in place.
+            # A notifier renders its templates in place, so the copy keeps them for the next call.
             copy(notifier)(with_text)
 
 

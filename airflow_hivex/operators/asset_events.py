@@ -1,8 +1,8 @@
 """Tables that a task has read and written, as its inlets and outlets.
 
 SQL is a template, and sqlglot is too slow for a DAG file: so the tables are found when the statements run. An event is
-sent for each written table whose asset a DAG of this Airflow knows. Airflow stores an event for each outlet, so that a
-task that moves, copies or merges files, and changes no rows, has inlets only.
+sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet. So a task
+that only moves, copies or merges files, and does not change rows, has inlets only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def declare_inlets(
 
 
 def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[str]) -> None:
-    """Add tables, each ``table`` or ``database.table``, to the inlets of a task that changes no rows of them."""
+    """Add tables, each ``table`` or ``database.table``, to the inlets of a task that does not change their rows."""
     parts = (each.rpartition(".") for each in tables)
     _add_inlets(operator, [table_uri(hivex_conn_id, database or "default", table) for database, _, table in parts])
 
@@ -58,9 +58,9 @@ def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[
 def send_event(
     operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
 ) -> None:
-    """Add a table or link, which has other rows now, to the outlets of a task, with an event.
+    """Add a table or link whose rows have changed to the outlets of a task, with an event.
 
-    An asset that no DAG names is skipped, and so is one whose events come from the notification log.
+    An asset is skipped if no DAG names it, or if its events come from the notification log.
     """
     if "outlet_events" not in context:
         return
@@ -78,10 +78,10 @@ def send_events(
     *,
     with_partition_keys: bool = False,
 ) -> None:
-    """Add the tables that committed transactions have written to the outlets of a task, with an event of each.
+    """Add the tables that committed transactions have written to the outlets of a task, each with an event.
 
-    An asset that no DAG names is skipped, and so is one whose events come from the notification log. A failure is
-    logged: the transactions have committed.
+    An asset is skipped if no DAG names it, or if its events come from the notification log. An error is only logged,
+    because the transactions have committed.
 
     :param with_partition_keys: send an event for each partition, with its name as the partition key
     """
@@ -134,7 +134,7 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
 
 
 def _asset_of(uri: str) -> Asset | None:
-    """Return the asset that a DAG of this Airflow has with the URI; None without such an asset, or if it is watched."""
+    """Return the asset of this Airflow with the URI; None if no DAG has it, or if the notification log serves it."""
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
 

@@ -1,4 +1,4 @@
-"""Compaction as tasks: ask for it, begin it by thresholds, do it, and remove what it has replaced."""
+"""Compaction as tasks: request a compaction, run the initiator, the cleaner and the housekeeper."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 
 class HivexCompactOperator(NamedInMap, BaseOperator):
-    """Request a compaction of one table or partition, and wait for its end if that is wanted.
+    """Request a compaction of one table or partition, and optionally wait for its end.
 
-    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not count. A worker runs the compaction. A retry does not
-    request it twice: the task uses a compaction of the same type that waits, runs, or covers the same writes. If there
-    is one of another type, the task fails, and is retried as its ``retries`` say.
+    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not matter. A worker runs the compaction. A retry does
+    not request it twice: the task uses a compaction of the same type that waits, runs, or covers the same writes. If
+    there is a compaction of another type, the task fails, and Airflow retries it as its ``retries`` say.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
     :param table: ``table`` or ``database.table`` (templated)
-    :param partition: ``key=value/...``; a table with partitions needs one (templated)
+    :param partition: ``key=value/...``; required for a table with partitions (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
     :param compaction_pool: the pool of the queue whose workers run it; None for the pool of the table or its database.
         It is not Airflow's ``pool`` (templated)
     :param properties: properties that override those of the table: ``compactor.*`` and ``tblprops.*`` (templated)
     :param buckets: the number of files of a rebalance; None for the present number (templated)
-    :param order_by: the order of a rebalance: columns, with ``DESC`` for a descending one (templated)
+    :param order_by: the order of the rows of a rebalance: columns, with ``DESC`` for descending order (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
     :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
-    :param poll_interval: seconds between two looks while it waits
-    :param timeout: how long to wait; the compaction continues after that
+    :param poll_interval: seconds between two checks of the compaction
+    :param timeout: the longest time to wait; the compaction continues after it
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -107,8 +107,8 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         self.timeout = timeout
         self.hivex_conn_id = hivex_conn_id
         self.deferrable = deferrable
-        # Unlike an Event it can be put into by a signal handler on top of the wait for it. Operators that do not run
-        # are copied, which a queue cannot be.
+        # A signal handler may put into a SimpleQueue while the same thread waits for it; an Event does not allow that.
+        # Airflow copies operators that do not run, and a queue cannot be copied: so execute() makes it.
         self._killed: SimpleQueue[None] | None = None
 
     @property
@@ -117,10 +117,10 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self._place()
 
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
-        """Ask, and wait if that is wanted.
+        """Request the compaction, and wait for it if the task is to wait.
 
-        :raises AirflowFailException: it cannot be compacted, or the compaction has failed: a retry would fail again
-        :raises AirflowException: another compaction is in the way, or the time to wait is over
+        :raises AirflowFailException: the table cannot be compacted, or the compaction has failed: no retry can help
+        :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
         :raises HivexError: the failure may pass
         """
         self._killed = SimpleQueue()
@@ -164,7 +164,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
     ) -> dict[str, Any]:
         """Return the outcome of the compaction.
 
-        :raises AirflowFailException: it has failed
+        :raises AirflowFailException: the compaction has failed
         """
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
@@ -173,7 +173,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self._end(answer)
 
     def on_kill(self) -> None:
-        """End the waiting. The compaction stays in the queue, or goes on; ABORT COMPACTIONS takes it out."""
+        """Stop waiting. The compaction stays in the queue, or continues; ABORT COMPACTIONS removes it."""
         if self._killed is not None:
             self._killed.put(None)
         self.log.info("The task is ended; its compaction stays as it is.")
@@ -188,7 +188,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """Return the entry that the task stands for: what it has asked for, or the same that was there before."""
+        """Return the entry of the compaction: the requested one, or an earlier one of the same type."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -205,7 +205,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return entry
 
     def _end(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the table as an inlet, and return the answer. The compaction changes no rows, so it has no outlet."""
+        """Declare the table as an inlet, and return the answer. It is not an outlet, because no rows change."""
         from airflow_hivex.operators.asset_events import declare_tables
 
         declare_tables(self, self.hivex_conn_id, [answer["table"]])
@@ -236,9 +236,9 @@ class HivexInitiateCompactionsOperator(BaseOperator):
     """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
     It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of tables and
-    partitions that it has looked at, the ids of new compactions, of records with the reason why none was begun, and of
-    compactions whose worker was lost; ``is_complete`` is false if there is more to initiate than one round does. A
-    retry is harmless.
+    partitions that it has checked, the ids of new compactions, the ids of records that say why a compaction was not
+    requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if one round was not enough.
+    A retry is harmless.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -260,13 +260,13 @@ class HivexInitiateCompactionsOperator(BaseOperator):
 
 
 class HivexCleanOperator(BaseOperator):
-    """Delete the files that compactions have replaced, and those of aborted transactions, on every cluster.
+    """Delete files that compactions have replaced, and files of aborted transactions, on every cluster.
 
     Files that an open transaction may read stay. It returns a list with ``{"compaction_id", "table", "partition",
     "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition: how many directories and
-    files were deleted, how many stay, and the transactions that need them. The log names each of them. If something
-    cannot be deleted, the task fails without a retry: a later round tries again, after a pause. It may be killed at any
-    moment.
+    files were deleted, how many stay, and the transactions that need them. The log names each directory and file. If a
+    directory cannot be deleted, the task fails without a retry: a later round tries again, after a pause. The task may
+    be killed at any moment.
 
     :param plan_only: list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -286,7 +286,7 @@ class HivexCleanOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the cleaner.
 
-        :raises AirflowFailException: something could not be deleted; what could be is gone
+        :raises AirflowFailException: a directory or file could not be deleted; all others were deleted
         """
         from airflow_hivex.core.model.cleaning import CleaningOutcome
 
@@ -312,10 +312,10 @@ class HivexCleanOperator(BaseOperator):
 
 
 class HivexHousekeepingOperator(BaseOperator):
-    """End transactions and work of dead clients and workers, and remove records that are not needed any more.
+    """Run one round of the housekeeper, which ends the work of dead clients and workers, and removes old records.
 
-    Transactions and locks without heartbeat are ended, compactions of lost workers go back to the queue. It returns
-    which transactions and locks were ended, and how many records were removed. A retry is harmless. It also sends the
+    Transactions and locks without a heartbeat are ended; compactions of lost workers return to the queue. It returns
+    the ids of ended transactions and locks, and the numbers of removed records. A retry is harmless. It also sends the
     numbers of the metastore as Airflow's metrics (``[hivex] metrics``).
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -341,5 +341,5 @@ class HivexHousekeepingOperator(BaseOperator):
 
 
 def _in_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with lists in place of tuples, which JSON does not have."""
+    """Return the values with lists in place of tuples, because JSON has no tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Do the compactions that wait in the queue, as tasks."""
+"""Run the compactions that wait in the queue, as tasks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     """Run compactions that wait in the queue, on the primary cluster of each table.
 
     Readers and writers continue meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
-    "state", "message", "txn_id"}`` of each one: an empty list if none waits. If any has failed, the task fails
-    without a retry when all are done; the initiator requests it again in a later round.
+    "state", "message", "txn_id"}`` of each compaction, which may be empty. If a compaction has failed, the task fails
+    without a retry after the last one; the initiator requests the failed compaction again in a later round.
 
     A retry is harmless: finished compactions stay. A compaction that was not finished returns to the queue: at once if
     the task was ended or timed out, and after the time-out of its transaction if the process was killed.
 
-    :param compaction_id: run this one only, if it still waits; otherwise the task returns its state. None for the
-        oldest ones of a pool (templated)
-    :param compaction_pool: the pool of the queue; None for compactions without a pool, and any that have waited for
-        longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool`` (templated)
-    :param max_compactions: the maximum number, one after the other; None continues until no compaction waits
+    :param compaction_id: run this compaction only, if it still waits; otherwise the task returns its state. None for
+        the oldest compactions of a pool (templated)
+    :param compaction_pool: the pool of the queue; None for compactions without a pool, and for compactions of any pool
+        that have waited longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool``
         (templated)
+    :param max_compactions: the maximum number, run one after the other; None until no compaction waits (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -73,10 +73,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """Return the name of a mapped task in Airflow's web interface.
-
-        The table, the partition and the compaction's id.
-        """
+        """Return the name of a mapped task in Airflow's web interface: the table, the partition and the id."""
         if self.compaction_id is None:
             return f"pool {self.compaction_pool}" if self.compaction_pool else "no pool"
         try:
@@ -90,9 +87,9 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return f"{entry.name}, compaction {entry.id}"
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Do them.
+        """Run the compactions.
 
-        :raises AirflowFailException: a compaction has failed, or no compaction has that id
+        :raises AirflowFailException: a compaction has failed, or no compaction has the id
         :raises AirflowException: the task was killed, or another worker still has the compaction
         :raises HivexError: the failure may pass, or the compaction went back to the queue
         """
@@ -114,7 +111,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Return whether the compaction went back to the queue; whether to go on with it is Airflow's to say."""
+        """Return whether the compaction went back to the queue, so that a retry of the task can run it."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
@@ -140,14 +137,14 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """Return the outcome of a certain compaction, which this task does if it waits."""
+        """Run a certain compaction if it waits, and return its outcome or its state."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor
         entry = self._work(compactor, compaction_id=compaction_id)
         if entry is None and is_retry:
-            # The try before may have been killed with the entry: its transaction shows that, once its heartbeat is
-            # missed.
+            # A worker of the try before may have been killed. The housekeeper finds that by the missing heartbeat of
+            # its transaction.
             metastore.housekeeper.run()
             entry = self._work(compactor, compaction_id=compaction_id)
         if entry is not None:
@@ -167,10 +164,10 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def _work(
         self, compactor: Compactor, *, pool: str | None = None, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Work in a thread of its own, while this one waits.
+        """Run the worker in a thread of its own, while the main thread waits; return the entry, None if none waits.
 
-        Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top of whatever
-        it does. It must find a wait that can be broken off, not a connection in the middle of an answer.
+        Signals arrive in the main thread: Airflow's time-out raises there, and ``on_kill`` runs there. They must
+        interrupt a wait, not a connection in the middle of an answer.
         """
         worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._working = (compactor, worker_id)

@@ -1,4 +1,4 @@
-"""The common part of operators that copy tables to another cluster, in the worker or while they are deferred."""
+"""The base of operators that copy tables to another cluster, in the worker or while they are deferred."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class CopyOperator(NamedInMap, BaseOperator):
-    """Makes a call that copies.
+    """The base of an operator that copies files by one call of the metastore.
 
-    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, and the task little
-        (templated)
-    :param deferrable: give the worker slot free while the job of ``copy_cluster`` copies, which has to run on a Spark
-        Connect server; where ``[operators] default_deferrable`` alone says so, other tasks run in the worker
+    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, the task copies little
+        data (templated)
+    :param deferrable: free the worker slot while the job of ``copy_cluster`` copies; that cluster needs a Spark Connect
+        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -40,7 +40,7 @@ class CopyOperator(NamedInMap, BaseOperator):
 
     @property
     def map_name(self) -> str:
-        """Return the name of a mapped task in Airflow's web interface; each operator has its own."""
+        """Return the name of a mapped task in Airflow's web interface; subclasses define it."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -77,17 +77,17 @@ class CopyOperator(NamedInMap, BaseOperator):
         return self._complete(answer)
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the call, in JSON's types; each operator has its own."""
+        """Return the arguments of the call, in JSON's types; subclasses define them."""
         raise NotImplementedError
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the tables of the task, and return its result; each operator does it in its own way."""
+        """Declare the tables of the task as inlets, and return its result; subclasses define it."""
         raise NotImplementedError
 
     def _defers(self, *, is_dry_run: bool) -> bool:
         """Return whether the task waits in the triggerer.
 
-        :raises AirflowFailException: it must, and no server runs the job
+        :raises AirflowFailException: ``deferrable`` is true, and no Spark Connect server runs the job
         """
         from airflow.configuration import conf
 

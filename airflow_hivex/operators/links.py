@@ -29,7 +29,7 @@ class _Change(NamedTuple):
 
 
 class _LinkOperator(NamedInMap, BaseOperator):
-    """A change of one link; a retry finds what is done already."""
+    """The base of an operator that changes one link; a retry is harmless."""
 
     ui_color = "#fdee21"
 
@@ -54,21 +54,21 @@ class _LinkOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Make the change.
 
-        :raises AirflowFailException: the link or its table does not allow it: a retry would fail again
+        :raises AirflowFailException: the link or its table does not allow the change: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         with failing_for_good():
             hook = WarehouseHook(self.hivex_conn_id)
             namespace = self.namespace or hook.get_configuration().database
             links = hook.get_metastore().links
-            # Where the try before was lost behind the change, its event was lost, too.
+            # If the try before was lost after the change, its event was lost, too.
             change = self._change(links, namespace, is_retry=context["ti"].try_number > 1)
             if not change.is_dropped:
                 self._declare(context, links, namespace, change.shown)
         return {"namespace": namespace, "link": self.link, **change.result}
 
     def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
-        """Make the change and return its result; each operator has its own."""
+        """Make the change and return its result; subclasses define it."""
         raise NotImplementedError
 
     def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
@@ -86,14 +86,14 @@ class _LinkOperator(NamedInMap, BaseOperator):
 
 
 class HivexCreateLinkOperator(_LinkOperator):
-    """Create a link, unless it exists. An existing link keeps its type, properties and partitions.
+    """Create a link if it does not exist. An existing link keeps its type, properties and partitions.
 
     It returns ``{"namespace", "link", "source", "is_created"}``.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that gets the link; by default the database of the connection (templated)
-    :param static: partitions come by HivexAlterLinkOperator and ``ALTER LINK`` only
-    :param properties: such as ``{"RETENTION": "90"}`` (templated)
+    :param static: only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link
+    :param properties: properties of the link, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -119,7 +119,7 @@ class HivexCreateLinkOperator(_LinkOperator):
                 raise
             is_created = False
         source = links.source(links.get(namespace, self.link))
-        # A link to a table with partitions shows none of those that the table has now.
+        # A new link to a table with partitions does not show the present partitions of the table.
         shown: list[str] | None = [] if (is_created or is_retry) and not source.is_partitioned else None
         return _Change({"source": source.full_name, "is_created": is_created}, shown)
 
@@ -132,7 +132,7 @@ class HivexAlterLinkOperator(_LinkOperator):
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param add_partitions: names of partitions of the source, such as ``ds=2013-01-01`` (templated)
-    :param drop_partitions: names of partitions that the link is not to show; the source keeps them (templated)
+    :param drop_partitions: names of partitions to remove from the link; the source keeps them (templated)
     :param properties: properties to set, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """

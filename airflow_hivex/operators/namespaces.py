@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 class HivexMoveNamespaceOperator(CopyOperator):
     """Move a namespace to another cluster: all its tables change their primary cluster at once.
 
-    A retry continues the move where the try before has stopped, or does nothing where the namespace has moved.
+    A retry continues the move of the try before, or does nothing if the namespace has moved.
 
     It returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s", "txn_id"}``; a
     dry run also ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
 
     :param namespace: the database (templated)
     :param cluster: the new primary cluster of its tables (templated)
-    :param copy_linked: copy tables of other namespaces, as far as links of this one show them
+    :param copy_linked: copy the tables and partitions of other namespaces that links of this namespace show
     :param keep_copies: keep the copies on the previous clusters
     :param dry_run: change nothing, and return the plan
-    :param threads: how many files are copied at once
-    :param bytes_per_second: how much is copied at most; None sets no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None: jobs copy much data, and the task little; the
-        task itself copies what the switch has left (templated)
-    :param deferrable: give the worker slot free while jobs of ``copy_cluster`` copy, which has to run on a Spark
-        Connect server; where ``[operators] default_deferrable`` alone says so, other tasks run in the worker
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the maximum speed of copying; None for no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: jobs copy much data, the task copies little
+        data. The last files, at the switch, are copied by the task itself (templated)
+    :param deferrable: free the worker slot while jobs of ``copy_cluster`` copy; that cluster needs a Spark Connect
+        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -97,21 +97,21 @@ class HivexMoveNamespaceOperator(CopyOperator):
 class HivexImportNamespaceOperator(BaseOperator):
     """Import the tables and views of a namespace of another metastore, as of one snapshot.
 
-    A retry continues with the files that the try before has copied. Objects that exist here are not changed, so that a
-    task may be repeated. Only objects that cannot be imported, such as external tables, fail it.
+    A retry keeps the files that the try before has copied. Objects that exist here are not changed, so that a task may
+    be repeated.
 
-    It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects, and fails if one of
-    them is refused and ``skip_refused`` is not set.
+    It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects. It fails if an object
+    cannot be imported, such as an external table, and ``skip_refused`` is not set.
 
     :param namespace: the namespace in the other metastore (templated)
     :param source_conn_id: the connection of type ``hivex`` of the other metastore; by default the home of the
-        namespace, which ``hivex namespace home`` notes (templated)
+        namespace, which ``hivex namespace home`` sets (templated)
     :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
     :param into: the name of the namespace here; by default the same (templated)
     :param cluster: the cluster that gets the files; by default the default cluster (templated)
     :param skip_refused: skip objects that cannot be imported, and log the reasons
-    :param dry_run: change nothing, and return what would be imported
-    :param threads: how many files are copied at once
+    :param dry_run: change nothing, and return the names of objects that would be imported
+    :param threads: the number of files that are copied at once
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -144,7 +144,7 @@ class HivexImportNamespaceOperator(BaseOperator):
         self.hivex_conn_id = hivex_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Import it.
+        """Import the namespace, and report the progress to the log.
 
         :raises AirflowFailException: the request is wrong, or an object is refused: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
@@ -155,7 +155,7 @@ class HivexImportNamespaceOperator(BaseOperator):
 
         with failing_for_good():
             if self.source_conn_id:
-                # First: a wrong source is to create no metastore here, either.
+                # First, so that a wrong source does not create a metastore here.
                 WarehouseHook(self.source_conn_id).get_existing_metastore()
             metastore = WarehouseHook(self.hivex_conn_id).get_metastore()
             source = self.source_conn_id or self._home(metastore)
@@ -171,7 +171,7 @@ class HivexImportNamespaceOperator(BaseOperator):
             )
         new = {ImportOutcome.IMPORTED}
         if context["ti"].try_number > 1 and not self.is_dry_run:
-            # The try before may have imported them, and was lost before it could send the events.
+            # The try before may have been lost after it had imported objects, and before it sent their events.
             new |= {ImportOutcome.PRESENT, ImportOutcome.DIFFERS}
         tables = [each.name.partition(".")[2] for each in found if each.outcome in new and each.has_rows]
         declare_tables(self, source, [f"{self.namespace}.{name}" for name in tables])

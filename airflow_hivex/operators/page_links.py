@@ -18,21 +18,21 @@ _MOST_IDS = 20
 
 
 class HivexTransactionsLink(BaseOperatorLink):
-    """The transactions of a task, in whatever state they are."""
+    """The link to the transactions of a task, in any state."""
 
     name = "Hivex: transactions"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address of the page. The task calls it at its end.
 
-        It names the transactions by the task, and by their ids where the task knows them: a group's transaction has
-        another owner, and the record of a transaction is deleted some time after its end.
+        The address names the transactions by the task and, if the task knows them, by their ids. The transaction of a
+        group has another task as its owner, and the record of a transaction is deleted some time after its end.
         """
         return page_address(operator, tab="transactions", agent=_agent_of(ti_key), txns=_transactions_of(operator))
 
 
 class HivexCompactionsLink(BaseOperatorLink):
-    """The queue of compactions, with the table of a task filled in."""
+    """The link to the queue of compactions, filtered by the table of a task."""
 
     name = "Hivex: compactions"
 
@@ -43,7 +43,7 @@ class HivexCompactionsLink(BaseOperatorLink):
 
 
 class HivexTableLink(BaseOperatorLink):
-    """The table of a task."""
+    """The link to the table of a task."""
 
     name = "Hivex: table"
 
@@ -53,7 +53,10 @@ class HivexTableLink(BaseOperatorLink):
 
 
 def page_address(operator: BaseOperator, **place: str | None) -> str:
-    """Return the address of a place in the page, for the connection of a task."""
+    """Return the address of the page for the connection of a task.
+
+    :param place: parameters of the address, such as ``tab``; empty ones are skipped
+    """
     connection = getattr(operator, "hivex_conn_id", None)
     parameters = {"connection": connection, **place}
     base = conf.get("api", "base_url", fallback="/").rstrip("/")
@@ -68,7 +71,7 @@ def _agent_of(ti_key: TaskInstanceKey | None) -> str | None:
 
 
 def _transactions_of(operator: BaseOperator) -> str | None:
-    """Return the ids of the transactions that a task has worked in, as far as it knows them."""
+    """Return the ids of the transactions of a task, separated by commas; None if the task does not know one."""
     given = [getattr(operator, name, None) for name in ("transaction", "txn_id")]
     ids = [int(each) for each in map(str, given) if each.isascii() and each.isdigit()]
     ids += getattr(operator, "txn_ids", ())
@@ -76,7 +79,7 @@ def _transactions_of(operator: BaseOperator) -> str | None:
 
 
 def _table_of(operator: BaseOperator) -> str | None:
-    """Return ``database.table`` of an operator that has one table, None for others."""
+    """Return ``database.table`` of an operator that has one table; None for other operators."""
     table = getattr(operator, "table", None)
     if not isinstance(table, str) or not table:
         return None

@@ -41,11 +41,10 @@ CANCEL_LIMIT_S = 60
 
 
 class StatementThread:
-    """Runs a session's statements in a thread of its own while the caller waits.
+    """A thread that runs the statements of a session while the main thread waits.
 
-    Signals come to the main thread: Airflow's time-out raises there, and ``on_kill`` is called on top
-    of whatever it does. It must find a wait that can be broken off, not a connection to the JVM or to
-    the metastore in the middle of an answer.
+    Signals arrive in the main thread: Airflow's time-out raises there, and ``on_kill`` runs there. They must interrupt
+    a wait, not a connection to the JVM or to the metastore in the middle of an answer.
     """
 
     def __init__(self, session: Session, conflict_retries: int) -> None:
@@ -61,7 +60,7 @@ class StatementThread:
         self._executor.shutdown(wait=False)
 
     def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
-        """Return the result of a statement, which is cancelled if the wait for it is broken off."""
+        """Return the result of a statement. The statement is cancelled if the wait is interrupted."""
         variables = contextvars.copy_context()
         future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
         try:
@@ -73,17 +72,17 @@ class StatementThread:
             raise
 
     def cancel(self) -> None:
-        """Stop the statement that runs now, or waits to be run again."""
+        """Stop the statement that runs now, or that waits for its next attempt."""
         self._broken_off.set()
         self._session.cancel()
 
     def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
-        """Return the statement's result; run again as long as it was aborted for the sake of others."""
+        """Return the result of a statement, retried after write conflicts and deadlocks."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         from airflow_hivex.core.errors import DeadlockError, WriteConflictError
 
-        # A transaction of several statements cannot be completed by running one of them again.
+        # The aborted transaction had other statements, too, and running one of them again does not repeat these.
         is_alone = self._session.txn_id is None
 
         def may_run_again(error: BaseException) -> bool:
@@ -111,7 +110,7 @@ def _log_retry(attempt: RetryCallState) -> None:
 
 
 class _Default(int):
-    """The default of a number, which distinguishes it from an equal number of the caller."""
+    """The default of an argument, as distinct from an equal number that the caller passes."""
 
 
 DEFAULT_MAX_ROWS = _Default(1000)
@@ -120,24 +119,24 @@ DEFAULT_MAX_ROWS = _Default(1000)
 class HivexQueryOperator(BaseOperator):
     """Run one or several statements and return the result of the last one.
 
-    They share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
-    is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is given.
+    The statements share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
+    is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is set.
 
     The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id":
     ..., "rows_written": ..., "rows_deleted": ...}`` in JSON's types: decimals and other types that JSON lacks are text,
     dates and times are in ISO 8601.
 
-    :param sql: a script, a list of them, or the path of a ``.sql`` or ``.hql`` file (templated)
+    :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
     :param parameters: values of the ``:name`` markers in the statements, bound and never pasted (templated)
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose (templated)
-    :param database: the current database; None for that of the connection (templated)
-    :param transaction: the group whose transaction the statements are part of, or the id of an open
-        transaction; a retry first discards what the try before has written in it (templated)
-    :param conflict_retries: how often a statement that was aborted by a write conflict or a deadlock is retried, after
-        a pause; only without a transaction of several statements
+    :param database: the current database; None for the database of the connection (templated)
+    :param transaction: the group whose transaction the statements join, or the id of an open transaction; a retry
+        first discards the writes of the try before in this transaction (templated)
+    :param conflict_retries: how often a statement is retried, after a pause, when a write conflict or a deadlock has
+        aborted it; not in a transaction of several statements
     :param max_rows: the maximum number of rows that are returned, 1,000 by default; with a ``handler`` or an
         ``output_path`` all rows by default
-    :param handler: called with a cursor over the rows of the last statement; its result is that of the task
+    :param handler: called with a cursor over the rows of the last statement; the task returns its result
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
     :param output_table: a table that gets the rows of the last statement; they do not pass through the worker. It is
@@ -148,10 +147,10 @@ class HivexQueryOperator(BaseOperator):
     :param asset_partitions: send an event for each written partition, with its name as the partition key
     :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
         read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
-    :param max_lag_commits: the number of commits that such copies may lack (templated)
-    :param deferrable: give the worker slot free while Spark works: statements that run a job on a Spark Connect server
-        run in the triggerer. Other clusters cannot do that, and the task fails. By default, if
-        ``[operators] default_deferrable`` says so, such a task runs in the worker instead
+    :param max_lag_commits: the number of commits by which copies may be behind (templated)
+    :param deferrable: free the worker slot while Spark works: statements that run a job on a Spark Connect server run
+        in the triggerer. Without such a server the task fails. None: ``[operators] default_deferrable``; without such
+        a server the task then runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -259,7 +258,7 @@ class HivexQueryOperator(BaseOperator):
             return self._run(context, txn_id)
 
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
-        """Go on after the triggerer has run a statement.
+        """Continue after the triggerer has run a statement.
 
         :raises AirflowFailException: the statement is wrong: a retry would fail again
         :raises AirflowException: the failure may pass; Airflow retries the task as its ``retries`` say
@@ -275,7 +274,7 @@ class HivexQueryOperator(BaseOperator):
             return self._complete(context, query, self._until_deferred(partial(query.resume, event)))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after a deferral. A transaction whose trigger has timed out or failed is aborted."""
+        """Continue after a deferral. If the trigger has failed or timed out, its transaction is aborted."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as error:
@@ -284,7 +283,7 @@ class HivexQueryOperator(BaseOperator):
             raise
 
     def _failures(self, txn_id: int | None) -> AbstractContextManager[None]:
-        """Return the context in which errors are raised as Airflow needs them to decide on a retry."""
+        """Return a context manager that raises errors so that Airflow retries the task only if a retry can help."""
 
         def describe(error: HivexError) -> AirflowFailException | None:
             if txn_id is not None:
@@ -292,7 +291,7 @@ class HivexQueryOperator(BaseOperator):
             # A retry would write the rows a second time, if the commit whose outcome is unknown was applied.
             return None if error.retryable else AirflowFailException(str(error))
 
-        # Also workers that are shut down kill their tasks: whether to go on elsewhere is Airflow's to say.
+        # A worker that shuts down kills its tasks, too. Airflow decides whether to retry them elsewhere.
         return failing_for_good(lambda _: self._killed, describe)
 
     def _defers(self) -> bool:
@@ -314,7 +313,7 @@ class HivexQueryOperator(BaseOperator):
         self.defer(trigger=deferral.trigger, method_name="execute_complete", timeout=deferral.timeout)
 
     def _complete(self, context: Context, query: DeferredQuery, result: dict[str, Any]) -> Any:
-        """Return the result of a deferrable task whose statements are done."""
+        """Return the result of a deferrable task after its last statement."""
         course = query.course
         hook = WarehouseHook(self.hivex_conn_id)
         return self._end(context, hook, [] if course.is_of_group else course.committed, course.links, result)
@@ -339,11 +338,11 @@ class HivexQueryOperator(BaseOperator):
 
     @property
     def _scripts_of_function(self) -> list[str] | None:
-        """Return the scripts that a function of the task has returned, which only this process knows."""
+        """Return the scripts that the function of a decorated task has returned; None for other tasks."""
         return None
 
     def _statements(self) -> list[str]:
-        """Return the statements as they run: the last one may write its rows to a table."""
+        """Return the statements as they run: with ``output_table`` the last one writes its rows to the table."""
         if not isinstance(self.sql, str | list | tuple):
             # A function of the task returns them, and was not called in this process.
             return []
@@ -407,12 +406,12 @@ class HivexQueryOperator(BaseOperator):
         from airflow_hivex.hooks.openlineage import lineage_of
 
         if not isinstance(self.sql, str | list | tuple):
-            # A function of the task returns it when it runs.
+            # The function of the task returns the statements when the task runs.
             return None
         return lineage_of(WarehouseHook(self.hivex_conn_id), self._statements(), self.database, txn_ids)
 
     def on_kill(self) -> None:
-        """Stop the Spark job. The transaction of a statement alone is aborted; one of several goes on."""
+        """Stop the Spark job. A transaction of this statement only is aborted; one of several statements stays open."""
         self._killed = True
         thread = self._thread
         if thread is not None:
@@ -479,7 +478,7 @@ class HivexQueryOperator(BaseOperator):
 
 # Links that the statements of a task have created or altered: their inlets and asset events.
 #
-# CREATE, ALTER and DROP LINK declare the same as the operators of `operators/links.py`.
+# CREATE, ALTER and DROP LINK declare the same inlets and outlets as the operators of `operators/links.py`.
 
 
 log = logging.getLogger(__name__)
@@ -502,10 +501,10 @@ class LinkChange(NamedTuple):
 
 
 def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
-    """Return the changes of a statement that has run, in JSON's types: none or one.
+    """Return the change of a link by a statement that has run, in JSON's types: a list of one change, or an empty one.
 
-    A second try finds changes of the first one, whose events may have been lost, so that it sends them. A failure is
-    logged: the link has changed.
+    The events of the first try may have been lost, so that a second try sends them for changes of the first one, too.
+    An error is only logged, because the link has changed.
     """
     inspection = session.inspect(statement)[0]
     if inspection.kind not in _KINDS:
@@ -526,7 +525,7 @@ def _change(
     link = links.get(database, name)
     source = links.source(link)
     shown: list[str] | None = None
-    # A statement that has found the link has no transaction. A link to a table with partitions shows none at first.
+    # A CREATE LINK that has found the link has no transaction. A new link to a partitioned table shows no partition.
     if inspection.kind == _CREATED and (result.txn_id is not None or is_retry) and not source.is_partitioned:
         shown = []
     elif inspection.kind == _ADDED and (result.truncated or is_retry):
@@ -539,7 +538,7 @@ def _change(
 def declare_links(
     operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
 ) -> None:
-    """Declare the sources of links as inlets, and links that show more rows than before as outlets with an event."""
+    """Declare the sources of links as inlets, and links that show additional rows as outlets with an event."""
     from airflow_hivex.assets.hivex import table_uri
     from airflow_hivex.operators.asset_events import declare_tables, send_event
 

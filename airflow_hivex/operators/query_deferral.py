@@ -1,7 +1,7 @@
-"""The way of a deferrable query: statement by statement, each with a job in a transaction that rests in the triggerer.
+"""Deferrable queries, which run statement by statement: the job of each runs in the triggerer.
 
-The worker opens the transaction and commits it; the triggerer runs the statement in between. Whatever is lost on the
-way, the transaction commits once or not at all. It has no heartbeats while the task waits for its triggerer or worker.
+The worker opens the transaction and commits it; the triggerer runs the statement in between. If one of the two is lost,
+the transaction commits once or not at all. It has no heartbeats while the task waits for its triggerer or worker.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ REST = timedelta(hours=1)
 
 @dataclass(slots=True)
 class Course:
-    """The point that a deferrable task has reached, as it is kept while the task is deferred.
+    """The progress of a deferrable task, which is kept while the task is deferred.
 
-    ``done`` statements are complete, ``database`` and ``cluster`` are those of the session after them, ``txn_id`` is
-    the transaction of the next one, which conflicts with others have aborted ``conflicts`` times.
-    ``ends_at`` is the end of the task's ``execution_timeout``, in ISO 8601. The transaction of a group
-    (``is_of_group``) is that of all statements. ``committed`` are the transactions of the statements that are done,
-    ``links`` their changes of links (``operators/query.py``). ``scripts`` are those that a function of the
-    task has returned, which is called once.
+    ``done`` is the number of complete statements. ``database`` and ``cluster`` are the current ones of the session.
+    ``txn_id`` is the transaction of the next statement, ``conflicts`` the number of its aborts by conflicts.
+    ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end of the task's
+    ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction of a group.
+    ``committed`` has the transactions of complete statements, ``links`` their changes of links
+    (``operators/query.py``). ``scripts`` has the result of the function of a decorated task, which is called once.
     """
 
     database: str | None
@@ -67,18 +67,18 @@ class Course:
 
     @property
     def time_left(self) -> timedelta | None:
-        """Return the rest of the task's time, None if it is not limited."""
+        """Return the time until ``ends_at``, at least one second; None without a limit."""
         if self.ends_at is None:
             return None
         return max(datetime.fromisoformat(self.ends_at) - datetime.now(UTC), timedelta(seconds=1))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the course in JSON's types, for the constructor."""
+        """Return the course as a dict in JSON's types, from which the constructor makes it again."""
         return asdict(self)
 
 
 class Deferral(Exception):  # noqa: N818 - a request, no error
-    """The task is to be deferred with this trigger."""
+    """A request to defer the task with a trigger."""
 
     def __init__(self, trigger: HivexQueryTrigger, timeout: timedelta | None) -> None:
         super().__init__("the task is deferred")
@@ -118,9 +118,9 @@ class DeferredQuery:
         return self._course
 
     def can_defer(self) -> bool:
-        """Return whether a cluster that may run the statements has a server for its jobs.
+        """Return whether a cluster that may run the statements has a Spark Connect server.
 
-        :raises AirflowFailException: no cluster has one, and the author of the task has asked for it
+        :raises AirflowFailException: no cluster has such a server, and ``deferrable`` is true
         """
         clusters = self._metastore.clusters
         names = [self._course.cluster] if self._course.cluster else list(clusters)
@@ -136,7 +136,7 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return the deferral of all statements to the triggerer, which runs them in the transaction of a group."""
+        """Return the deferral of all statements, which the triggerer runs in the transaction of a group."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
@@ -144,7 +144,7 @@ class DeferredQuery:
     def go_on(self) -> dict[str, Any]:
         """Return the result of the last statement.
 
-        :raises Deferral: the next statement is for the triggerer
+        :raises Deferral: the triggerer is to run the next statement
         :raises HivexError: a statement has failed
         """
         course = self._course
@@ -154,7 +154,7 @@ class DeferredQuery:
             while True:
                 statement, values = self._statements[course.done]
                 if session.is_detachable(statement, values) and not course.runs_here:
-                    # They may have changed, as by USE in a statement before it.
+                    # An earlier statement, such as USE, may have changed the database or the cluster.
                     course.database, course.cluster = session.database, session.cluster
                     raise self._deferral(statement, values)
                 result = self._run_here(session, statement, values)
@@ -168,11 +168,11 @@ class DeferredQuery:
                     return result
 
     def resume(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of the last statement, after a trigger's event.
+        """Return the result of the last statement, continuing after the event of a trigger.
 
-        :raises Deferral: the next statement is for the triggerer, or the same one again
+        :raises Deferral: the triggerer is to run the next statement, or to retry the same one
         :raises AirflowFailException: the statement has failed, and would fail again
-        :raises AirflowException: it has failed, and may pass
+        :raises AirflowException: the statement has failed, and a retry may succeed
         """
         course = self._course
         assert course.txn_id is not None
@@ -198,7 +198,7 @@ class DeferredQuery:
         return self.go_on()
 
     def abort_all(self, reason: str) -> None:
-        """Abort the open transactions of this task's tries: also those of a try whose worker was lost."""
+        """Abort the open transactions of all tries of this task, including tries whose worker was lost."""
         from airflow_hivex.core.model.transactions import TxnState
 
         tries = range(1, self._context["ti"].try_number + 1)
@@ -219,7 +219,7 @@ class DeferredQuery:
         course.txn_id, course.conflicts, course.runs_here = None, 0, False
 
     def _deferral(self, statement: str, values: Mapping[str, Any] | None) -> Deferral:
-        """Open a transaction for a statement, and return the deferral to the triggerer that runs it."""
+        """Open a transaction for a statement, and return the deferral to the triggerer."""
         course = self._course
         self.can_defer()
         (course.txn_id,) = self._metastore.transactions.open(
@@ -255,10 +255,10 @@ class DeferredQuery:
     def _settle(self, event: Mapping[str, Any], txn_id: int) -> None:
         """Commit or abort the transaction of a statement.
 
-        :raises _ConflictError: it was aborted for the sake of another one
+        :raises _ConflictError: a conflict with another transaction has aborted it
         :raises AirflowFailException: the statement has failed, and would fail again
-        :raises AirflowException: it has failed, and may pass
-        :raises HivexError: it cannot be committed
+        :raises AirflowException: the statement has failed, and a retry may succeed
+        :raises HivexError: the transaction cannot be committed
         """
         from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
 
@@ -287,14 +287,14 @@ class DeferredQuery:
                 raise AirflowFailException(sentence)
 
     def _has_timed_out(self, txn_id: int) -> bool:
-        """Return whether a transaction was aborted, because it had no heartbeat for too long."""
+        """Return whether a transaction was aborted because its heartbeat was missing for too long."""
         from airflow_hivex.core.errors import NoSuchTransactionError
         from airflow_hivex.core.model.transactions import AbortReason
 
         try:
             return self._metastore.transactions.get(txn_id).reason_code == AbortReason.TIMEOUT.number
         except NoSuchTransactionError:
-            # Its record is gone, and only records of ended ones go.
+            # The record of the transaction is deleted, and so the transaction has ended.
             return False
 
     def _abort(self, txn_id: int, reason: str) -> None:
@@ -306,4 +306,4 @@ class DeferredQuery:
 
 
 class _ConflictError(Exception):
-    """The transaction of a statement was aborted for the sake of another one."""
+    """A conflict with another transaction has aborted the transaction of a statement."""

@@ -30,11 +30,11 @@ _MODES = ("overwrite", "append")
 class QueryOutput:
     """The place of the rows of the last statement.
 
-    :param handler: called with a cursor over the rows; its result is that of the task
+    :param handler: called with a cursor over the rows; the task returns its result
     :param path: a file, or the URI of an object, that gets the rows
     :param format: the format of the file
-    :param table: a table that gets the rows, without a way through the worker
-    :param mode: what happens to the rows that the table has
+    :param table: a table that gets the rows; they do not pass through the worker
+    :param mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
     """
 
     handler: Callable[[ResultRows], Any] | None = None
@@ -46,7 +46,7 @@ class QueryOutput:
     def check(self) -> None:
         """Check the arguments against each other.
 
-        :raises ValueError: one is not valid, or two exclude each other
+        :raises ValueError: an argument is not valid, or two arguments exclude each other
         """
         given = [name for name in ("handler", "path", "table") if getattr(self, name) is not None]
         if len(given) > 1:
@@ -64,10 +64,10 @@ class QueryOutput:
         return self.handler is not None or self.path is not None
 
     def rewritten(self, statements: list[str], hook: WarehouseHook, database: str | None) -> list[str]:
-        """Return the statements, of which the last one writes to the table, if there is one.
+        """Return the statements; with a ``table``, the last statement is changed so that it writes to the table.
 
         :raises InvalidOperationError: the last statement is not a query
-        :raises HivexError: it cannot be read
+        :raises HivexError: the last statement or the name of the table has a syntax error
         """
         if self.table is None:
             return statements
@@ -87,7 +87,7 @@ class QueryOutput:
         return [*statements[:-1], f"{words} {self.table} {query}"]
 
     def deliver(self, result: Result, described: dict[str, Any]) -> Any:
-        """Return the result of the task: that of the handler, or the description with the place of the rows."""
+        """Return the result of the task: the handler's result, or ``described`` with the path of a written file."""
         from airflow_hivex.core.dbapi import ResultRows
 
         if self.handler is not None:
@@ -99,9 +99,9 @@ class QueryOutput:
 
 
 def write_rows(result: Result, path: str, format: Format) -> None:
-    """Write the rows of a result to a file, which is there as a whole or not at all, or to an object.
+    """Write the rows of a result to a local file or an object; readers see the complete file or none.
 
-    :raises OSError: it cannot be written
+    :raises OSError: the file or object cannot be written
     """
     if format == "parquet":
         _write_parquet(result, path)
@@ -129,7 +129,7 @@ def _write_parquet(result: Result, path: str) -> None:
     from pyarrow import parquet
 
     columns = [pa.array([row[at] for row in result.rows]) for at in range(len(result.columns))]
-    # A column without a value has no type of its own.
+    # A column of nulls has the type null, so that it is cast to string.
     typed = [column.cast(pa.string()) if pa.types.is_null(column.type) else column for column in columns]
     with _opened(path) as file:
         parquet.write_table(pa.Table.from_arrays(typed, names=_distinct(result.columns)), file)
@@ -141,7 +141,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[str]:
-    """Yield the path of a new local file, whose content gets to the path when the block succeeds."""
+    """Yield the path of a temporary local file, whose content is moved to ``path`` when the block succeeds."""
     target = Path(path.removeprefix("file://"))
     is_remote = "://" in path and not path.startswith("file://")
     if not is_remote:

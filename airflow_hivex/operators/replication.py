@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 class HivexReplicateOperator(CopyOperator):
-    """Copy the files of tables that a cluster lacks, as of one snapshot; all copies become visible at once, or none.
+    """Copy missing files of tables to a cluster, as of one snapshot; all copies become visible at once, or none.
 
-    A retry keeps the files that are there already. A task that was killed holds its locks until its transaction times
-    out (``hivex.replication.timeout``).
+    A retry keeps the files that are copied already. The locks of a killed task stay until its transaction times out
+    (``hivex.replication.timeout``).
 
     It returns ``{"cluster", "tables", "txn_id", "files_copied", "bytes_copied", "files_kept"}``.
 
-    :param tables: ``database.table``, or a list of them (templated)
-    :param cluster: the cluster that is to have the copies (templated)
+    :param tables: ``database.table``, or a list of such names (templated)
+    :param cluster: the cluster that gets the copies (templated)
     :param partitions: names of partitions of one table, or leading parts such as ``year=2013``; None for all
         (templated)
     :param partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
         (``year = 2013, month < 3``), instead of names (templated)
     :param dry_run: copy nothing, and return ``"directories"``: ``{"table", "partition", "directory", "source", "files",
-        "bytes"}`` of each that would be copied
-    :param verify: read the registered copies, too, and copy damaged ones again
-    :param threads: how many files are copied at once
-    :param bytes_per_second: how much is copied at most; None sets no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, and the task little
-        (templated)
-    :param deferrable: give the worker slot free while the job of ``copy_cluster`` copies, which has to run on a Spark
-        Connect server; where ``[operators] default_deferrable`` alone says so, other tasks run in the worker
+        "bytes"}`` of each directory that would be copied
+    :param verify: also read the registered copies, and replace damaged files
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the maximum speed of copying; None for no limit
+    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, the task copies little
+        data (templated)
+    :param deferrable: free the worker slot while the job of ``copy_cluster`` copies; that cluster needs a Spark Connect
+        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -108,19 +108,20 @@ class HivexReplicateOperator(CopyOperator):
 
 
 class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
-    """Change the primary cluster of a table; the previous one keeps a copy. A retry continues, or does nothing.
+    """Change the primary cluster of a table; the previous cluster keeps a copy. A retry is harmless.
 
-    It copies the table in the worker, so that it is not deferrable. It waits for the readers and writers of the table.
+    The worker copies the table, so that the operator is not deferrable. It waits for the readers and writers of the
+    table.
 
     It returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
-    :param force: the cluster before is lost; the task fails without a retry, with a list of what would be lost, as
-        long as ``confirm`` does not confirm exactly that
-    :param confirm: the confirmation that this error names (templated)
-    :param threads: how many files are copied at once
-    :param bytes_per_second: how much is copied at most; None sets no limit
+    :param force: the previous cluster is lost. If the change would lose writes, the task fails without a retry, and the
+        error lists them with a text for ``confirm``
+    :param confirm: the text of this error, which confirms exactly this loss (templated)
+    :param threads: the number of files that are copied at once
+    :param bytes_per_second: the maximum speed of copying; None for no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -154,7 +155,7 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
         return self.table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Change it.
+        """Change the primary cluster.
 
         :raises AirflowFailException: the request is wrong, or writes would be lost: a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
@@ -178,7 +179,7 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
             )
         declare_tables(self, self.hivex_conn_id, [found.table])
         lost = [list(each) for each in found.lost_write_ids]
-        # Where the try before has changed it, this one does not know the loss any more.
+        # If the try before has changed the cluster, this try does not know the lost writes.
         if lost or (self.force and context["ti"].try_number > 1):
             uri = table_uri(self.hivex_conn_id, *found.table.split(".", 1))
             send_event(self, context, uri, {"lost_write_ids": lost})

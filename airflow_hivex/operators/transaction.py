@@ -1,4 +1,4 @@
-"""A transaction over several tasks: all that they write becomes visible at once, or nothing ever does."""
+"""A transaction over several tasks: all their writes become visible at once, or none of them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from airflow_hivex.core.metastore import Metastore
     from airflow_hivex.core.model.transactions import Transaction
 
-# A task with one of these runs only if nothing above it has failed.
+# A task with one of these trigger rules runs only if no upstream task has failed.
 _RULES_THAT_PASS_FAILURES_ON = (
     TriggerRule.ALL_SUCCESS,
     TriggerRule.NONE_FAILED,
     TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
 )
 SKIPPED = "skipped"
-"""The XCom key under which the commit lists the skipped tasks because of which it was skipped."""
+"""The XCom key under which a skipped commit lists the tasks that were skipped before it."""
 XCOM_SKIPMIXIN_KEY = "skipmixin_key"
 """The XCom key of skipped tasks. Source: airflow.providers.standard.utils.skipmixin."""
 # The group's own tasks are short, and safe to repeat.
@@ -47,16 +47,16 @@ class HivexTransaction(TaskGroup):
             HivexQueryOperator(task_id="orders", sql="INSERT INTO orders ...", transaction=transaction)
             HivexQueryOperator(task_id="lines", sql="INSERT INTO lines ...", transaction=transaction)
 
-    It begins with a setup task ``begin``. ``commit`` runs when no task of the group has failed, and commits if all have
-    succeeded; the teardown ``abort`` runs when all have ended. It aborts the transaction if it is still open, and then
-    fails, so that the DAG run fails as well, unless a task chose to be skipped. Tasks downstream of the group are
-    downstream of ``commit``. A ``@task`` joins with ``HivexHook.session(txn_id=...)``, given :attr:`txn_id` as an
-    argument.
+    The group begins with a setup task ``begin``. Its task ``commit`` runs when no task has failed, and commits if all
+    have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open, ``abort``
+    aborts it and fails, so that the DAG run fails; it does not fail if a task chose to be skipped. Tasks downstream of
+    the group are downstream of ``commit``. A ``@task`` takes :attr:`txn_id` as an argument, and joins the transaction
+    by ``HivexHook.session(txn_id=...)``.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
-    :param timeout: how long the transaction stays open without any of its statements running
-    :param task_arguments: more arguments of the group's own three tasks, ``retries`` or ``queue`` for example
+    :param timeout: the time after which the transaction is aborted if none of its statements runs
+    :param task_arguments: more arguments of the three tasks of the group, such as ``retries`` or ``queue``
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class HivexTransaction(TaskGroup):
 
     @property
     def txn_id_template(self) -> str:
-        """Return a template of the transaction's id, for templated fields of tasks below ``begin``.
+        """Return a template of the transaction's id, for templated fields of tasks downstream of ``begin``.
 
-        An XComArg would make ``begin`` a direct upstream, and rule out any trigger rule but ``all_success``.
+        An XComArg would make ``begin`` a direct upstream, and so allow the trigger rule ``all_success`` only.
         """
-        # Of a group that is mapped as a whole, each part has its own begin.
+        # Each map index of a mapped group has its own begin.
         is_mapped = next(iter(self.iter_mapped_task_groups()), None) is not None
         part = ", map_indexes=ti.map_index" if is_mapped else ""
         return f"{{{{ ti.xcom_pull(task_ids='{self.begin_task_id}'{part}) }}}}"
@@ -101,11 +101,11 @@ class HivexTransaction(TaskGroup):
 
     @property
     def is_building(self) -> bool:
-        """Return whether tasks can be added: inside of the ``with`` block."""
+        """Return whether tasks can be added, which is true in the ``with`` block only."""
         return self.begin is not None and self.commit is None
 
     def __enter__(self) -> HivexTransaction:
-        """Begin to add tasks."""
+        """Add the task ``begin``; tasks that are made in the block belong to the group."""
         if self.begin is not None:
             raise RuntimeError(
                 f"The transaction of group {self.group_id} is complete; add its tasks in one with block."
@@ -121,7 +121,7 @@ class HivexTransaction(TaskGroup):
         return self
 
     def __exit__(self, error_type: Any, error: Any, traceback: Any) -> None:
-        """Put the tasks between begin and commit."""
+        """Add ``commit`` and ``abort``, and order all tasks of the group."""
         try:
             if error_type is None:
                 self._complete()
@@ -175,7 +175,7 @@ class HivexTransaction(TaskGroup):
 
 
 def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperator]:
-    """Return the tasks from whose success that of all of them follows; teardowns apart, as everywhere in Airflow."""
+    """Return the tasks whose success implies the success of all tasks; teardowns are ignored, as in Airflow."""
     work = {task_id: task for task_id, task in tasks.items() if not task.is_teardown}
     for task_id, task in work.items():
         if task.downstream_task_ids.isdisjoint(work):
@@ -184,14 +184,15 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
             TriggerRule(work[below].trigger_rule) not in _RULES_THAT_PASS_FAILURES_ON
             for below in task.downstream_task_ids & work.keys()
         ):
-            # A task below runs although this one has failed, and would hide it.
+            # A downstream task runs although this one has failed, and its success would hide the failure.
             yield work[task_id]
 
 
 class HivexBeginOperator(BaseOperator):
-    """Open the transaction of a group, once for each try, and return its id.
+    """Open the transaction of a group, a new one for each try, and return its id.
 
-    It aborts the transactions of earlier tries, unless tasks that were not cleared work in them.
+    It aborts the transactions of earlier tries. But if only a part of the group was cleared, it returns the transaction
+    of the earlier try.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -214,7 +215,7 @@ class HivexBeginOperator(BaseOperator):
     def execute(self, context: Context) -> int:
         """Return the id of the open transaction.
 
-        :raises AirflowFailException: only a part of the group was cleared, and what the rest did is undone
+        :raises AirflowFailException: only a part of the group was cleared, and the work of the other tasks is lost
         :raises HivexError: the failure may pass
         """
         from airflow_hivex.core.model.transactions import TxnState
@@ -235,13 +236,13 @@ class HivexBeginOperator(BaseOperator):
         return txn_id
 
     def _of_earlier_tries(self, metastore: Metastore, context: Context) -> list[Transaction]:
-        """Return the latest first."""
+        """Return the transactions that earlier tries of this task have opened, the latest first."""
         tries = range(context["ti"].try_number - 1, 0, -1)
         found = (metastore.transactions.find(f"{part_name(context)}/{number}") for number in tries)
         return [transaction for transaction in found if transaction is not None]
 
     def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
-        """Return the transaction of an earlier try, if tasks that were not cleared with this one have worked in it."""
+        """Return the id of the latest transaction if tasks that were not cleared with this one have worked in it."""
         from airflow_hivex.core.model.transactions import TxnState
 
         if context["ti"].try_number == 1:
@@ -293,16 +294,16 @@ class HivexBeginOperator(BaseOperator):
         try:
             return with_key(key)
         except (TransactionAbortedError, TransactionCommittedError):
-            # A run that was deleted had this run's id, and the same try.
+            # A deleted DAG run had the same run id and try number.
             return with_key(f"{key}/{ti.id}")
 
 
 class HivexCommitOperator(BaseOperator):
-    """Commit the transaction of a group. Committing again is a no-op.
+    """Commit the transaction of a group. A second commit changes nothing.
 
-    :param txn_id: the transaction (templated)
+    :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param begin_task_id: the task that has opened it
+    :param begin_task_id: the id of the task that has opened the transaction
     :param work_task_ids: the tasks of the group that have to succeed; if one was skipped, the commit is skipped
     """
 
@@ -329,8 +330,8 @@ class HivexCommitOperator(BaseOperator):
         """Return the id of the committed transaction.
 
         :raises AirflowSkipException: a task that has to succeed was skipped
-        :raises AirflowFailException: it cannot be committed any more, because of a write conflict for example
-        :raises HivexError: the failure may pass; a commit of which it is not known may have been applied
+        :raises AirflowFailException: the transaction cannot be committed, for example because of a write conflict
+        :raises HivexError: the failure may pass; if its outcome is unknown, the commit may have been applied
         """
         states = states_of_tasks(context, self.work_task_ids)
         skipped = sorted(task_id for task_id, state in states.items() if state == "skipped")
@@ -357,14 +358,14 @@ class HivexCommitOperator(BaseOperator):
 class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
-    A DAG run whose rows are missing fails with it, whatever else became of the run: Airflow skips the commit of
-    a run that is marked, and takes a skipped task for a success. The transaction of a group in which a task
-    chose to be skipped is aborted as well, but that is not a failure.
+    The DAG run then fails, too, because its rows are missing. Otherwise a run that a user marks as failed could look
+    like a success: Airflow skips its commit, and counts a skipped task as a success. If a task of the group chose to be
+    skipped, the transaction is aborted without a failure.
 
-    :param txn_id: the transaction (templated)
+    :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
-    :param work_task_ids: the tasks of the group, of which the reason names those that have not succeeded
-    :param commit_task_id: the task that commits
+    :param work_task_ids: the tasks of the group; the reason of the abort names the tasks that have not succeeded
+    :param commit_task_id: the id of the task that commits
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -387,9 +388,10 @@ class HivexAbortOperator(BaseOperator):
         self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """Return how the transaction has ended: ``committed``, or ``aborted`` because a task chose to be skipped.
+        """Return the end of the transaction: ``committed``, or ``aborted`` if a task chose to be skipped.
 
-        :raises AirflowFailException: it was aborted, its record is gone, or the commit has failed nevertheless
+        :raises AirflowFailException: the transaction was aborted, its record is deleted, or it has committed although
+            the task of the commit has failed
         :raises HivexError: the failure may pass
         """
         from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError
@@ -401,7 +403,7 @@ class HivexAbortOperator(BaseOperator):
         try:
             found = metastore.transactions.get(txn_id)
             if found.state is not TxnState.COMMITTED:
-                # Also if it was aborted before: that abort may have left its files.
+                # An aborted transaction is aborted again, because the first abort may not have deleted its files.
                 metastore.abort(txn_id, f"{agent_info(context)}: {not_succeeded}")
         except TransactionCommittedError:
             found = metastore.transactions.get(txn_id)
@@ -434,11 +436,11 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Return whether the commit was skipped by a task of the group, not by a mark on the run."""
+        """Return whether a task of the group has caused the skip of the commit, not a user who marked the run."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):
             return True
-        # A ShortCircuitOperator skips all that is downstream of it, the commit too, which does not run then.
+        # A ShortCircuitOperator skips all tasks downstream of it: then the commit does not run, and has no XCom.
         skips = ti.xcom_pull(task_ids=list(self.work_task_ids), key=XCOM_SKIPMIXIN_KEY, **place) or []
         return any(isinstance(skip, dict) and self.commit_task_id in skip.get("skipped", ()) for skip in skips)

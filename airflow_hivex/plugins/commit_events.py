@@ -1,11 +1,11 @@
 """Note the last stored event of a watched table, in the database transaction of Airflow that stores the event.
 
-Airflow stores the events of watchers in the process of the triggerer that has access to its database, and calls
-listeners before it commits. The session of that process and thread is the one that stores the event.
+The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits. The session
+that stores the event is the session of this process and thread.
 
-The same transaction also renews the request for a run of each DAG that the asset schedules. Airflow gives a run the
-events up to the time of its request, which is that of the first event since the last run. Without the renewal the later
-ones would wait for the next commit.
+The same transaction also renews the request for a run of each DAG that the asset schedules. Airflow passes to a run the
+events up to the time of its request, which is the time of the first event since the last run. Without the renewal later
+events would wait for the next commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Note the event, if it is one of HivexCommitTrigger."""
+    """Note the event in the state of its asset if a HivexCommitTrigger has yielded it."""
     event_id = _event_id(asset_event.extra)
     if event_id is None:
         return
@@ -49,7 +49,7 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
             kind=AssetStateStoreWriterKind.WATCHER,
             session=session,
         )
-        # It waits for a scheduler that makes the run at this moment. Airflow then adds a new request.
+        # The update waits for a scheduler that creates the run at this moment. Airflow then adds a new request.
         requests = session.query(AssetDagRunQueue).filter_by(asset_id=asset.id)
         requests.update({AssetDagRunQueue.created_at: timezone.utcnow()})
 
@@ -63,7 +63,7 @@ def _event_id(extra: Any) -> int | None:
 
 
 class HivexCommitEventsPlugin(AirflowPlugin):
-    """The listener of this module."""
+    """The plugin that registers this module as a listener."""
 
     name = "hivex_commit_events"
     listeners = [sys.modules[__name__]]  # noqa: RUF012 - Airflow's form

@@ -1,6 +1,6 @@
 """The plugin of Airflow that adds the page "Hivex" and a tab of task instances.
 
-Every process of Airflow imports it, so it imports little.
+Every process of Airflow imports this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TASK_TAB = "Warehouse"
 
 
 class LazyApplication:
-    """The application of the page, which is built at its first request: only an api-server needs FastAPI."""
+    """The application of the page, made at the first request, because only an api-server needs FastAPI."""
 
     def __init__(self) -> None:
         self._application: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None
@@ -44,7 +44,7 @@ class HivexPlugin(AirflowPlugin):
     react_apps = [  # noqa: RUF012
         {
             "name": "Hivex",
-            # Relative, so that a base path of the UI comes before it.
+            # A relative address, so that the base path of the UI comes before it.
             "bundle_url": f"{PREFIX}/static/hivex.js?v={__version__}",
             "destination": "nav",
             "category": "browse",

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class HivexQuotaSensor(HivexObjectSensor):
-    """Wait until a quota is used up to its warning level, so that later tasks notify people or free space.
+    """Wait until the use of a quota reaches its warning level, so that later tasks notify people or free space.
 
     It returns ``{"quotas": [{"namespace", "cluster", "status", "used_bytes", "quota_bytes", "warning_percent",
     "used_percent", "largest_tables"}]}`` with the quotas that have reached the level.
 
-    :param namespace: the namespace; None for all that have a quota (templated)
-    :param cluster: the cluster; None for all (templated)
+    :param namespace: the namespace; None for all namespaces with a quota (templated)
+    :param cluster: the cluster; None for all clusters (templated)
     :param percent: the share of the quota, above 0; None for the warning level of each quota (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the namespace does not exist, as where it has no quota;
-        False waits until it is created
+    :param check_existence: fail at once, without a retry, if the namespace does not exist; False waits until it is
+        created. A namespace without a quota is always a failure
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")

@@ -25,13 +25,12 @@ class HivexCompactionSensor(HivexSensor):
     """Wait until a compaction has ended.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``. The state is
-    ``succeeded``; ``refused`` where there was nothing to do, or it could not be done, as the message says; or
-    ``ready for cleaning`` without ``until_cleaned``. It fails, without a retry, if the compaction has failed or was
-    taken out of the queue, and says why; also if no compaction has that id.
+    ``succeeded``, ``refused`` (the message says why), or, without ``until_cleaned``, ``ready for cleaning``. The
+    sensor fails, without a retry, if the compaction has failed or was withdrawn, or if no compaction has the id.
 
     :param compaction_id: a number, or the ``output`` of HivexCompactOperator (templated)
-    :param until_cleaned: wait until the replaced files are deleted, too, which is after the end of their readers and of
-        ``hivex.history.retention``; False waits until the rows are merged
+    :param until_cleaned: wait until the replaced files are deleted, which the cleaner does after the end of their
+        readers and of ``hivex.history.retention``; False waits until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -80,19 +79,19 @@ class HivexCompactionSensor(HivexSensor):
 class HivexCompactionThresholdSensor(HivexObjectSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
-    Other reasons of the initiator do not count: a table with ``NO_AUTO_COMPACTION`` can be waited for, and then
-    compacted by HivexCompactOperator. Of a table with partitions, it waits for the given one, or for any of them.
+    The sensor ignores other conditions of the initiator: it also waits for a table with ``NO_AUTO_COMPACTION``, which
+    HivexCompactOperator can then compact. In a table with partitions it waits for ``partition``, or for any of them.
 
     It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``: ``type`` is ``major`` or
-    ``minor``, ``thresholds`` are those that are passed, each with its value, ``partitions`` is a list with
-    ``{"partition", "compaction_type"}`` of the first 1,000 partitions that have passed one, for
-    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` the decision of the initiator now.
+    ``minor``, ``thresholds`` are the passed thresholds, each with its value, ``partitions`` is a list with
+    ``{"partition", "compaction_type"}`` of the first 1,000 partitions that have passed a threshold, for
+    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` is the present decision of the initiator.
 
-    :param table: ``table`` or ``database.table``, a transactional one (templated)
+    :param table: a transactional table, ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; None for the table, or any of its partitions (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the table or partition does not exist; by default
+    :param check_existence: fail at once, without a retry, if the table or partition does not exist; by default
         the sensor waits until it is created
     """
 

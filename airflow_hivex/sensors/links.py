@@ -21,11 +21,11 @@ class HivexLinkedPartitionSensor(HivexObjectSensor):
     It returns ``{"namespace", "link", "source", "partitions"}``.
 
     :param link: ``table@namespace`` (templated)
-    :param partitions: the name of a partition, such as ``ds=2013-01-01``, or a list of them (templated)
+    :param partitions: the name of a partition, such as ``ds=2013-01-01``, or a list of names (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the link does not exist; by default
+    :param check_existence: fail at once, without a retry, if the link does not exist; by default
         the sensor waits until it is created
     """
 

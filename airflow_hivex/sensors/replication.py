@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class HivexReplicaFreshnessSensor(HivexObjectSensor):
-    """Wait until the copy of a table on a cluster lags at most as much as given; by default, until it is current.
+    """Wait until the lag of a table's copy on a cluster is at most a limit; by default, until the copy is current.
 
-    Each partition must have a copy there. The primary cluster of a table is always fresh. The sensor copies nothing.
+    Each partition must have a copy there. The primary copy of a table is always fresh. The sensor copies nothing.
 
-    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}``: how many partitions there are,
-    the highest write id that the copy has, and the largest lag of a partition.
+    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}``: the number of partitions,
+    the highest write id of the copy, and the largest lag of a partition.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param cluster: the cluster of the copy (templated)
-    :param partitions: names of partitions such as ``year=2013/month=1``; None for all that the table has (templated)
-    :param max_lag: the age of the oldest commit that the copy may lack: seconds, or a ``timedelta`` (templated)
-    :param max_lag_commits: the number of commits that the copy of a partition may lack (templated)
+    :param partitions: names of partitions such as ``year=2013/month=1``; None for all partitions (templated)
+    :param max_lag: the largest lag: the age of the oldest missing commit, in seconds or as a ``timedelta`` (templated)
+    :param max_lag_commits: the largest number of missing commits of a partition's copy (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the table does not exist; by default
+    :param check_existence: fail at once, without a retry, if the table does not exist; by default
         the sensor waits until it is created
     """
 
@@ -100,5 +100,5 @@ class HivexReplicaFreshnessSensor(HivexObjectSensor):
     def _max_commits(self) -> int | None:
         if self.max_lag_commits in (None, ""):
             return None
-        # 0 is the number of a copy that lacks nothing.
+        # 0 is valid: it stands for a current copy.
         return 0 if str(self.max_lag_commits) == "0" else as_whole_number("max_lag_commits", self.max_lag_commits)

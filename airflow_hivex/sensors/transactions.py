@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 SINCE = "since"
-"""The XCom key of a run and the point from which its sensor has waited."""
+"""The XCom key of the run id, and of the mark from which the sensor of that run has waited."""
 
 
 class HivexSensor(NamedInMap, BaseSensorOperator):
-    """A sensor that looks into the metastore, in a worker or, ``deferrable``, in the triggerer.
+    """A sensor that polls the metastore, in a worker or, with ``deferrable``, in the triggerer.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
@@ -57,9 +57,9 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         return self._awaited()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once.
+        """Check once, and return the answer if the awaited event has happened.
 
-        :raises AirflowFailException: waiting is of no use
+        :raises AirflowFailException: the awaited event cannot happen any more
         """
         if not self._is_prepared:
             self._prepare(context)
@@ -69,7 +69,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         return PokeReturnValue(answer is not None, answer)
 
     def execute(self, context: Context) -> Any:
-        """Wait, and return what was waited for.
+        """Wait for the event, and return the answer.
 
         :raises AirflowSensorTimeout: ``timeout`` has passed
         """
@@ -99,7 +99,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
     ) -> Answer:
         """Return the result of the trigger.
 
-        :raises AirflowFailException: waiting has turned out to be of no use
+        :raises AirflowFailException: the awaited event cannot happen any more
         """
         if event is None or "answer" not in event:
             raise AirflowFailException((event or {}).get("error", "The trigger has ended without an answer."))
@@ -107,14 +107,14 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         return answer
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after the triggerer."""
+        """Continue after the deferral."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except AirflowSensorTimeout:
             raise self._timed_out() from None
 
     def on_kill(self) -> None:
-        """End the waiting. Nothing was begun, so that nothing is to be undone."""
+        """Stop waiting. A sensor changes nothing, so that nothing is to be undone."""
         self.log.info("Waiting for %s was ended; it continues undisturbed.", self._awaited())
 
     def _timed_out(self) -> AirflowSensorTimeout:
@@ -123,11 +123,11 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
         )
 
     def _prepare(self, context: Context) -> None:
-        """Find out what is needed for the first look."""
+        """Set fields that :meth:`_look` needs, before its first call."""
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """Return the answer, if there is one now."""
+        """Return the answer if the awaited event has happened, or None."""
 
     @abstractmethod
     def _trigger(self) -> HivexTrigger:
@@ -139,10 +139,10 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
 
 
 class HivexObjectSensor(HivexSensor):
-    """A sensor that waits for an object of the catalog, also where the object does not exist yet.
+    """A sensor that waits for an object of the catalog, even if the object does not exist yet.
 
-    :param check_existence: fail at once, without a retry, where a namespace, table, partition or link does not exist;
-        by default the sensor waits until it is created, also if it is dropped meanwhile
+    :param check_existence: fail at once, without a retry, if a namespace, table, partition or link does not exist;
+        by default the sensor waits until it is created, also after it was dropped
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -155,10 +155,10 @@ class HivexObjectSensor(HivexSensor):
 class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
-    It fails, without a retry, if the transaction was aborted, or if no transaction has that id. The record
-    of a committed transaction is kept for its time-out at least; look more often than that.
+    It fails, without a retry, if the transaction was aborted, or if no transaction has the id. The record of a
+    committed transaction is kept at least for its time-out, so ``poke_interval`` must be shorter.
 
-    :param txn_id: the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
+    :param txn_id: the id of the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -187,17 +187,16 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for a commit that the DAG's last successful run has not seen: each commit after the end of that
-    run's sensor counts, also one that was begun before. In the first run any
-    commit counts. It returns ``{"table", "partition", "write_id", "txn_id", "committed_at", "mark"}`` of
-    the last commit; ``mark`` is the point from which the next run waits.
+    By default it waits for a commit after the end of the sensor of the DAG's last successful run; the transaction may
+    have begun before. In the first run any commit counts. It returns ``{"table", "partition", "write_id", "txn_id",
+    "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which the next run waits.
 
-    :param table: ``table`` or ``database.table``, a transactional one (templated)
+    :param table: a transactional table, ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``, which need not exist yet; None for the whole table (templated)
-    :param after_write_id: wait for a commit with a higher write id instead (templated)
+    :param after_write_id: wait for a commit with a higher write id than this one instead (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
-    :param check_existence: fail at once, without a retry, where the table does not exist; by default
+    :param check_existence: fail at once, without a retry, if the table does not exist; by default
         the sensor waits until it is created
     """
 
@@ -259,11 +258,10 @@ class HivexTableCommitSensor(HivexObjectSensor):
 
     @staticmethod
     def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the mark for a run without a logical date.
+        """Return the mark from which a run without a logical date waits.
 
-        That of the run whose sensor began last, if the run succeeded.
-
-        Otherwise it is the mark from which that sensor has waited.
+        It is the mark that the last sensor of this task has returned, if the run of that sensor succeeded. Otherwise
+        it is the mark from which the last sensor has waited.
         """
         last = ti.xcom_pull(**place, key=SINCE, include_prior_dates=True)
         if not isinstance(last, dict):
@@ -276,7 +274,7 @@ class HivexTableCommitSensor(HivexObjectSensor):
 
 def _mark_of_run(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
     answer = ti.xcom_pull(**place)
-    # A run that succeeded although its sensor was skipped has seen nothing new.
+    # A skipped sensor has returned no mark: the mark from which it has waited still holds.
     seen = answer if isinstance(answer, dict) else ti.xcom_pull(**place, key=SINCE) or {}
     mark: dict[str, Any] | None = seen.get("mark", seen.get("since"))
     return mark

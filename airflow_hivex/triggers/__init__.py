@@ -1,3 +1,3 @@
-"""Triggers: what sensors wait with in the triggerer."""
+"""Triggers: the parts of sensors and operators that run in the triggerer."""
 
 from __future__ import annotations

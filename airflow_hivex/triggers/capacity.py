@@ -1,6 +1,6 @@
-"""Wait until a namespace has used much of its quota, by looking again and again.
+"""Poll the metastore until a namespace has used much of its quota.
 
-The function is one look; the sensor uses it too.
+The function is one check, which the sensor calls, too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LARGEST = 3
 def look_at_quotas(
     hivex_conn_id: str, namespace: str | None, cluster: str | None, percent: float | None
 ) -> Answer | None:
-    """Return the result of the sensor once quotas are used to the level, or None.
+    """Return the quotas whose use has reached the level, as the result of the sensor; or None.
 
-    :param namespace: the namespace; None for all
-    :param cluster: the cluster; None for all
-    :param percent: the share of the quota; None for the warning level of each
-    :raises HivexError: there is no such namespace or cluster, or nothing that was asked for has a quota
+    :param namespace: the namespace; None for all namespaces
+    :param cluster: the cluster; None for all clusters
+    :param percent: the share of the quota; None for the warning level of each quota
+    :raises HivexError: the namespace or cluster does not exist, or has no quota
     """
     from airflow_hivex.core.errors import InvalidOperationError
 
@@ -58,11 +58,11 @@ def look_at_quotas(
 
 
 class HivexQuotaTrigger(HivexTrigger):
-    """Waits until quotas are used to a level.
+    """Wait until the use of a quota reaches a level.
 
-    :param namespace: the namespace; None for all
-    :param cluster: the cluster; None for all
-    :param percent: the share of the quota; None for the warning level of each
+    :param namespace: the namespace; None for all namespaces
+    :param cluster: the cluster; None for all clusters
+    :param percent: the share of the quota; None for the warning level of each quota
     """
 
     def __init__(

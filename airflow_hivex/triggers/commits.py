@@ -1,8 +1,8 @@
 """Start DAGs by commits: one poll of the notification log for all watched tables of a connection.
 
-Each watcher yields one event for each committed transaction that has written to its tables. It continues after the
-last event that Airflow has stored, which the plugin of `airflow_hivex.plugins.commit_events` notes in the database
-transaction that stores the event: so a restart of the triggerer loses no commit, and repeats none.
+Each watcher yields one event for each committed transaction that has written to its tables. After a restart it
+continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` notes that
+event in the database transaction that stores it. So a restart of the triggerer neither loses nor repeats a commit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
 """The key of the asset's state under which the plugin notes the last event that Airflow has stored."""
 POSITION = "hivex_position"
-"""The key of the asset's state with an event of the notification log up to which all commits were yielded."""
+"""The key of the asset's state with the last event of the notification log that the watcher has finished."""
 WATCHED = {"hivex_events": "commits"}
-"""The extra of assets whose events come from the notification log; operators then send no events of their own."""
+"""The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500
 STORE_EVERY_S = 60.0
 _yielded: dict[int, int] = {}
@@ -39,7 +39,7 @@ _yielded: dict[int, int] = {}
 
 
 class Batch(NamedTuple):
-    """The result of one look at the notification log: the place behind its last event, and its commits."""
+    """The result of one read of the notification log: its commits, and the bookmark of the next read."""
 
     bookmark: Bookmark
     commits: list[dict[str, Any]]
@@ -63,9 +63,9 @@ def watched_table(
 
     :param table: ``table`` or ``database.table``
     :param hivex_conn_id: the connection of type ``hivex``
-    :param database: the database of a table that is named without one
+    :param database: the database of a ``table`` without a database
     :param partition: only commits to this partition, ``key=value/...`` or its first parts
-    :param poll_interval: seconds between two looks; those of one connection and interval are one look
+    :param poll_interval: seconds between two reads of the log; watchers of one connection and interval share them
     :param name: the asset's name; its URI by default
     """
     from airflow.sdk import AssetWatcher
@@ -84,17 +84,17 @@ def watched_table(
 
 
 class HivexCommitTrigger(BaseEventTrigger):
-    """Yields an event for each committed transaction that has written to one of some tables.
+    """Yield an event for each committed transaction that has written to one of the tables.
 
     The payload is ``{"source": "hivex", "event_id", "txn_id", "time", "tables", "write_ids", "partitions"}``: all
-    tables of the transaction, the write id of each, and the partitions of those that have some. If the triggerer was
-    down for so long that the notification log was cut, one event has ``"missed": true`` and no transaction.
+    tables of the transaction, with their write ids and written partitions. If the notification log was purged while
+    the triggerer was down, one event has ``"missed": true`` and no transaction.
 
-    :param tables: ``table`` or ``database.table``, or several; None for all
+    :param tables: ``table`` or ``database.table``, or a list of such names; None for all tables
     :param partition: only commits to this partition, ``key=value/...`` or its first parts; commits that do not name
-        their partitions count
+        their partitions count, too
     :param hivex_conn_id: the connection of type ``hivex``
-    :param poll_interval: seconds between two looks
+    :param poll_interval: seconds between two reads of the notification log
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         self.poll_interval = _seconds(poll_interval)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path of the class, and the arguments that make an equal trigger."""
+        """Return the path of the class, and the arguments of its constructor."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "tables": self.tables,
             "partition": self.partition,
@@ -126,7 +126,7 @@ class HivexCommitTrigger(BaseEventTrigger):
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Batch]:
-        """Yield the commits that are recorded in the notification log from now on."""
+        """Yield the commits that the notification log records after this call."""
         trigger = cls(**kwargs)
         bookmark = _at(await trigger._in_thread(_current_id))
         while True:
@@ -138,9 +138,9 @@ class HivexCommitTrigger(BaseEventTrigger):
                 yield batch
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Batch]) -> AsyncIterator[TriggerEvent]:
-        """Yield the events since the last one that Airflow has stored: first from the log, then from the stream."""
+        """Yield the events after the last one that Airflow has stored: first from the log, then from the stream."""
         progress = await self._progress()
-        # The stream has all that is new since the subscription, which was before this look.
+        # The stream has all events since its subscription, which was before this read: none is lost in between.
         while (batch := await self._look(progress.bookmark)) is not None:
             async for event in self._events(batch, progress):
                 yield event
@@ -149,7 +149,7 @@ class HivexCommitTrigger(BaseEventTrigger):
                 yield event
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the events with a poll of its own, where the triggerer shares none."""
+        """Yield the events with a poll of its own, for a triggerer without shared streams."""
         progress = await self._progress()
         while True:
             batch = await self._look(progress.bookmark)
@@ -177,7 +177,7 @@ class HivexCommitTrigger(BaseEventTrigger):
         return progress
 
     async def _look(self, bookmark: Bookmark) -> Batch | None:
-        """Return the events behind a place, or None. A metastore that cannot be reached is waited for."""
+        """Return the commits after a bookmark, or None. If the metastore cannot be reached, wait for it."""
         while True:
             try:
                 return await asyncio.to_thread(_read, self.hivex_conn_id, bookmark)
@@ -212,7 +212,7 @@ class HivexCommitTrigger(BaseEventTrigger):
 
 
 class _Progress:
-    """The point of the notification log that a watcher has reached, in memory and in the state of its asset."""
+    """The position of a watcher in the notification log, in memory and in the state of its asset."""
 
     def __init__(self, trigger: HivexCommitTrigger) -> None:
         self._trigger = trigger
@@ -224,29 +224,29 @@ class _Progress:
 
     @property
     def bookmark(self) -> Bookmark:
-        """Return the place in the log, with its last events where this process has read them."""
+        """Return the bookmark of the position, with the last events before it if this process has read them."""
         is_of_place = bool(self.recent) and self.recent[-1].id == self.position
         return _at(self.position, self.recent if is_of_place else ())
 
     def note(self, event_id: int) -> None:
-        """Note an event that is about to be yielded: Airflow stores it, or its process ends."""
+        """Note an event right before it is yielded: then Airflow stores it, unless this process ends."""
         self.position = self.yielded = event_id
         if self._trigger.trigger_id is not None:
             _yielded[self._trigger.trigger_id] = event_id
 
     async def load(self) -> None:
-        """Read the point from the state of the asset; -1 where a watcher begins."""
+        """Read the position from the state of the asset; it is -1 for a new watcher."""
         for key in (POSITION, DELIVERED):
             self.position = max(self.position, await self._get(key))
         if self._trigger.trigger_id is not None:
-            # A trigger that has failed is started again in its process, before its last events are stored.
+            # A failed trigger is restarted in the same process, perhaps before Airflow has stored its last events.
             self.position = max(self.position, _yielded.get(self._trigger.trigger_id, -1))
 
     async def store(self, *, now: bool = False) -> None:
-        """Store the point from time to time, once Airflow has stored all events before it.
+        """Store the position at most once a minute, and only after Airflow has stored all events before it.
 
-        Only the events since the stored point are read again after a restart. Of those Airflow stores the plugin notes
-        the last one.
+        After a restart the watcher reads the log from the stored position, and skips events up to the last one that the
+        plugin has noted.
         """
         if self._state is None or not (now or time.monotonic() - self._stored_at > STORE_EVERY_S):
             return
@@ -274,9 +274,9 @@ class _Progress:
 
 
 def _checked(table: str) -> str:
-    """Return ``database.table`` as it is compared; a name without a database stays so.
+    """Return ``database.table`` in lower case; a name without a database stays without one.
 
-    :raises ValueError: it is not the name of a table
+    :raises ValueError: the text is not a valid name of a table
     """
     try:
         return ".".join(check_name("table", part) for part in str(table).split(".", 1))
@@ -301,7 +301,7 @@ def _at(position: int, recent: tuple[Event, ...] = ()) -> Bookmark:
 
 
 def _read(hivex_conn_id: str, bookmark: Bookmark) -> Batch | None:
-    """Return the commits behind a place of the notification log; None where nothing is new."""
+    """Return the commits after a bookmark of the notification log; None if the log has no new event."""
     log = WarehouseHook(hivex_conn_id).get_metastore().notification_log
     try:
         events, following = log.read(bookmark, limit=BATCH)

@@ -1,6 +1,6 @@
-"""Wait for the end of a compaction, or for a threshold of the initiator, by looking again and again.
+"""Poll the metastore for the end of a compaction, or for a threshold of the initiator.
 
-The functions are one look each; sensors and operators use them too.
+Each function is one check; sensors and operators call it, too.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
 
 MOST_PARTITIONS = 1000
-"""The number of partitions that an answer names, at most as many as Airflow maps over by default."""
+"""The largest number of partitions in an answer, at most the number over which Airflow maps by default."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
-    """Return the record of a compaction once it has ended, or None before.
+    """Return the record of a compaction that has ended; None before its end.
 
-    :param until_cleaned: it has ended when what it has replaced is deleted, too
-    :raises CompactionNotDoneError: it has failed, or was taken out of the queue
-    :raises NoSuchCompactionError: no compaction has that id, or its record is gone already
+    :param until_cleaned: the compaction ends when the replaced files are deleted, not when the rows are merged
+    :raises CompactionNotDoneError: the compaction has failed, or was withdrawn from the queue
+    :raises NoSuchCompactionError: no compaction has the id, or its record is deleted already
     """
     from airflow_hivex.core.errors import CompactionNotDoneError
     from airflow_hivex.core.model.compaction import CompactionState
@@ -38,10 +38,10 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
     """Return the thresholds of the initiator that a table or one of its partitions has passed, or None.
 
-    What keeps the initiator from acting, such as ``NO_AUTO_COMPACTION``, does not count.
+    Conditions that stop the initiator, such as ``NO_AUTO_COMPACTION``, are ignored.
 
     :param table: ``table`` or ``database.table``
-    :raises HivexError: there is no such table, it is not compacted, or its thresholds cannot be read
+    :raises HivexError: the table does not exist, is never compacted, or has thresholds that cannot be read
     """
     from airflow_hivex.core.errors import InvalidOperationError
     from airflow_hivex.core.model.compaction import CompactionType
@@ -71,10 +71,10 @@ def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) ->
 
 
 class HivexCompactionTrigger(HivexTrigger):
-    """Waits until a compaction has ended.
+    """Wait until a compaction has ended.
 
-    :param compaction_id: the compaction
-    :param until_cleaned: it has ended when what it has replaced is deleted, too
+    :param compaction_id: the id of the compaction
+    :param until_cleaned: the compaction ends when the replaced files are deleted, not when the rows are merged
     """
 
     def __init__(self, *, compaction_id: int, until_cleaned: bool, **kwargs: Any) -> None:
@@ -93,7 +93,7 @@ class HivexCompactionTrigger(HivexTrigger):
 
 
 class HivexCompactionThresholdTrigger(HivexTrigger):
-    """Waits until a table or partition has passed one of the initiator's thresholds.
+    """Wait until a table or partition has passed one of the initiator's thresholds.
 
     :param table: ``table`` or ``database.table``
     :param partition: ``key=value/...``, or None for the table or any of its partitions

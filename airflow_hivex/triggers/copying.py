@@ -1,4 +1,4 @@
-"""Copies of tables to other clusters: the calls, for the worker, and in the triggerer while a Spark job copies."""
+"""Calls that copy tables to other clusters, for the worker, and for the triggerer while a Spark job copies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ REPLICATE, MOVE = "replicate", "move"
 
 
 def copy(hivex_conn_id: str, call: str, arguments: Mapping[str, Any], check: Check = lambda: None) -> Answer:
-    """Make a call that copies, and return what its task returns. It logs the progress.
+    """Make a call that copies files, log its progress, and return the result for the task.
 
     :param call: ``replicate`` or ``move``
-    :param arguments: those of ``metastore.replicator.replicate`` or of ``metastore.moves.move``
-    :param check: called every few seconds; what it raises ends the call, which copies no more
-    :raises HivexError: as these
+    :param arguments: the arguments of ``metastore.replicator.replicate`` or of ``metastore.moves.move``
+    :param check: called every few seconds; an error that it raises ends the call
+    :raises HivexError: an error of one of these two methods
     """
     return {REPLICATE: _replicate, MOVE: _move}[call](hivex_conn_id, arguments, check)
 
@@ -41,7 +41,7 @@ def copy(hivex_conn_id: str, call: str, arguments: Mapping[str, Any], check: Che
 def has_server(hivex_conn_id: str, cluster: str) -> bool:
     """Return whether the jobs of a cluster run on a Spark Connect server.
 
-    :raises HivexError: there is no such cluster
+    :raises HivexError: the cluster does not exist
     """
     return WarehouseHook(hivex_conn_id).get_metastore().clusters.get(cluster).kind.is_server
 
@@ -117,19 +117,19 @@ def _move(hivex_conn_id: str, arguments: Mapping[str, Any], check: Check) -> Ans
 
 
 class _CancelledError(Exception):
-    """The task does not want the copies any more, or the triggerer ends."""
+    """The trigger was cancelled: the task has ended, or the triggerer ends."""
 
 
 class HivexCopyTrigger(BaseTrigger):
-    """Makes a call that copies, whose job runs on a Spark Connect server.
+    """Make a call that copies files by a job on a Spark Connect server.
 
-    The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``, where a retry cannot help after an
-    error that is final. A trigger that is cancelled stops its job. A triggerer that goes on with the trigger of another
-    one keeps the files that are copied already.
+    The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``; ``is_final`` is true if a retry
+    cannot help. A cancelled trigger stops its job. If another triggerer continues the trigger, it keeps the files that
+    are copied already.
 
     :param call: ``replicate`` or ``move``
-    :param arguments: those of the call, in JSON's types
-    :param hivex_conn_id: the connection
+    :param arguments: the arguments of the call, in JSON's types
+    :param hivex_conn_id: the id of the connection
     """
 
     def __init__(self, *, call: str, arguments: Mapping[str, Any], hivex_conn_id: str) -> None:
@@ -140,7 +140,7 @@ class HivexCopyTrigger(BaseTrigger):
         self._is_cancelled = threading.Event()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class's path and what to make it again with."""
+        """Return the path of the class, and the arguments of its constructor."""
         return f"{type(self).__module__}.{type(self).__qualname__}", {
             "call": self.call,
             "arguments": dict(self.arguments),
@@ -148,7 +148,7 @@ class HivexCopyTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the one event."""
+        """Yield the only event."""
         try:
             event = await in_thread(self._run, f"hivex-{self.call}")
         except asyncio.CancelledError:
@@ -157,7 +157,7 @@ class HivexCopyTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def cleanup(self) -> None:
-        """Do nothing: the connection to the metastore is the triggerer's."""
+        """Do nothing: the metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
         try:

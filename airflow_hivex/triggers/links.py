@@ -1,6 +1,6 @@
-"""Wait until a link shows partitions, by looking again and again.
+"""Poll the metastore until a link shows partitions.
 
-The function is one look; the sensor uses it too.
+The function is one check, which the sensor calls, too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partitions: Sequence[str]) -> Answer | None:
-    """Return the result of the sensor once a link shows all of the partitions, or None.
+    """Return the result of the sensor if a link shows all of the partitions, or None.
 
     :param link: ``table@namespace``
     :param namespace: the namespace that has the link; None for the database of the connection
     :param partitions: names of partitions, such as ``ds=2013-01-01``
-    :raises HivexError: there is no such link, or its table cannot have such a partition
+    :raises HivexError: the link does not exist, or its table cannot have such a partition
     """
     from airflow_hivex.core.catalog.partitions import spelled_name
 
@@ -38,7 +38,7 @@ def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partition
 
 
 class HivexLinkedPartitionTrigger(HivexTrigger):
-    """Waits until a link shows partitions.
+    """Wait until a link shows partitions.
 
     :param link: ``table@namespace``
     :param partitions: names of partitions

@@ -25,27 +25,27 @@ _BY_USER = "user-action"
 
 
 class HivexQueryTrigger(BaseTrigger):
-    """Runs statements in an open transaction, which it neither commits nor aborts, and yields their last result.
+    """Run statements in an open transaction, which it neither commits nor aborts, and yield the last result.
 
-    The transaction is the fence. A triggerer that goes on with the trigger of a lost one joins it as the same writer:
-    then nothing that the lost one has written, or may still write, counts. If the job of an INSERT, UPDATE or DELETE
-    still runs at its server, the new triggerer waits for that job, and no other one begins. The event is
+    If a triggerer is lost, another one continues the trigger, and joins the transaction as the same writer. Then the
+    past and future writes of the lost triggerer are discarded. If the job of an INSERT, UPDATE or DELETE still runs at
+    its server, the new triggerer waits for that job instead of a second one. The event is
     ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}`` with the kinds
-    ``fatal``, ``conflict`` (the transaction was aborted for the sake of another one), ``in process`` (the cluster has
-    no server that runs its jobs) and ``passing``.
+    ``fatal``, ``conflict`` (a conflict with another transaction has aborted this one), ``in process`` (the cluster has
+    no Spark Connect server) and ``passing``.
 
     :param statements: the statements, each with the values of its markers
-    :param txn_id: the transaction
-    :param writer: the name of the task's part in it
-    :param is_own: the transaction is the task's own, and ends when a user ends the task
+    :param txn_id: the id of the transaction
+    :param writer: the name of the task's part in the transaction
+    :param is_own: whether the transaction is the task's own, so that it is aborted when a user ends the task
     :param begin_task_id: the task that has opened a transaction of several tasks
-    :param database: the current database; None for that of the connection
+    :param database: the current database; None for the database of the connection
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
     :param max_rows: the largest number of rows that are returned
-    :param lag: the lag of copies that its queries accept, as arguments of the session
-    :param agent_info: the task, as shown with its locks
-    :param course: what the task needs to go on, which the event brings back
-    :param hivex_conn_id: the connection
+    :param lag: the lag of copies that queries accept, as arguments of the session
+    :param agent_info: the name of the task, as shown with its locks
+    :param course: the progress of the task (``Course``), which the event returns unchanged
+    :param hivex_conn_id: the id of the connection
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class HivexQueryTrigger(BaseTrigger):
         self._session: Session | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class's path and what to make it again with."""
+        """Return the path of the class, and the arguments of its constructor."""
         names = (
             "txn_id",
             "writer",
@@ -100,7 +100,7 @@ class HivexQueryTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the one event."""
+        """Yield the only event."""
         from airflow_hivex.core.errors import WriteTakenBackError
 
         try:
@@ -116,19 +116,19 @@ class HivexQueryTrigger(BaseTrigger):
                 threading.Thread(target=self._cancel, name=f"hivex-cancel-{self.txn_id}").start()
             raise
         except WriteTakenBackError as error:
-            # The event of the other triggerer is the one that counts.
+            # The other triggerer yields the event.
             self.log.warning("Another triggerer has taken over: %s", error)
             await asyncio.Event().wait()
             return
         yield TriggerEvent({**event, "course": dict(self.course)})
 
     async def on_kill(self) -> None:
-        """Abort the transaction of a task that a user has ended, unless it is that of several tasks."""
+        """Abort the transaction of a task that a user has ended, unless other tasks share the transaction."""
         if self.is_own:
             await asyncio.to_thread(self._abort)
 
     async def cleanup(self) -> None:
-        """Do nothing: the connection to the metastore is the triggerer's."""
+        """Do nothing: the metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
         """Return the event.

@@ -1,6 +1,6 @@
-"""Wait until a copy of a table is fresh, by looking again and again.
+"""Poll the metastore until a copy of a table is fresh.
 
-The function is one look; the sensor uses it too.
+The function is one check, which the sensor calls, too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def look_at_copy(
     max_lag_s: float,
     max_lag_commits: int | None,
 ) -> Answer | None:
-    """Return the state of a table's copy on a cluster once it is as fresh as asked, or None.
+    """Return the state of a table's copy on a cluster if its lag is within the limits, or None.
 
     :param table: ``table`` or ``database.table``
-    :param partitions: names of partitions; None for all that the table has
-    :param max_lag_s: the age of the oldest commit that the copy may lack, in seconds
-    :param max_lag_commits: the number of commits that the copy of a partition may lack
-    :raises HivexError: there is no such table or cluster, or the table is a view
+    :param partitions: names of partitions; None for all partitions
+    :param max_lag_s: the largest age of the oldest missing commit, in seconds
+    :param max_lag_commits: the largest number of missing commits of a partition's copy
+    :raises HivexError: the table or cluster does not exist, or the table is a view
     """
     from airflow_hivex.core.errors import InvalidOperationError
 
@@ -67,13 +67,13 @@ def look_at_copy(
 
 
 class HivexReplicaFreshnessTrigger(HivexTrigger):
-    """Waits until a copy of a table is fresh.
+    """Wait until a copy of a table is fresh.
 
     :param table: ``table`` or ``database.table``
     :param cluster: the cluster of the copy
-    :param partitions: names of partitions; None for all that the table has
-    :param max_lag_s: the age of the oldest commit that the copy may lack, in seconds
-    :param max_lag_commits: the number of commits that the copy of a partition may lack
+    :param partitions: names of partitions; None for all partitions
+    :param max_lag_s: the largest age of the oldest missing commit, in seconds
+    :param max_lag_commits: the largest number of missing commits of a partition's copy
     """
 
     def __init__(

@@ -16,9 +16,9 @@ _Returned = TypeVar("_Returned")
 
 
 async def in_thread(work: Callable[[], _Returned], name: str) -> _Returned:
-    """Return the result of ``work`` in a thread of its own, as it may take hours; a pool's threads are for short calls.
+    """Return the result of ``work``, a function that runs in a thread of its own and may take hours.
 
-    The thread ends with the process, also if the process does not wait for it.
+    The threads of a pool are for short calls. The thread is a daemon: the process does not wait for it at its end.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[_Returned] = loop.create_future()

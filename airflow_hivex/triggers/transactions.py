@@ -1,6 +1,6 @@
-"""Wait for the end of a transaction, or for a commit to a table, by looking again and again.
+"""Poll the metastore for the end of a transaction, or for a commit to a table.
 
-The functions are one look each; sensors use them too.
+Each function is one check; sensors call it, too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Answer: TypeAlias = "dict[str, Any]"
 
 
 def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
-    """Return the result of a sensor once the transaction has committed, or None while it is open.
+    """Return the result of the sensor if the transaction has committed, or None while it is open.
 
-    :raises TransactionAbortedError: it was aborted
-    :raises NoSuchTransactionError: no transaction has that id, or its record is gone already
+    :raises TransactionAbortedError: the transaction was aborted
+    :raises NoSuchTransactionError: no transaction has the id, or its record is deleted already
     """
     from airflow_hivex.core.errors import TransactionAbortedError
     from airflow_hivex.core.model.transactions import TxnState
@@ -39,11 +39,11 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
 def look_for_commit(
     hivex_conn_id: str, table: str, partition: str | None, since: int | Mapping[str, Any] | None
 ) -> Answer | None:
-    """Return the result of a sensor once a table has a commit after ``since``, or None.
+    """Return the result of the sensor if a table has a commit after ``since``, or None.
 
     :param table: ``table`` or ``database.table``
     :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
-    :raises HivexError: there is no such table, or nothing can be waited for in it
+    :raises HivexError: the table does not exist, or its commits cannot be awaited
     """
     from airflow_hivex.core.catalog.commits import CommitMark
 
@@ -61,13 +61,13 @@ def look_for_commit(
         "write_id": found.write_id,
         "txn_id": found.txn_id,
         "committed_at": found.committed_at.isoformat(),
-        # Taken after the look: a task that starts now reads all of this, and needs no other event for it.
+        # Read after the commit: a task that starts now reads all commits up to the mark, and needs no event for them.
         "mark": commits.mark(database, name).to_json(),
     }
 
 
 class Waiter(Protocol):
-    """A sensor or a trigger that looks again and again."""
+    """A sensor or trigger that polls the metastore."""
 
     check_existence: bool
     is_missing: bool
@@ -78,12 +78,12 @@ class Waiter(Protocol):
 
 
 def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | None:
-    """Return the answer of a sensor or trigger, or None if it must look again.
+    """Return the answer of a sensor or trigger, or None if it must wait longer.
 
-    An object that does not exist, or was dropped meanwhile, may be created later: it is waited for unless
-    ``check_existence`` is set. The log names it once for each time that it is missing.
+    A missing object may be created later: the answer is None unless ``check_existence`` is set. The log names the
+    object once, until it exists.
 
-    :raises HivexError: waiting is of no use, or the look has failed
+    :raises HivexError: the awaited event cannot happen any more, or the check has failed
     """
     try:
         answer = look()
@@ -99,15 +99,15 @@ def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | Non
 
 
 class HivexTrigger(BaseTrigger):
-    """Looks every ``poll_interval`` seconds, in a thread, until there is an answer.
+    """Poll the metastore every ``poll_interval`` seconds, in a thread, until the awaited event has happened.
 
-    Its one event is ``{"answer": ...}``, or ``{"error": sentence}`` when waiting is of no use. A metastore that cannot
-    be reached is waited for, and so is an object that does not exist. A trigger changes nothing, so that being killed
-    or moved to another triggerer only ends or repeats the waiting.
+    The only event is ``{"answer": ...}``, or ``{"error": sentence}`` if the awaited event cannot happen any more. The
+    trigger waits for a metastore that cannot be reached, and for an object that does not exist. A trigger changes
+    nothing, so that it can be killed, or moved to another triggerer, at any time.
 
-    :param hivex_conn_id: the connection
-    :param poll_interval: seconds between two looks
-    :param check_existence: an object that does not exist is an error
+    :param hivex_conn_id: the id of the connection
+    :param poll_interval: seconds between two checks
+    :param check_existence: whether a missing object is an error
     """
 
     def __init__(self, *, hivex_conn_id: str, poll_interval: float, check_existence: bool = False) -> None:
@@ -118,7 +118,7 @@ class HivexTrigger(BaseTrigger):
         self.is_missing = False
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class's path and what to make it again with."""
+        """Return the path of the class, and the arguments of its constructor."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         own = {
             "hivex_conn_id": self.hivex_conn_id,
@@ -128,7 +128,7 @@ class HivexTrigger(BaseTrigger):
         return path, own | self._arguments()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the one event."""
+        """Yield the only event."""
         while True:
             try:
                 answer = await asyncio.to_thread(look_once, self, self._look)
@@ -145,11 +145,11 @@ class HivexTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
 
     async def on_kill(self) -> None:
-        """Do nothing: a user has ended the task, and nothing was begun that is to be undone."""
+        """Do nothing after a user has ended the task: a trigger changes nothing, so that nothing is to be undone."""
         self.log.info("Waiting for %s was ended by a user; it continues undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
-        """Do nothing: the connection to the metastore is the triggerer's."""
+        """Do nothing: the metastore stays open for other triggers of this process."""
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class HivexTrigger(BaseTrigger):
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """Return the answer, if there is one now."""
+        """Return the answer if the awaited event has happened, or None."""
 
     @abstractmethod
     def _awaited(self) -> str:
@@ -165,9 +165,9 @@ class HivexTrigger(BaseTrigger):
 
 
 class HivexTransactionTrigger(HivexTrigger):
-    """Waits until a transaction has committed.
+    """Wait until a transaction has committed.
 
-    :param txn_id: the transaction
+    :param txn_id: the id of the transaction
     """
 
     def __init__(self, *, txn_id: int, **kwargs: Any) -> None:
@@ -185,7 +185,7 @@ class HivexTransactionTrigger(HivexTrigger):
 
 
 class HivexTableCommitTrigger(HivexTrigger):
-    """Waits for a commit to a table or partition.
+    """Wait for a commit to a table or partition.
 
     :param table: ``table`` or ``database.table``
     :param partition: ``key=value/...``, or None for the whole table

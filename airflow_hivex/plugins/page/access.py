@@ -1,4 +1,4 @@
-"""The rights of users of the page: to look, and to change. Requests that other sites have forged are refused."""
+"""The rights of users of the page: to view and to edit. Forged requests of other sites are refused."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fastapi import Depends, HTTPException, Query, Request
 from airflow_hivex.core.errors import HivexError
 
 ACTION_HEADER = "X-Hivex-Action"
-"""A header that pages of other sites cannot send: browsers ask the api-server first, which allows none."""
+"""A header that pages of other sites cannot send: browsers ask the api-server first, and it refuses other sites."""
 
 ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=250)]
 
 
 def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
-    """Return the user, who may look at the warehouse of a connection.
+    """Return the user if the user may view the warehouse of a connection.
 
-    It requires the right to see the jobs of Airflow, which viewers have. With several teams it requires the right to
-    read the connection, so that no team sees the warehouse of another one.
+    The user needs the right to view Airflow's jobs, which viewers have. With several teams the user needs the right to
+    read the connection, so that no team sees the warehouse of another team.
 
     Raises:
-        HTTPException: the user may not.
+        HTTPException: the user does not have the right.
     """
     manager = get_auth_manager()
     if conf.getboolean("core", "multi_team", fallback=False):
@@ -55,7 +55,7 @@ def own_request(request: Request) -> None:
     """Refuse a request that the page itself has not sent.
 
     Raises:
-        HTTPException: it is not JSON, has no header of ours, or comes from another site.
+        HTTPException: the request is not JSON, has no header ``ACTION_HEADER``, or comes from another site.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
@@ -73,10 +73,10 @@ def own_request(request: Request) -> None:
 
 
 def may_edit(conn_id: ConnectionId, user: GetUserDep, _: Annotated[None, Depends(own_request)]) -> BaseUser:
-    """Return the user, who may change the warehouse of a connection, as the user may edit the connection.
+    """Return the user if the user may change the warehouse of a connection.
 
     Raises:
-        HTTPException: the user may not, or the page itself has not sent the request.
+        HTTPException: the user may not edit the connection, or the page itself has not sent the request.
     """
     if not is_editor(conn_id, user):
         raise HTTPException(403, f"You may not edit the connection {conn_id}, so you may not change its warehouse.")
@@ -90,9 +90,10 @@ OWN_REQUEST = Depends(own_request)
 
 @contextmanager
 def recorded(user: BaseUser, action: str, conn_id: str, facts: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Record an action in the audit log of Airflow before it begins, and its outcome when it has ended.
+    """Record an action in Airflow's audit log before it begins, and record its outcome at its end.
 
-    The function that it yields adds facts about the outcome.
+    Yields:
+        A function that adds facts about the outcome to the record.
     """
     extra: dict[str, Any] = {"conn_id": conn_id, **facts, "outcome": "begun"}
     entry = Log(

@@ -1,8 +1,8 @@
-"""The number of calls that a warehouse may keep under way, so that a slow one does not take the api-server's threads.
+"""A limit on the running calls of each warehouse, so that a slow database does not use all threads of the api-server.
 
-A thread that waits for a database cannot be ended, and all routes of Airflow share 40 of them in a process. So calls
-wait in the event loop for one of a few places of their warehouse, and are answered after a time in any case. A place is
-free when its thread is.
+A thread that waits for a database cannot be stopped, and all routes of Airflow share 40 threads in a process. So each
+warehouse has a few places. A call waits in the event loop for a place, and is answered after a time in any case. The
+place becomes free when the thread of the call ends.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 log = logging.getLogger(__name__)
 
 MOST_CALLS = 8
-"""The calls that one warehouse may have under way in a process."""
+"""The largest number of running calls of one warehouse in a process."""
 MOST_CALLS_IN_ALL = 20
-"""The calls that all warehouses together may have under way."""
+"""The largest number of running calls of all warehouses in a process."""
 PATIENCE_S = 20.0
-"""The time that a call waits for a place, and again for its answer."""
+"""The longest time that a call waits for a place, and then for its answer."""
 
 
 class Admission:
-    """An ASGI application that lets a few calls for each warehouse through to another one.
+    """An ASGI application that passes on a limited number of calls of each warehouse to another application.
 
-    :param refusal: makes an answer of a status, a code and a sentence
-    :param patience_s: how long a call waits for a place, and then for its answer
+    :param refusal: a function that makes a response from a status, an error code and a sentence
+    :param patience_s: the longest time that a call waits for a place, and then for its answer
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Admission:
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Places] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request; with status 503 if there is no place, or no answer, in time."""
         conn_id = _connection_of(scope)
         if conn_id is None:
             await self._application(scope, receive, send)
@@ -117,7 +117,7 @@ class _Places:
 
 
 class _Answer:
-    """The way of an answer to the client, until the client has another one."""
+    """The channel of a response to the client. It drops the response once the client has been refused."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

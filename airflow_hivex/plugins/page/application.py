@@ -1,4 +1,4 @@
-"""The application of the page: its routes, its files, and errors as states that people can read."""
+"""The application of the page: its routes, its files, and errors as responses in JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _UNSTORED = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 def create_application(patience_s: float = PATIENCE_S) -> FastAPI:
     """Return the application. Each of its routes requires a user who is logged in.
 
-    :param patience_s: how long a call waits for a place among those of its warehouse, and then for its answer
+    :param patience_s: the longest time that a call waits for a place of its warehouse, and then for its answer
     """
     application = FastAPI(
         title="Hivex",
@@ -91,7 +91,7 @@ async def _no_connection(_: Request, error: Exception) -> JSONResponse:
 
 async def _invalid_request(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    # Both the rights and the route of a call read its connection.
+    # The check of rights and the route both read the connection, so that its error appears twice.
     places = dict.fromkeys(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
     return _answer(422, "INVALID_REQUEST", f"The request is not valid. {'; '.join(places)}")
 

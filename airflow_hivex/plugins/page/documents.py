@@ -29,17 +29,17 @@ def page_request(
     descending: bool = False,
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> PageRequest:
-    """Return the page of a list that a request asks for."""
+    """Return the rows of a list that a request selects, as offset, limit, order and search text."""
     return PageRequest(offset, limit, order_by, descending, search.strip().replace("\0", ""))
 
 
 def answer(value: Any) -> JSONResponse:
-    """Return a value of the core as an answer that no cache keeps."""
+    """Return a value of the core as a response in JSON that caches do not store."""
     return JSONResponse(document(value), headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
 
 
 def page(found: Page[T], shown: Callable[[T], Any]) -> dict[str, Any]:
-    """Return a page of a list."""
+    """Return a page of a list as a dict: the rows, each converted by ``shown``, and the number of all rows."""
     return {"rows": [shown(row) for row in found.rows], "total": found.total}
 
 
@@ -61,9 +61,9 @@ def document(value: Any) -> Any:
 
 
 def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
-    """Return the task instances that agents name (``hooks.tasks.agent_info``). One statement.
+    """Return the task instances that agents name (``hooks.tasks.agent_info``), by agent. One statement.
 
-    The ids of DAGs and tasks may both contain dots, so the DAGs that Airflow knows decide.
+    The ids of DAGs and tasks may both contain dots, so the ids of Airflow's DAGs decide where a task id begins.
     """
     parsed = {agent: found for agent in agents if agent and (found := _TASK.fullmatch(agent))}
     prefixes = {prefix for found in parsed.values() for prefix in _prefixes(found["name"])}
@@ -92,7 +92,7 @@ def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) ->
 
 
 def owner_name(user: str, agent: str | None) -> str:
-    """Return the DAG and task of an owner, or its user where it is not a task."""
+    """Return the DAG and task of an owner, or its user if the owner is not a task."""
     parsed = _TASK.fullmatch(agent or "")
     return f"task {parsed['name']}" if parsed else user
 

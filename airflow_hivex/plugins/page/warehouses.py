@@ -24,8 +24,8 @@ _opened: set[str] = set()
 def connection_ids() -> list[str]:
     """Return the ids of the connections of the type ``hivex`` in Airflow's database and in the environment.
 
-    Connections of a secrets backend cannot be listed. The default connection is one of them, as it works without being
-    defined.
+    Connections of a secrets backend cannot be listed. The default connection is always in the list, because it works
+    without being defined.
     """
     found = {WarehouseHook.default_conn_name}
     with create_session() as session:
@@ -46,11 +46,11 @@ def _is_hivex(text: str) -> bool:
 
 
 def open_warehouse(conn_id: ConnectionId, _: Viewer) -> Metastore:
-    """Return the open metastore of a connection. The page never creates one, and never upgrades it.
+    """Return the open metastore of a connection. The page never creates a metastore, and never upgrades one.
 
     Raises:
-        StoreMissingError: there is no metastore in the database yet.
-        StoreTooOldError, StoreTooNewError: it has the schema of another release.
+        StoreMissingError: the database does not have a metastore yet.
+        StoreTooOldError, StoreTooNewError: the metastore has the schema of another release.
         StoreUnavailableError: the database cannot be reached.
     """
     hook = WarehouseHook(conn_id)

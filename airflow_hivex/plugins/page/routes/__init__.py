@@ -1,3 +1,3 @@
-"""The routes of the page, a module for each tab."""
+"""The routes of the page: one module for each tab."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/cache")
 def read_cache(metastore: Warehouse) -> JSONResponse:
-    """Return the state of the cache of this process, and those of all processes that follow the notification log."""
+    """Return the state of this process's cache, and the state of each process that follows the notification log."""
     others = [document(each) for each in metastore.registered_caches()[:100]]
     if metastore.cache is None:
         return answer({"process_id": os.getpid(), "own": None, "others": others})

@@ -1,4 +1,4 @@
-"""Compactions: the queue and its history, a request, and why something is not compacted."""
+"""Compactions: the queue and its history, requests, and the reasons why a table is not compacted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PartitionName = Annotated[str | None, Query(max_length=2000)]
 
 
 class CompactionOrder(BaseModel):
-    """A compaction to put into the queue."""
+    """The compaction to request."""
 
     database: str = Field(min_length=1, max_length=128)
     table: str = Field(min_length=1, max_length=128)
@@ -30,7 +30,7 @@ class CompactionOrder(BaseModel):
 
 
 class Withdrawal(BaseModel):
-    """A compaction to take out of the queue."""
+    """The compaction to withdraw from the queue."""
 
     id: int = Field(ge=1, lt=2**63)
 
@@ -69,7 +69,7 @@ def chart_compactions(metastore: Warehouse) -> JSONResponse:
 def explain_compaction(
     metastore: Warehouse, database: Name, table: Name, partition: PartitionName = None
 ) -> JSONResponse:
-    """Return why a table or partition is not compacted."""
+    """Return the initiator's decision about a table or partition, with its reasons."""
     found = metastore.compactor.explain(database, table, partition or None)
     return answer(
         {
@@ -86,7 +86,7 @@ def explain_compaction(
 def request_compaction(
     metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: CompactionOrder
 ) -> JSONResponse:
-    """Put a compaction into the queue."""
+    """Request a compaction, and return whether it is in the queue."""
     with recorded(user, "request_compaction", conn_id, wanted.model_dump()) as note:
         response = metastore.compactor.request(wanted.database, wanted.table, wanted.partition or None, wanted.type)
         note(compaction_id=response.id, message=response.message)
@@ -97,7 +97,7 @@ def request_compaction(
 
 @router.post("/compactions/withdraw")
 def withdraw_compaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Withdrawal) -> JSONResponse:
-    """Take a compaction out of the queue that no worker has begun."""
+    """Withdraw a compaction from the queue, unless a worker has begun it."""
     with recorded(user, "withdraw_compaction", conn_id, {"compaction_id": wanted.id}) as note:
         problem = metastore.compactor.abort([wanted.id])[wanted.id]
         note(message=problem)

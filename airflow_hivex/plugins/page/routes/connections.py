@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/connections")
 def list_connections(user: GetUserDep) -> JSONResponse:
-    """Return the connections whose warehouses the user may see, and which of them the user may change."""
+    """Return the connections whose warehouses the user may view, each with the right to edit it."""
     shown = []
     for conn_id in connection_ids():
         try:

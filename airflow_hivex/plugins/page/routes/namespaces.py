@@ -22,15 +22,15 @@ _MOST_ROWS = 500
 _MOST_LINKS = 500
 
 
-# It judges each registered directory, and an open page asks for it every few seconds.
+# The computation reads each registered directory, and an open page requests it every few seconds.
 _remembered: TTLCache[str, list[Capacity]] = TTLCache(maxsize=100, ttl=60)
 _lock = threading.Lock()
-# One for each metastore: a slow one must not hold up the others.
+# One lock for each metastore: a slow one must not block the others.
 _locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def _capacities(metastore: Metastore) -> list[Capacity]:
-    """Return the use of clusters by namespaces, which this process remembers for a minute."""
+    """Return the bytes of each namespace on each cluster, at most a minute old."""
     url = metastore.services.store.name
     with _locks[url]:
         with _lock:
@@ -44,7 +44,7 @@ def _capacities(metastore: Metastore) -> list[Capacity]:
 
 @router.get("/namespaces")
 def list_namespaces(metastore: Warehouse) -> JSONResponse:
-    """Return the use of each cluster by each namespace, the links, and the quotas that are nearly used up."""
+    """Return the bytes of each namespace on each cluster, the links, and the quotas that are nearly used up."""
     capacities = _capacities(metastore)
     rows = [
         {**document(each), "used_bytes": each.used_bytes, "status": each.status, **document(each.amounts)}

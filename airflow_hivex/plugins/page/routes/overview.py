@@ -20,7 +20,7 @@ router = APIRouter()
 
 @router.get("/overview")
 def read_overview(metastore: Warehouse) -> JSONResponse:
-    """Return the numbers of transactions, requests and compactions, and what needs attention. Asks no cluster."""
+    """Return the numbers of transactions, lock requests and compactions, and warnings. It does not call a cluster."""
     counts = metastore.transaction_listing.counts()
     compactions = metastore.compaction_listing.counts()
     wait = next(iter(metastore.transaction_listing.waits(1)), None) if counts.waiting else None
@@ -59,7 +59,7 @@ def read_overview(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/clusters")
 def read_clusters(metastore: Warehouse) -> JSONResponse:
-    """Return the clusters with their health. A cluster that does not answer takes up to five seconds."""
+    """Return the clusters with their health. The call takes up to five seconds if a cluster does not answer."""
     clusters = [metastore.clusters.get(name) for name in metastore.clusters]
     with ThreadPoolExecutor(max(1, len(clusters))) as pool:
         healths = list(pool.map(lambda cluster: _health(metastore, cluster.name), clusters))
@@ -81,7 +81,7 @@ def read_clusters(metastore: Warehouse) -> JSONResponse:
 
 @router.get("/storage")
 def read_storage(metastore: Warehouse) -> JSONResponse:
-    """Return the tables and bytes by cluster. It reads all registered directories."""
+    """Return the number of tables and bytes of each cluster. The query reads all registered directories."""
     rows: list[Any] = [document(each) for each in metastore.catalog_listing.clusters()]
     return answer({"rows": rows})
 

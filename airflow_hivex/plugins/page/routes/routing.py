@@ -1,4 +1,4 @@
-"""Routing: the cluster that would run a statement, and what each candidate lacks."""
+"""Routing: the cluster that would run a statement, and the tables that each candidate lacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Question(BaseModel):
 
 @router.post("/route", dependencies=[OWN_REQUEST])
 def explain_route(metastore: Warehouse, user: Viewer, question: Question) -> JSONResponse:
-    """Return the route that a statement would take now. It runs nothing; a POST carries long statements."""
+    """Return the route that a statement would take now, without running it. A POST allows long statements."""
     with metastore.session(
         user=user.get_name()[:128] or "airflow", database=question.database, cluster=question.cluster or None
     ) as session:

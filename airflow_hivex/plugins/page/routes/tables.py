@@ -34,7 +34,7 @@ class Period(enum.Enum):
 
     @property
     def number(self) -> int:
-        """Return how many periods are shown."""
+        """Return the number of periods that are shown."""
         return 48 if self is Period.HOUR else 30
 
 
@@ -83,14 +83,14 @@ def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONRespons
 
 @router.get("/table/copies")
 def list_copies(metastore: Warehouse, database: Name, table: Name) -> JSONResponse:
-    """Return the clusters that hold a table, and how much of it."""
+    """Return the copies of a table, one for each cluster, with their size and lag."""
     copies = metastore.catalog_listing.copies(database, table)
     return answer({"rows": [{**document(each), "is_current": each.is_current} for each in copies]})
 
 
 @router.get("/table/commits")
 def list_commits(metastore: Warehouse, database: Name, table: Name, by: Period = Period.DAY) -> JSONResponse:
-    """Return the commits to a table over time: each period with some, of as many as are drawn."""
+    """Return the commits to a table by period, without empty periods, and the start of each shown period."""
     last = metastore.services.clock() // by.length_ms
     first = last - by.number + 1
     found = metastore.catalog_listing.commits(database, table, by.length_ms, first * by.length_ms)

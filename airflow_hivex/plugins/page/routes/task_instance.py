@@ -35,20 +35,20 @@ MapIndex = Annotated[int, Query(ge=-1, lt=2**31)]
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """The fields that Airflow has rendered for a task instance, and the owners of the transactions of its tries."""
+    """The rendered fields of a task instance, and the names of its tries as owners of transactions."""
 
     fields: Mapping[str, Any]
     agents: Sequence[str]
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return the transaction of a group that the task is part of, if it is."""
+        """Return the id of the group's transaction that the task has joined: a list of one id, or an empty list."""
         found = (self.fields.get(name) for name in _TRANSACTION_FIELDS)
         return [int(each) for each in found if isinstance(each, int | str) and str(each).isdecimal()]
 
     @property
     def statements(self) -> list[str]:
-        """Return the statements of the task; a script that Airflow has cut is one."""
+        """Return the statements of the task. A script that Airflow has truncated counts as one statement."""
         sql = self.fields.get("sql")
         texts = [sql] if isinstance(sql, str) else [each for each in sql or () if isinstance(each, str)]
         try:
@@ -61,7 +61,7 @@ def visible_task(user: GetUserDep, dag_id: Id, run_id: Id, task_id: Id, map_inde
     """Return the work of a task instance.
 
     Raises:
-        HTTPException: the user may not see it, or it does not exist.
+        HTTPException: the user may not see the task instance, or it does not exist.
     """
     team = DagModel.get_team_name(dag_id) if conf.getboolean("core", "multi_team", fallback=False) else None
     if not get_auth_manager().is_authorized_dag(
@@ -87,7 +87,7 @@ Task = Annotated[TaskWork, Depends(visible_task)]
 
 @router.get("/task/fields")
 def read_fields(task: Task) -> JSONResponse:
-    """Return the connection of a task, and its statements with their database and cluster; null without statements."""
+    """Return the connection, database and cluster of a task, and its statements; a missing field is null."""
     texts = {name: task.fields.get(name) for name in _TEXTS}
     shown = {name: text if isinstance(text, str) and text else None for name, text in texts.items()}
     return answer({**shown, "statements": task.statements})

@@ -1,4 +1,4 @@
-"""Transactions and locks: their lists, the requests that wait, and the ways to end both."""
+"""Transactions and locks: lists, waiting requests, the abort of a transaction and the release of locks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ StateOfLock = Annotated[str, Query(pattern="^(acquired|waiting|all)$")]
 
 
 class Abort(BaseModel):
-    """A transaction to abort."""
+    """The transaction to abort."""
 
     txn_id: int = Field(ge=1, lt=2**63)
     reason: str = Field(default="", max_length=500)
 
 
 class Release(BaseModel):
-    """A request whose locks are to be released."""
+    """The lock request whose locks are to be released."""
 
     lock_id: int = Field(ge=1, lt=2**63)
 
@@ -81,7 +81,7 @@ def list_locks(
 
 @router.get("/waits")
 def list_waits(metastore: Warehouse) -> JSONResponse:
-    """Return the requests that wait, at most 200, each with the lock that it waits for."""
+    """Return the lock requests that wait, at most 200, each with the owner of the lock that blocks it."""
     waits = metastore.transaction_listing.waits()
     tasks = tasks_of(agent for each in waits for agent in (each.agent_info, each.for_agent_info))
 
@@ -104,9 +104,9 @@ def list_transactions_of(
     agent: Annotated[str, Query(max_length=1000)] = "",
     txn_id: Annotated[list[int] | None, Query(max_length=_MOST_IDS)] = None,
 ) -> JSONResponse:
-    """Return the transactions of a task in any state, by its name as an owner and by their ids.
+    """Return the transactions of a task in any state, found by the task's name as an owner and by their ids.
 
-    ``ended`` are ids whose records were deleted, and ``directories`` what all of them have written.
+    ``ended`` has the ids whose records were deleted, ``directories`` the directories that all of them have written.
     """
     wanted = [each for each in txn_id or () if 0 < each < 2**63]
     found = metastore.transaction_listing.of_agents([agent] if agent else [], wanted)
@@ -127,7 +127,7 @@ def list_transactions_of(
 
 @router.get("/cleaning")
 def plan_cleaning(metastore: Warehouse) -> JSONResponse:
-    """Return the plan of the cleaner: files that it would delete now, or keeps for readers. Deletes nothing."""
+    """Return the plan of the cleaner: the files that it would delete now, and the files that it keeps for readers."""
     tasks = metastore.compactor.plan_clean()
     rows = [
         {
@@ -148,7 +148,7 @@ def plan_cleaning(metastore: Warehouse) -> JSONResponse:
 
 @router.post("/transactions/abort")
 def abort_transaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Abort) -> JSONResponse:
-    """Abort a transaction. Nothing of it becomes visible, and its locks are released."""
+    """Abort a transaction. Its writes never become visible, and its locks are released."""
     reason = f"aborted by {user.get_name()} in the Airflow UI" + (f": {wanted.reason}" if wanted.reason else "")
     with recorded(user, "abort_transaction", conn_id, {"txn_id": wanted.txn_id, "reason": wanted.reason}):
         metastore.abort(wanted.txn_id, reason)
@@ -157,9 +157,9 @@ def abort_transaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId,
 
 @router.post("/locks/release")
 def release_lock(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Release) -> JSONResponse:
-    """Release the locks of a request that waits, or that no transaction has.
+    """Release the locks of a request that waits, or of a request without a transaction.
 
-    The locks of a transaction stay until it ends, which would lose its isolation otherwise: it must be aborted.
+    The acquired locks of a transaction stay until its end, because they isolate it: abort the transaction instead.
     """
     with recorded(user, "release_lock", conn_id, {"lock_id": wanted.lock_id}):
         held = metastore.locks.show(lock_id=wanted.lock_id)
