@@ -265,16 +265,6 @@ def function_uses(name: TableName, role: Role) -> Uses:
     return (UsedObject(ObjectKind.FUNCTION, role, name.name, name.database, None, start, end),)
 
 
-def named_uses(database: str | None, table: TableName | None, role: Role) -> Uses:
-    """Return the table or the database, whichever is named, in its role."""
-    return table_uses(table, role) if database is None else database_uses(database, role)
-
-
-def cluster_uses(name: str | None, role: Role) -> Uses:
-    """Return a cluster in its role; nothing without one."""
-    return NOTHING if name is None else (_named(ObjectKind.CLUSTER, name, role),)
-
-
 def _named(kind: ObjectKind, name: str | None, role: Role) -> UsedObject:
     start, end = name.span if isinstance(name, PlacedName) else (None, None)
     return UsedObject(kind, role, None if name is None else str(name), start=start, end=end)

@@ -189,10 +189,13 @@ EXAMPLES: dict[type[Statement], dict[str, str]] = {
 }
 
 
+STATEMENTS = {kind for chapter in kinds.CHAPTERS for kind in kinds.statements_of(chapter)}
+
+
 def all_kinds(base: type[Statement] = Statement) -> Iterator[type[Statement]]:
     for kind in base.__subclasses__():
         # A dataclass with slots replaces the class that was written.
-        if getattr(kinds, kind.__name__, None) is kind and not introspection.isabstract(kind):
+        if kind in STATEMENTS and not introspection.isabstract(kind):
             yield kind
         yield from all_kinds(kind)
 
