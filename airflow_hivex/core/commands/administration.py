@@ -1,4 +1,4 @@
-"""SHOW TRANSACTIONS, SHOW LOCKS and ABORT TRANSACTIONS: who is at work, who waits for whom, and an end to it."""
+"""SHOW TRANSACTIONS, SHOW LOCKS and ABORT TRANSACTIONS: the open transactions, their locks and waits, their end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "u
 
 
 def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
-    """SHOW TRANSACTIONS: those that are open or aborted; texts only, times in milliseconds since the epoch.
+    """SHOW TRANSACTIONS: open and aborted transactions; all values are texts, times in milliseconds since the epoch.
 
-    Hive's columns, and behind them the DAG, task, run and try.
+    The columns are those of Hive, and behind them the DAG, task, run and try.
     """
     rows: list[tuple[object, ...]] = [
         (
@@ -38,9 +38,9 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: acquired ones first, then the mildest. A table's locks include those on its partitions.
+    """SHOW LOCKS: acquired locks first, then weaker ones. A table's locks include the locks on its partitions.
 
-    EXTENDED brings the same columns, as it does under Hive's DbTxnManager.
+    EXTENDED returns the same columns, as under Hive's DbTxnManager.
     """
     locks, catalog = context.services.locks, context.services.catalog
     if statement.database is not None:
@@ -56,7 +56,7 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
             )
         found = locks.show(database, name, partition)
         if not found:
-            # Only now: a table that CREATE TABLE AS SELECT is making has locks before it exists.
+            # Checked last: a table that CREATE TABLE AS SELECT is making has locks before it exists.
             catalog.get_table(database, name)
     else:
         found = locks.show()
@@ -64,9 +64,9 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
-    """ABORT TRANSACTIONS: the ids of those that were open; all others are ignored, as in Hive.
+    """ABORT TRANSACTIONS: the ids of the aborted transactions; transactions that are not open are ignored, as in Hive.
 
-    The files of what they have written are deleted.
+    The files that they have written are deleted.
     """
     session = context.session
     who = session.user if session.agent_info is None else f"{session.user} ({session.agent_info})"

@@ -31,7 +31,7 @@ _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">"
 def read_table(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.Table:
-    """Return the rows of the one table that a query reads; its locks are held while they are read."""
+    """Return the rows of the one table that a query reads; the query holds its locks while the rows are read."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> pa.Table:
@@ -79,7 +79,7 @@ def _scan(
     table = bound.table.full_name
     values = TypedValues(planning.configuration_of(context, cluster), table)
     condition = None if predicate is None else Condition(predicate, by_name, table, values)
-    # One name stands for a list of it.
+    # One name stands for a list with this name.
     columns = [columns] if isinstance(columns, str) else columns
     found = ArrowScan(planning.scan(bound, cluster, running.tag), values, columns, condition, expression, threads)
     if keep:
@@ -88,7 +88,7 @@ def _scan(
 
 
 def _filtered(statement: Select, predicate: Predicate | None) -> Select:
-    """Return the query of a table with a condition that leaves out partitions."""
+    """Return the query of a table with a condition that prunes partitions."""
     if predicate is None:
         return statement
     (reference,) = statement.query.references
@@ -99,7 +99,7 @@ def _read_filter(filter: Filter, parameters: Mapping[str, object]) -> tuple[Pred
     """Return a filter as a predicate, or as an expression of pyarrow.
 
     Raises:
-        StatementSyntaxError, UnsupportedStatementError: the text is not a condition that is decided without Spark.
+        StatementSyntaxError, UnsupportedStatementError: the text is not a condition, or needs Spark.
         InvalidParametersError: the filter has another form.
     """
     if filter is None:

@@ -1,4 +1,4 @@
-"""The transactions of a streaming batch: opened together, kept alive, and written in one by one."""
+"""The transactions of a streaming batch: opened together, kept alive together, and used one after the other."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
     """Return ``count`` open transactions with write ids for the table; they stay alive until ``resources`` close.
 
     Raises:
-        InvalidOperationError: the session is in a transaction, the table cannot be written, or is insert-only, whose
-            rows do not have their write ids.
+        InvalidOperationError: the session is in a transaction, the table cannot be written, or it is insert-only: rows
+            of such a table do not store their write ids.
         InvalidTransactionRequestError: the count is not positive, or more than ``hive.txn.max.open.batch``.
     """
     services, session = context.services, context.session
@@ -48,7 +48,7 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
 
 
 def check_alone(context: StatementContext) -> None:
-    """Refuse to mix a batch's transactions with one of the session, which would take what is written for its own.
+    """Refuse a batch in a session's transaction, which would take the writes of the batch as its own.
 
     Raises:
         InvalidOperationError: the session is in a transaction.
@@ -76,16 +76,16 @@ def _check(context: StatementContext, table: Table) -> None:
 def insert_rows(
     context: StatementContext, name: TableName, rows: Sequence[Sequence[object] | Mapping[str, object]]
 ) -> Result:
-    """Return an INSERT of Python values, in the batch's transaction of the context.
+    """Insert rows of Python values, in the batch's transaction of the context.
 
     Raises:
-        InvalidParametersError: rows of different columns, or a value that Spark has no literal for.
+        InvalidParametersError: rows have different columns, or Spark has no literal for a value.
     """
     columns, values = _columns(rows)
     literals = tuple(
         tuple(parameter_literal(f"of column {i + 1}", value) for i, value in enumerate(row)) for row in values
     )
-    # For the case that Spark must run it: the same values as parameters.
+    # The same values as parameters, for the case that Spark must run the INSERT.
     parameters = {f"r{i}c{j}": value for i, row in enumerate(values) for j, value in enumerate(row)}
     text, cells = "VALUES ", []
     for i, row in enumerate(literals):
@@ -110,7 +110,7 @@ def insert_rows(
 def _columns(
     rows: Sequence[Sequence[object] | Mapping[str, object]],
 ) -> tuple[tuple[str, ...] | None, list[list[object]]]:
-    """Return the column list, if rows name their columns, and the values in its order."""
+    """Return the column list, None if rows do not name their columns, and the values in the order of the list."""
     if not rows:
         raise InvalidParametersError("There are no rows to write; give at least one.")
     names = list(rows[0]) if isinstance(rows[0], Mapping) else None

@@ -20,7 +20,7 @@ _TOTALS = (
 
 
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
-    """SHOW CAPACITY: one row a namespace and cluster; with BY, one a table or link, format or age within them."""
+    """SHOW CAPACITY: one row for each namespace and cluster; BY splits it by table or link, format, or age."""
     capacity = context.services.capacity
     asked = (statement.database, statement.cluster)
     if statement.by is not None:

@@ -1,8 +1,8 @@
-"""ALTER TABLE for columns: rows that are there are not rewritten.
+"""ALTER TABLE for columns: existing rows are not rewritten.
 
-A file names its columns as they were called when it was written. Each column keeps the name that it has in
-files, and no later column gets the one of a dropped one, whose values would come back with it. Those of an external
-table say how the files of others are read, so that its columns have the names and types of the statement, as in Hive.
+A file has the column names of the time when it was written. Each column keeps its name in files, and no later column
+gets the name of a dropped column: the dropped values would come back with it. Other programs write the files of an
+external table, so its columns have the names and types of the statement, as in Hive.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def add_columns(context: StatementContext, statement: AddColumns) -> Result:
 
 
 def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Result:
-    """Return ALTER TABLE REPLACE COLUMNS: a column of a name that was there keeps its values."""
+    """Run ALTER TABLE REPLACE COLUMNS: a column whose name existed before keeps its values."""
 
     def edit(table: Table) -> Table:
         if table.is_external:
@@ -83,7 +83,7 @@ def replace_columns(context: StatementContext, statement: ReplaceColumns) -> Res
 
 
 def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
-    """Return ALTER TABLE DROP COLUMNS: their values stay in the files, and no query reads them any more."""
+    """Run ALTER TABLE DROP COLUMNS: the values stay in the files, and no query reads them any more."""
 
     def edit(table: Table) -> Table:
         names = [
@@ -99,7 +99,7 @@ def drop_columns(context: StatementContext, statement: DropColumns) -> Result:
 
 
 def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
-    """Return ALTER TABLE CHANGE, ALTER and RENAME COLUMN: its name, type, comment or place."""
+    """Run ALTER TABLE CHANGE, ALTER and RENAME COLUMN: change the column's name, type, comment or place."""
 
     def edit(table: Table) -> Table:
         if _is_comment_of_key(table, statement):
@@ -132,10 +132,10 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
 
 
 def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
-    """Return the table with the columns, and the fields of structs, that only ``given`` has, each at the end.
+    """Return the table with the columns and struct fields that only ``given`` has, each added at the end.
 
     Raises:
-        InvalidObjectError: they cannot be columns of the table, or its files do not name fields of structs.
+        InvalidObjectError: the table cannot have such columns, or its files do not name fields of structs.
     """
     by_name = {column.name.lower(): column for column in given}
     columns = []
@@ -177,13 +177,13 @@ def _alter(context: StatementContext, table_name: TableName, operation: str, edi
         catalog.joining(connection).alter_table(database, name, changed, write_ids, txn_id)
 
     locks = context.services.statement_locks
-    # A statement that writes an external table has its columns.
+    # A statement that writes an external table relies on its columns.
     wanted = locks.convert_table(table) if table.is_external else locks.alter_table(table)
     return change_metadata(context, table, wanted, change)
 
 
 def _is_comment_of_key(table: Table, statement: ChangeColumn) -> bool:
-    """Return whether a statement gives a partition key another comment, and changes nothing else."""
+    """Return whether a statement changes only the comment of a partition key."""
     key = next((key for key in table.partition_keys if key.name.lower() == statement.column.lower()), None)
     if key is None or statement.comment is None or statement.after is not None:
         return False
@@ -197,7 +197,7 @@ def _with_columns(table: Table, columns: Sequence[Column]) -> Table:
 
 
 def _with_buckets_by(table: Table, old: str, new: str) -> Table:
-    """Return the table with its bucketing, sort and skewed columns called by a column's new name."""
+    """Return the table with a column's new name in its bucketing, sort and skewed columns."""
     storage = table.storage
     buckets = tuple(new if each.lower() == old.lower() else each for each in storage.bucket_columns)
     order = tuple(
@@ -210,7 +210,7 @@ def _with_buckets_by(table: Table, old: str, new: str) -> Table:
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Return new columns, each with a name in files that no other column has or had."""
+    """Return new columns, each with a name in files that no other column has, or has had."""
     taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
     found = []
     for column in columns:
@@ -224,7 +224,7 @@ def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
 
 
 def _without(table: Table, names: Sequence[str], operation: str) -> Table:
-    """Return the table without some of its columns, whose names in files are kept from others."""
+    """Return the table without some of its columns; later columns cannot take their names in files."""
     storage = table.storage
     for name in names:
         fixed = [*storage.bucket_columns, *(column.name for column in storage.sort_columns)]

@@ -15,9 +15,9 @@ _ANSWER = ("compactionid", "state", "message")
 
 
 def compact(context: StatementContext, statement: Compact) -> Result:
-    """ALTER TABLE ... COMPACT: the compaction's id and state; -1 and the reason where it is refused.
+    """ALTER TABLE ... COMPACT: the compaction's id and state; -1 and the reason if it is refused.
 
-    AND WAIT brings the state that it has come to.
+    AND WAIT returns the state at the end of the compaction.
     """
     database, name = context.session.qualify(statement.table)
     table = context.services.catalog.get_table(database, name)
@@ -33,7 +33,7 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
 
 def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
-    """OPTIMIZE of a table with partitions: one row for each of them."""
+    """OPTIMIZE of a table with partitions: one row for each partition."""
     responses = context.services.compactor.request_each(
         table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
     )
@@ -60,16 +60,16 @@ def _request(context: StatementContext, statement: Compact, table: Table, partit
 
 
 def _waited(context: StatementContext, statement: Compact, response: CompactionResponse) -> CompactionResponse:
-    """Return the answer to a request; with AND WAIT the state that the compaction has come to."""
+    """Return the answer to a request; with AND WAIT, the state at the end of the compaction."""
     if statement.wait and response.is_accepted:
         return context.services.compactor.wait(response.id)
     return response
 
 
 def vacuum(context: StatementContext, statement: Vacuum) -> Result:
-    """VACUUM: the directories of a table that went, those that stay, and the transactions in the way.
+    """VACUUM: the deleted and the remaining directories of a table, and the transactions that keep directories.
 
-    With DRY RUN the same, and nothing goes.
+    With DRY RUN the result is the same, and no directory is deleted.
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
@@ -110,13 +110,13 @@ def show_compactions(context: StatementContext, statement: ShowCompactions) -> R
         )
     )
     if not shown and database is not None and table is not None:
-        # Only now: of a table that was dropped there is still the history.
+        # Checked last: the history of a dropped table remains.
         catalog.get_table(database, table)
     return Result(list(SHOW_COLUMNS), [show_row(each) for each in shown])
 
 
 def abort_compactions(context: StatementContext, statement: AbortCompactions) -> Result:
-    """ABORT COMPACTIONS: return the outcome for each one; only compactions that no worker has taken can be aborted."""
+    """ABORT COMPACTIONS: the outcome for each compaction; only compactions that no worker has taken can be aborted."""
     answers = context.services.compactor.abort(statement.ids)
     rows: list[tuple[object, ...]] = [
         (str(each), CompactionState.ABORTED.shown if why is None else "error", why) for each, why in answers.items()

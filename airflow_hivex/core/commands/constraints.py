@@ -1,4 +1,4 @@
-"""The constraints of a table: compared with its columns when it gets them, and kept when its columns change."""
+"""The constraints of a table: checked against its columns when they are added, and kept when its columns change."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from airflow_hivex.core.parser.statements import ChangeConstraints, Select
 
 
 def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
-    """Return a table with constraints, after a comparison with its columns.
+    """Return a table with constraints, after checking them against its columns.
 
     Raises:
         NoSuchColumnError: a constraint names a column that the table does not have.
-        InvalidObjectError: others write the rows of the table.
+        InvalidObjectError: other programs write the rows of the table.
         TypeMismatchError: a default value does not have the type of its column.
     """
     if not constraints:
@@ -57,10 +57,10 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
 
 
 def with_added_constraints(table: Table, kept: Constraints, added: Constraints) -> Table:
-    """Return a table with more constraints than those that it keeps, after a comparison with its columns.
+    """Return a table with its ``kept`` and ``added`` constraints, after checking them against its columns.
 
     Raises:
-        InvalidObjectError: one has the name of another, or is a second primary key; or as below.
+        InvalidObjectError: two constraints have one name, or are primary keys; or as :func:`with_checked_constraints`.
         NoSuchColumnError, TypeMismatchError: as :func:`with_checked_constraints`.
     """
     taken = next((name for name in added.names if name in kept.names), None)
@@ -74,7 +74,7 @@ def with_added_constraints(table: Table, kept: Constraints, added: Constraints) 
 
 
 def _check_default(table: Table, column: Column, text: str) -> None:
-    """Refuse a constant that is not a value of its column. Spark computes other expressions with each INSERT."""
+    """Refuse a constant default that is not a value of its column. Spark computes other defaults with each INSERT."""
     literal = constant_of(text)
     if literal is None or literal.value is None:
         return
@@ -103,7 +103,7 @@ def without_constraints_of(table: Table, columns: Collection[str]) -> Table:
     """Return a table without the constraints of columns that are dropped.
 
     Raises:
-        InvalidOperationError: a CHECK names one of them.
+        InvalidOperationError: a CHECK names a dropped column.
     """
     constraints = Constraints.of(table.parameters)
     if not columns or not constraints:
@@ -121,11 +121,11 @@ def _refuse_checked(table: Table, constraints: Constraints, columns: Collection[
 
 
 def change_constraints(context: StatementContext, statement: ChangeConstraints) -> Result:
-    """Return ALTER TABLE for constraints. The rows of the table are compared with new ones under an exclusive lock.
+    """Run ALTER TABLE for constraints. The table's rows are checked against new constraints under an exclusive lock.
 
     Raises:
         ConstraintViolationError: a row violates the new constraint.
-        InvalidObjectError, NoSuchColumnError: the constraint is not one of the table.
+        InvalidObjectError, NoSuchColumnError: the table cannot have, or does not have, the constraint.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -166,7 +166,7 @@ def _changed(table: Table, statement: ChangeConstraints) -> Table:
 
 
 def _check_rows(context: StatementContext, running: Running, table: Table, statement: ChangeConstraints) -> None:
-    """Compare the rows that are there with new constraints, by one query for each."""
+    """Check the existing rows against new constraints, by one query for each constraint."""
     conditions = {f"CHECK {name} ({text})": text for name, text in statement.added.checks.items()}
     conditions |= {f"NOT NULL of column {name}": f"`{name}` IS NOT NULL" for name in statement.added.not_null}
     for constraint, condition in conditions.items():

@@ -1,7 +1,7 @@
 """ALTER TABLE that makes a table of plain files transactional: no file is rewritten or moved.
 
-The files that lie there become original files, whose rows every snapshot sees until a base hides them.
-Hive's TransactionalValidationListener says which tables may be converted.
+The existing files become original files, whose rows every snapshot sees until a base hides them. Hive's
+TransactionalValidationListener decides which tables may be converted.
 Source: docs/reference/directories.md, "Original files".
 """
 
@@ -54,7 +54,7 @@ def is_upgrade(table: StoredTable, properties: Mapping[str, str]) -> bool:
 
 
 def upgrade_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
-    """Return ALTER TABLE SET TBLPROPERTIES ('transactional_properties' = 'default', ...) of an insert-only table.
+    """Run ALTER TABLE SET TBLPROPERTIES ('transactional_properties' = 'default', ...) for an insert-only table.
 
     A job writes a new base of each partition under the table's exclusive lock. Earlier versions stay readable.
 
@@ -115,13 +115,13 @@ def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
 
 
 def convert_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
-    """Return ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) of a plain table.
+    """Run ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) for a plain table.
 
     Lists the table's folder once and reads the footer of each ORC or Parquet file. The table's lock is held meanwhile.
 
     Raises:
-        InvalidOperationError: the table, its files or their places do not allow it.
-        InvalidObjectError: the properties, or a file, are not those of a transactional table.
+        InvalidOperationError: the table, its files or their places do not allow the conversion.
+        InvalidObjectError: a transactional table cannot have the properties, or one of the files.
         RoutingError: the session is pinned to another cluster than the table's primary one.
     """
     converted = _converted(table, properties)
@@ -148,7 +148,7 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable:
-    """Return the table as it will be, after all that can be said without looking at its files."""
+    """Return the converted table, after all checks that do not need its files."""
     name = table.full_name
     if table.is_view:
         raise InvalidOperationError(_OPERATION, name, "it is a view; convert the tables that it reads")
@@ -188,12 +188,12 @@ def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable
 
 
 def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTable) -> Sequence[FoundPartition]:
-    """Return the table's partitions, after what the catalog has was held against the rules.
+    """Return the table's partitions, after checking the catalog's facts against the rules of a conversion.
 
     Raises:
         NoSuchTableError: the table was dropped.
-        InvalidOperationError: it was changed, has copies, or a partition lies elsewhere.
-        InvalidObjectError: its folder is not its own.
+        InvalidOperationError: the table was changed, has copies, or has a partition outside of its folder.
+        InvalidObjectError: the table shares its folder.
     """
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
@@ -222,7 +222,7 @@ def _originals(
     """Return the files of the table, by partition.
 
     Raises:
-        InvalidOperationError: files lie where none of the table's can be.
+        InvalidOperationError: files lie at places where the table cannot have files.
         InvalidObjectError: a file cannot be read.
     """
     root = table.storage.primary.location
@@ -248,7 +248,7 @@ def _originals(
 
 
 def _check_place(table: Table, path: str, name: str) -> None:
-    """Refuse a file that no reader would find as a row's file of this table."""
+    """Refuse a file at a place where readers of this table would not find it."""
     folders = name.split("/")[:-1]
     reason = ""
     if any(parse_directory(folder) is not None for folder in folders):
@@ -264,5 +264,5 @@ def _check_place(table: Table, path: str, name: str) -> None:
 
 
 def _value(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property whose name's case does not count, in lower case."""
+    """Return the value of a property in lower case; the case of its name does not count."""
     return next((value.lower() for key, value in properties.items() if key.lower() == name), "")

@@ -37,10 +37,10 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: one row for each directory that the cluster lacked, or one that no partition matches.
+    """REPLICATE TABLE: one row for each directory that the cluster lacked, or one row if no partition matches.
 
     Raises:
-        NoSuchPartitionError: the PARTITION clause names values, and no partition has them.
+        NoSuchPartitionError: no partition has the values in the PARTITION clause.
     """
     table = _table(context, statement)
     partitions = None
@@ -69,7 +69,7 @@ def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
 
 
 def _named(specification: Predicate) -> str | None:
-    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``; None if it compares."""
+    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``; None for comparisons."""
     match specification:
         case And(operands):
             names = [_named(each) for each in operands]
@@ -82,7 +82,7 @@ def _named(specification: Predicate) -> str | None:
 
 
 def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
-    """ALTER TABLE ... DROP COPY: the copy counts no longer, and its files are deleted."""
+    """ALTER TABLE ... DROP COPY: the copy is withdrawn, and its files are deleted."""
     table = _table(context, statement)
     partition = None
     if statement.partition is not None:
@@ -98,7 +98,7 @@ def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
 
 
 def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Result:
-    """ALTER TABLE ... SET PRIMARY CLUSTER: one row that says what has changed."""
+    """ALTER TABLE ... SET PRIMARY CLUSTER: one row with the change."""
     found = context.services.primaries.change(
         _table(context, statement).full_name,
         statement.cluster,
@@ -113,7 +113,7 @@ def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Resu
 
 
 def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
-    """SHOW COPIES: one row for each partition and cluster that has it, the primary first."""
+    """SHOW COPIES: one row for each partition and each cluster that has it, the primary first."""
     shown = context.services.replicator.copies(_table(context, statement).full_name)
     rows: list[tuple[object, ...]] = [
         (
@@ -143,7 +143,7 @@ MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", 
 
 
 def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
-    """ALTER DATABASE ... SET PRIMARY CLUSTER: one row that says what has changed."""
+    """ALTER DATABASE ... SET PRIMARY CLUSTER: one row with the change."""
     found = context.services.moves.move(
         statement.database,
         statement.cluster,

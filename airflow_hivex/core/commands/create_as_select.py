@@ -45,11 +45,11 @@ _MOST_TRIES = 20
 
 
 def replaced_table(context: StatementContext, statement: CreateTable) -> StoredTable | None:
-    """Return the table in whose place a new one comes, or None if no table has its name.
+    """Return the table that a new table replaces, or None if no table has the name.
 
     Raises:
         NoSuchTableError: REPLACE TABLE names a table that does not exist.
-        InvalidOperationError: the name is that of a view, or links show the table.
+        InvalidOperationError: the name is the name of a view, or links show the table.
     """
     database, name = context.session.qualify(statement.table)
     try:
@@ -68,9 +68,9 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Make an empty table of the definition, which replaces the table of its name if there is one.
+    """Create an empty table by the definition, which replaces an existing table of its name.
 
-    If other sessions have replaced, dropped or created that table meanwhile, the new table replaces theirs.
+    If other sessions have replaced, dropped or created a table of the name meanwhile, the new table replaces it.
     """
     for attempt in range(1, _MOST_TRIES + 1):
         earlier = replaced_table(context, statement)
@@ -103,10 +103,10 @@ log = logging.getLogger(__name__)
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
-    """Return a new table with the rows of a query, on the cluster that runs it; table and rows appear at once.
+    """Create a table with the rows of a query on the cluster that runs it; table and rows appear at once.
 
-    The query of one that replaces a table may read that table. With ``waits`` the statement waits for another one that
-    makes a table of the name, whatever ``hive.txn.xlock.ctas`` says.
+    If the new table replaces an earlier one, the query may read the earlier table. With ``waits`` the statement waits
+    for another one that makes a table of the name, whatever ``hive.txn.xlock.ctas`` says.
     """
     if not statement.or_replace and _existing(context, statement) is not None:
         return _exists(context, statement)
@@ -119,7 +119,7 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
         replacing = () if earlier is None else context.services.statement_locks.replace_table(earlier)
         routed = route(context, statement, running, locks=replacing)
         if replacing:
-            # Who had the lock before may have replaced or dropped it.
+            # The earlier owner of the lock may have replaced or dropped the table.
             earlier = replaced_table(context, statement)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -173,7 +173,7 @@ def _create_external(
     """:func:`_create_managed` for an external table, whose folder must be empty, as in Spark.
 
     Raises:
-        InvalidOperationError: there are files, or files of the table's format are not written.
+        InvalidOperationError: the folder has files, or the table's format cannot be written.
     """
     services = context.services
     if table.not_inserted:
@@ -231,7 +231,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
     """Return the result of a statement whose table exists already.
 
     Raises:
-        AlreadyExistsError: it has no IF NOT EXISTS.
+        AlreadyExistsError: the statement has no IF NOT EXISTS.
     """
     if statement.if_not_exists:
         return Result(rows_written=0)
@@ -241,7 +241,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
 def _claim_name(
     context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
 ) -> StoredTable | None:
-    """Lock the name of the new table if no table has it, and return the table that has it.
+    """Return the table that has the name of the new table; if no table has it, lock the name and return None.
 
     Raises:
         NoSuchTableError, InvalidOperationError: the table cannot be replaced.
@@ -252,13 +252,13 @@ def _claim_name(
     if earlier is None:
         new_table = locks.create_table_as_select(*context.session.qualify(statement.table))
         acquire(context, running, new_table, new_table=not waits)
-        # Who had the lock before may have made it.
+        # The earlier owner of the lock may have created the table.
         earlier = find(context, statement)
     return earlier
 
 
 def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> CreateTable:
-    """Return the definition with the query's columns; PARTITIONED BY names some of them."""
+    """Return the definition with the columns of the query; PARTITIONED BY names some of these columns."""
     if statement.columns:
         raise InvalidObjectError("table", str(statement.table), "a column list does not go with AS SELECT")
     check_columns(str(statement.table), given)
@@ -268,9 +268,9 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 def _insert_hidden(
     context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
 ) -> tuple[StoredTable, TableWrite]:
-    """Return the new table, out of sight, and this transaction's write to it: a killed writer leaves its trace.
+    """Store the new table as a hidden row, which remains if the writer is killed; return it and the write to it.
 
-    Its write ids come after those of the ``earlier`` table, whose last one is that of this transaction.
+    Its write ids continue after the write ids of the ``earlier`` table, in which this transaction took the last one.
     """
     services = context.services
     ids = [running.txn_id]
@@ -290,5 +290,5 @@ def _delete_table_files(context: StatementContext, hidden: Table, cluster: Clust
     try:
         context.services.files_to_change(cluster).delete_directory(hidden.storage.primary.location)
     except HivexError as error:
-        # The hidden row still names the place for the cleaner.
+        # The hidden row still has the location for the cleaner.
         log.warning("Files of %s could not be deleted: %s", hidden.full_name, error)

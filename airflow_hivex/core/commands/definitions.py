@@ -49,7 +49,7 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 log = logging.getLogger(__name__)
 
 _COMMENT = "comment"
-"""The property that is the comment of a table, as in Hive and Spark."""
+"""The property with the comment of a table, as in Hive and Spark."""
 
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
@@ -75,7 +75,7 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
-    """DROP DATABASE; with CASCADE its tables go first, and their files after that."""
+    """DROP DATABASE; with CASCADE its tables are dropped first, and their files are deleted after that."""
     dropped: list[StoredTable] = []
 
     def change(connection: Connection) -> None:
@@ -96,10 +96,10 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
 
 
 def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
-    """ALTER DATABASE: properties are added to those it has, or removed.
+    """ALTER DATABASE: add, replace or remove properties.
 
     Raises:
-        InvalidObjectError: the database does not have a property that is unset.
+        InvalidObjectError: UNSET names a property that the database does not have.
     """
     catalog = context.services.catalog
     catalog.get_database(statement.name)
@@ -128,7 +128,7 @@ def check_mode(name: str, properties: Mapping[str, str]) -> None:
     """Refuse a value of the namespace mode that is neither true nor false.
 
     Raises:
-        InvalidObjectError: it is another one.
+        InvalidObjectError: the value is neither true nor false.
     """
     mode = properties.get(NAMESPACE_MODE)
     if mode is not None and mode.lower() not in ("true", "false"):
@@ -150,7 +150,7 @@ def use_database(context: StatementContext, statement: UseDatabase) -> Result:
 
 
 def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
-    """USE CLUSTER: pins the session to a cluster that is configured, or frees it."""
+    """USE CLUSTER: pin the session to a configured cluster, or remove the pin."""
     if statement.name is not None:
         context.services.clusters.get(statement.name)
     context.session.cluster = statement.name
@@ -158,7 +158,7 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
-    """CREATE TABLE without a query. A managed table takes its first write id with it."""
+    """CREATE TABLE without a query. The commit also allocates the first write id of a managed table."""
     try:
         return store_table(context, describe_table(context, statement))
     except AlreadyExistsError:
@@ -181,9 +181,9 @@ def create_table_like(context: StatementContext, statement: CreateTableLike) -> 
 def store_table(
     context: StatementContext, table: Table, also: Callable[[Connection, StoredTable], None] | None = None
 ) -> Result:
-    """Store a table that was described and checked; a managed one takes its first write id with it.
+    """Store a table that was described and checked; the commit also allocates a managed table's first write id.
 
-    ``also`` is done in the commit, with the table as it is stored.
+    ``also`` runs in the commit, with the stored table.
 
     Raises:
         AlreadyExistsError: a table of that name exists.
@@ -208,7 +208,7 @@ def store_table(
 
 
 def drop_table(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE: out of sight at once; then the files of a managed table are deleted on every cluster."""
+    """DROP TABLE: the table disappears at once; then the files of a managed table are deleted on every cluster."""
     if statement.table.namespace is not None:
         refuse_link(context, "DROP TABLE", statement.table, if_exists=statement.if_exists)
         return Result()
@@ -225,7 +225,7 @@ def drop_table(context: StatementContext, statement: DropTable) -> Result:
             raise InvalidOperationError("DROP TABLE", table.full_name, "it is a view; DROP VIEW drops it")
         found = context.services.links.of_table(database, name)
         if found and not statement.cascade:
-            # Before the statement waits for locks; the change itself decides.
+            # An early check, before the statement waits for locks; the change itself decides.
             raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
         result = change_metadata(context, table, context.services.statement_locks.drop_table(table), change)
     except (NoSuchTableError, NoSuchDatabaseError):
@@ -242,7 +242,7 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
     given = normalised(statement.set)
-    # As in Hive, a statement may set the value that EXTERNAL has already.
+    # As in Hive, a statement may set EXTERNAL to the value that it has already.
     if given.get("EXTERNAL", "").lower() == str(table.is_external).lower() and not is_conversion(table, given):
         given = {key: value for key, value in given.items() if key != "EXTERNAL"}
     comment = given.pop(_COMMENT, None)
@@ -276,18 +276,18 @@ def set_table_properties(context: StatementContext, statement: SetTablePropertie
 
 
 def rename_table(context: StatementContext, statement: RenameTable) -> Result:
-    """ALTER TABLE RENAME TO, also in another database: the rows stay where they are, or their folder follows the name.
+    """ALTER TABLE RENAME TO, also in another database: the files stay in their folder, or the folder follows the name.
 
     Raises:
-        AlreadyExistsError: the new name is taken.
+        AlreadyExistsError: another table or view has the new name.
         LinkedTableError: links show the table, and it would get another database.
-        QuotaExceededError: the other database would hold more than its quota.
-        ForeignNameError: it is a view, and the other database is closed to the tables that it reads.
+        QuotaExceededError: the other database would have more bytes than its quota.
+        ForeignNameError: a view gets another database, which is closed to the tables that the view reads.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
-    # Without a database, the new name is one of the table's own.
+    # Without a database, the new name is in the database of the table.
     new_database, new_name = statement.name.database or database, statement.name.name
     if (new_database, new_name) == (database, name):
         raise AlreadyExistsError("table", f"{database}.{new_name}", "choose another name")
@@ -312,7 +312,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
-    """Delete the files of dropped managed tables; what cannot be deleted stays noted in the metastore."""
+    """Delete the files of dropped managed tables; files that cannot be deleted stay noted in the metastore."""
     gone = []
     for table in dropped:
         has_files = not (table.is_external or table.is_view)
@@ -331,10 +331,10 @@ def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> 
 
 
 def comment_on(context: StatementContext, statement: CommentOn) -> Result:
-    """COMMENT ON; NULL takes the comment away.
+    """COMMENT ON; NULL removes the comment.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: it does not exist.
+        NoSuchDatabaseError, NoSuchTableError, NoSuchColumnError: the object does not exist.
     """
     catalog = context.services.catalog
     # As in Hive and Spark, an empty comment removes the comment.

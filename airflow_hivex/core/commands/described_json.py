@@ -218,7 +218,7 @@ def skewed_by(skew: Skew, *, in_directories: bool) -> str:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return properties as SQL lists them, without the parentheses around."""
+    """Return properties as a list in SQL, without parentheses."""
     return ", ".join(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in sorted(properties.items()))
 
 
@@ -232,7 +232,7 @@ def statistics_facts(
 ) -> dict[str, str]:
     """Return the results of ANALYZE for a table or partition: Spark's line, then Hive's parameters.
 
-    Empty without statistics.
+    Without statistics the result is empty.
 
     ``COLUMN_STATS_ACCURATE`` names the statistics that are still true for the current rows, in Hive's form.
     """
@@ -268,7 +268,7 @@ def statistics_of(
 def partition_rows(
     context: StatementContext, table: StoredTable, partition: StoredPartition, named: Table | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the facts of a partition, by the names of Spark; ``named`` has those of a link to the table."""
+    """Yield the facts of a partition, by the names of Spark; ``named`` is the table under the names of a link."""
     named = named or table
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
@@ -294,9 +294,9 @@ def column_rows(
     named: Table | None = None,
     is_known: bool = True,
 ) -> Rows:
-    """Return the facts of a column; an unknown one is the text NULL, as in Spark.
+    """Return the facts of a column; an unknown fact is the text NULL, as in Spark.
 
-    ``named`` has the names of a link to the table. All statistics are unknown where they are not ``is_known``.
+    ``named`` is the table under the names of a link. Without ``is_known`` all statistics are unknown.
 
     Raises:
         NoSuchColumnError: the table has no column of that name.

@@ -1,7 +1,8 @@
 """INSERT OVERWRITE DIRECTORY: the rows of a query as files of a folder that belongs to no table.
 
-The files are written into a hidden folder first. Then the earlier files are hidden and the new ones renamed, one after
-the other. The earlier ones are deleted once the transaction has committed; an error before that brings them back.
+The files are written into a hidden folder first. Then the earlier files are hidden and the new files renamed, one after
+the other. The earlier files are deleted once the transaction has committed; after an error before that they are visible
+again.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _SCHEME = "file"
 
 
 def run_insert_directory(context: StatementContext, statement: InsertDirectory) -> Result:
-    """Return the number of rows written, on the cluster that runs the query and in a folder of it.
+    """Write the rows of a query into a folder of the cluster that runs it; return their number.
 
     Raises:
-        InvalidOperationError: the folder cannot be written, or is not apart from that of a table or database.
+        InvalidOperationError: the folder cannot be written, or overlaps the folder of a table or database.
         InvalidObjectError: the query has two columns of one name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """
@@ -56,7 +57,7 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
             given = tuple(replace(column, name=f"_c{number}") for number, column in enumerate(given))
         folder = _described(context, statement, given, cluster)
         location = folder.storage.primary.location
-        # One after the other: the files of two statements would be mixed.
+        # Statements write one after the other: else the files of two statements would be mixed.
         locks = context.services.statement_locks
         acquire(context, running, locks.create_table_as_select(DEFAULT_DATABASE, folder.name))
         files = context.services.files_to_change(cluster)
@@ -82,10 +83,11 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
 def _described(
     context: StatementContext, statement: InsertDirectory, given: Sequence[Column], cluster: Cluster
 ) -> Table:
-    """Return the folder as the external table that it could be, which is never stored.
+    """Return an external table that describes the folder; it is never stored.
 
     Raises:
-        InvalidOperationError: the path is not a valid folder, links lead out of the root, or the format is not written.
+        InvalidOperationError: the path is not a valid folder, links lead out of the root, or the format cannot be
+            written.
         InvalidObjectError: the query has two columns of one name.
         LocationOutsideClusterError: the folder is outside of the cluster's root.
     """
@@ -122,7 +124,7 @@ def _check_local(statement: InsertDirectory, cluster: Cluster) -> None:
 def _check_owner(
     context: StatementContext, statement: InsertDirectory, files: ClusterFiles, cluster: Cluster, location: str
 ) -> None:
-    """Refuse a folder that is, holds or lies in that of a table or database, by itself or by symbolic links."""
+    """Refuse a folder that overlaps the folder of a table or database, by itself or through symbolic links."""
     services = context.services
     real = real_path(files, location)
     with services.store.read() as connection:

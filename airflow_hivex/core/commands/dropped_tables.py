@@ -1,4 +1,4 @@
-"""The files of tables that were dropped or replaced, and whose statements were killed after their commits."""
+"""The files of dropped or replaced tables whose statements were killed after their commits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 100
 _KEPT_MS = 10 * 86_400_000
-"""So long after a drop the row of a table stays, so that the process that has dropped it may go on with its files."""
+"""The time for which the row of a dropped table stays, so that the process that dropped it can delete the files."""
 
 
 def delete_left(services: Services) -> int:
-    """Delete the folders of dropped tables on their primary clusters; return the number of those that were there."""
+    """Delete the folders of dropped tables on their primary clusters; return the number of folders that existed."""
     before_ms = services.clock() - _KEPT_MS
     count = after = 0
     while True:

@@ -67,19 +67,19 @@ def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedEr
 
 
 def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
-    """COMMIT: all that the transaction's statements wrote becomes visible at once, or nothing ever does.
+    """COMMIT: all writes of the transaction's statements become visible at once, or none ever does.
 
     Raises:
         InvalidOperationError: the session has begun no transaction.
         WriteConflictError: another transaction has updated the same rows before.
-        TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
+        TransactionAbortedError: the transaction was aborted; none of its writes ever becomes visible.
         StoreUnavailableError: nothing was applied; the session is still in the transaction.
     """
     transaction = _own(context, "COMMIT")
     txn_id = transaction.txn_id
 
     def forget_unwritten(connection: Connection) -> None:
-        # What statements that failed early were about to write.
+        # The pending writes of statements that failed early.
         allocation.forget_unwritten(connection, txn_id)
 
     try:
@@ -88,7 +88,7 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
         raise
     except BaseException as error:
         try:
-            # Who cannot commit must not keep its locks.
+            # A transaction that cannot commit must not keep its locks.
             _abort_quietly(context.services, txn_id, str(error) or type(error).__name__, AbortReason.NONE)
         finally:
             _leave(context, transaction)
@@ -98,7 +98,7 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
 
 
 def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
-    """ROLLBACK: nothing of the transaction ever becomes visible, and its files are deleted.
+    """ROLLBACK: no write of the transaction ever becomes visible, and its files are deleted.
 
     Raises:
         InvalidOperationError: the session has begun no transaction.
@@ -107,7 +107,7 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
     try:
         abort_transaction(context.services, transaction.txn_id, None, AbortReason.ROLLBACK)
     except BaseException:
-        # It has no heartbeats any more and keeps no locks.
+        # The transaction has no heartbeats any more and keeps no locks.
         _abort_quietly(context.services, transaction.txn_id, AbortReason.ROLLBACK.words, AbortReason.ROLLBACK)
         raise
     finally:
@@ -118,11 +118,11 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Have the session's statements take part in an open transaction that another client commits.
 
-    What an earlier session of the same ``writer`` has written in it is taken back, except for a single write whose job
-    may still run at a server: the same statement of this session waits for that job.
+    The writes of an earlier session of the same ``writer`` are taken back, except for a single write whose job may
+    still run on a server: the same statement of this session waits for that job.
 
     Raises:
-        NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: it is not open.
+        NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
     """
     services = context.services
     check_length("The name of a writer", writer, _LONGEST_WRITER)
@@ -135,7 +135,7 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
     services.store.write(check)
     began, held = 0, None
     if writer:
-        # Statement ids rise, in whatever process.
+        # Statement ids rise, whichever process runs the statement.
         began = 1 + services.store.write(lambda connection: next_statement_id(connection, txn_id))
         held = take_over(services, txn_id, writer, began)
     context.session.transaction = JoinedTransaction(
@@ -144,9 +144,9 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """End the part of a closed session in a transaction: its own is rolled back, another's continues.
+    """End a closed session's part in a transaction: its own transaction is rolled back, another client's continues.
 
-    One that cannot be rolled back now has no more heartbeats and times out.
+    A transaction that cannot be rolled back now gets no more heartbeats and times out.
     """
     transaction = context.session.transaction
     if transaction is None:
@@ -163,7 +163,7 @@ def commit_transaction(services: Services, txn_id: int, changes: Callable[[Conne
 
     Raises:
         WriteConflictError, TransactionAbortedError, NoSuchTransactionError, CommitOutcomeUnknownError:
-            as :meth:`TransactionManager.commit`; in the first two cases its files are deleted.
+            as :meth:`TransactionManager.commit`; after the first two errors the files are deleted.
     """
     try:
         has_writes = services.transactions.commit(txn_id, changes)
@@ -181,14 +181,14 @@ def abort_transaction(
     """Abort a transaction and delete the files of its pending writes; twice is a no-op.
 
     Raises:
-        TransactionCommittedError, NoSuchTransactionError: it cannot be aborted.
+        TransactionCommittedError, NoSuchTransactionError: the transaction cannot be aborted.
     """
     services.transactions.abort(txn_id, reason or code.words, code)
     _delete_pending(services, txn_id)
 
 
 def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
-    """Abort the open ones of these transactions, delete their files, and return their ids."""
+    """Abort the open transactions among the given ids, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
         _delete_pending(services, txn_id)
@@ -212,7 +212,7 @@ def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReas
         except Exception:
             raise
         except BaseException:
-            # An interrupt on top: the transaction is settled before it goes on.
+            # An interrupt came as well: the transaction is settled before the interrupt is raised.
             abort_transaction(services, txn_id, first_line, code)
             raise
     except Exception as error:

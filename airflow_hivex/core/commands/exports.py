@@ -29,7 +29,7 @@ _WRITE_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The result of an export: the directories of its rows, all of ``write_id``, and the table for Hive.
+    """The result of an export: the directories of its rows, which all have ``write_id``, and the table for Hive.
 
     ``valid_write_ids`` is the snapshot that was copied, None for a table without transactions.
     """
@@ -43,16 +43,16 @@ class Export:
 
     @property
     def rows(self) -> int:
-        """Return how many rows were copied."""
+        """Return the number of copied rows."""
         return sum(directory.rows for directory in self.directories)
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """Return the query of all columns of a table, in these partitions if any are named.
+    """Return the query of all columns of a table, of the named partitions or, without names, of all.
 
     Raises:
         InvalidObjectError: a name is not a valid partition name.
-        NoSuchColumnError: it names something else than a partition key.
+        NoSuchColumnError: a name has a column that is not a partition key.
     """
     columns = ", ".join(_name(column.name) for column in (*table.columns, *table.partition_keys))
     text = f"SELECT {columns} FROM {_name(table.database)}.{_name(table.name)}"  # noqa: S608 - quoted as names
@@ -76,10 +76,10 @@ def _name(text: str) -> str:
 
 
 def _check_owner(context: StatementContext, table: str, target: Path) -> None:
-    """Refuse a directory that is, holds or lies in the folder of a table.
+    """Refuse a directory that overlaps the folder of a table.
 
     Raises:
-        InvalidOperationError: it does.
+        InvalidOperationError: the directory overlaps the folder of a table.
     """
     with context.services.store.read() as connection:
         for cluster, place in dict.fromkeys(places_of(context.services, target.as_uri(), target)):
@@ -94,11 +94,11 @@ def export_for_hive(
 ) -> Export:
     """Return the rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
 
-    ``partitions`` are those that the query asks for.
+    ``partitions`` are the partitions that the query names.
 
     Raises:
-        NoSuchPartitionError: there is no such partition.
-        InvalidOperationError: the target holds something, or Hive has no such column type.
+        NoSuchPartitionError: a partition does not exist.
+        InvalidOperationError: the target is not empty, or Hive lacks a column type.
     """
     for column in table.columns:
         if not all(each.kind.in_hive for each in primitives(column.parsed_type)):
@@ -110,7 +110,7 @@ def export_for_hive(
     write = Write(
         path=f"file://{target}",
         table=table.full_name,
-        # Files have the current names of the columns.
+        # The exported files have the current names of the columns.
         columns=tuple(replace(column, stored_name=None) for column in table.columns),
         partition_columns=table.partition_keys,
         write_id=_WRITE_ID,
@@ -145,10 +145,10 @@ def export_for_hive(
 
 
 def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
-    """Refuse a name that no partition has: a copy without rows would hide a typing error.
+    """Refuse a name that no partition has: a copy without rows would hide the typing error.
 
     Raises:
-        NoSuchPartitionError: there is no such partition.
+        NoSuchPartitionError: no partition has the name.
     """
     there = [_parts(name) for name in found]
     for name in partitions:
@@ -162,10 +162,10 @@ def _parts(partition: str) -> frozenset[tuple[str, str]]:
 
 
 def _check_empty(table: str, target: Path) -> None:
-    """Refuse a target that could lose something, or mix it with the rows.
+    """Refuse a target with files that the export could overwrite, or mix with its rows.
 
     Raises:
-        InvalidOperationError: it is a file, or a directory with something in it.
+        InvalidOperationError: the target is a file, or a directory that is not empty.
     """
     try:
         holds = next(target.iterdir(), None)

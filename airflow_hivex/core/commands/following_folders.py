@@ -1,9 +1,8 @@
 """Folders that follow the names of their tables.
 
-A client of Hive that creates a managed table relies on its folder having the name of the table: Spark refuses to rename
-a table, or to create one, where the folder of the new name exists already. So a rename moves the folder, as a Hive
-Metastore does. The table notes the new place before, so that the folder is moved back if its process is killed before
-the commit.
+Hive's clients rely on the folder of a managed table having the table's name: Spark refuses to rename or create a table
+if the folder of the new name exists already. So a rename moves the folder, as a Hive Metastore does. The table notes
+the new place before, so that the folder is moved back if the process is killed before the commit.
 
 Source: Hive's HiveAlterHandler.alterTable; Spark's SessionCatalog.validateNewLocationOfRename.
 """
@@ -35,7 +34,7 @@ _VERSION = r"(?:\.v[0-9]{7})?"
 
 @dataclass(slots=True)
 class FollowingFolder:
-    """The folder of a table that gets another name; ``location`` is its new place once it has been moved."""
+    """The folder of a table that gets another name; ``location`` is the new place once the folder has been moved."""
 
     context: StatementContext
     table: StoredTable
@@ -48,8 +47,8 @@ class FollowingFolder:
         """Move the folder, under the locks of the rename, and back if the rename does not count.
 
         Raises:
-            AlreadyExistsError: the new name is taken.
-            StorageError: it cannot be moved.
+            AlreadyExistsError: another table has the new name.
+            StorageError: the folder cannot be moved.
         """
         if self.context.services.catalog.get_tables(self.name[0], [self.name[1]]):
             raise AlreadyExistsError("table", ".".join(self.name), "choose another name")
@@ -72,7 +71,7 @@ class FollowingFolder:
         self.context.services.catalog.joining(connection).move_folder(*self.name, self.location)
 
     def finish(self) -> None:
-        """Delete the folder that was copied, after the commit. A failure is logged: the rename has counted already."""
+        """Delete the old folder of a copy after the commit. A failure is only logged: the rename is committed."""
         if self.copied_from:
             try:
                 _files(self.context, self.table).delete_directory(self.copied_from)
@@ -80,7 +79,7 @@ class FollowingFolder:
                 log.warning("Folder %s of the renamed table %s stays: %s", self.copied_from, ".".join(self.name), error)
 
     def _free(self, files: ClusterFiles) -> str:
-        """Return the wanted place, or another one where there are files, or those of a dropped table."""
+        """Return the wanted place or, if it has files or belongs to a dropped table, another place."""
         cluster = self.table.storage.primary.cluster
         for number in count(1):
             place = self.wanted if number == 1 else f"{self.wanted}.v{number:07d}"
@@ -93,9 +92,9 @@ class FollowingFolder:
 
 
 def following_folder(context: StatementContext, table: StoredTable, database: str, name: str) -> FollowingFolder | None:
-    """Return the folder of a table that is to have another name; None where it stays.
+    """Return the folder of a table that gets another name, None if the folder stays in its place.
 
-    It stays if its table is not managed to its clients, or does not lie in the folder of its name.
+    It stays if clients do not see the table as managed, or if the folder does not have the table's name.
     """
     if not table.is_managed_by_clients:
         return None
@@ -116,7 +115,7 @@ def rename_with_folder(
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
     folder: FollowingFolder | None,
 ) -> Result:
-    """Apply a change that gives a table another name, and move its folder with it; None where that stays."""
+    """Apply a change that renames a table, and move its ``folder`` with it, unless it is None."""
     if folder is None:
         return change_metadata(context, table, locks, change)
 
@@ -130,14 +129,14 @@ def rename_with_folder(
 
 
 def without_note(table: Table) -> Table:
-    """Return a table without the note of the place to which its folder was to move."""
+    """Return a table without the note of its folder's new place."""
     return replace(table, parameters={key: value for key, value in table.parameters.items() if key != MOVING_FOLDER})
 
 
 def move_back_folders(context: StatementContext) -> None:
-    """Move the folders back whose renames have not counted, since their processes were killed.
+    """Move back the folders of renames whose processes were killed before the commit.
 
-    A rename that runs has a lock, and is left alone. What cannot be moved back is logged.
+    A running rename has a lock, and is skipped. A folder that cannot be moved back is logged.
     """
     catalog = context.services.catalog
     for database, name in catalog.tables_with_moving_folders():
@@ -175,10 +174,10 @@ def _note(context: StatementContext, table: StoredTable, place: str | None) -> N
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
-    """Move the folder to where its table is stored, if the table notes another place, and delete a copy that is there.
+    """Move a folder back to the stored place of its table if the table notes another place; delete a copy there.
 
     Raises:
-        StorageError: there are files in both places, or it cannot be moved.
+        StorageError: both places have files, or the folder cannot be moved.
     """
     moved = context.services.catalog.get_table(table.database, table.name).parameters.get(MOVING_FOLDER)
     if moved is None:

@@ -1,4 +1,4 @@
-"""A DataFrame of a user's own SparkSession as an INSERT, or as a new table."""
+"""A DataFrame of a user's own SparkSession, written as an INSERT or as a new table."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
     """Return the rows of a query in the current snapshot, or of the session's transaction.
 
-    Computed when the DataFrame is.
+    Spark computes them when the user computes the DataFrame.
     """
     from airflow_hivex.core.runners import given
 
     given.check_session(spark)
 
     def work(running: Running) -> Frame:
-        # The job is the user's own.
+        # The user's own job reads the rows.
         routed = route(context, statement, running, runs_job=False)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -83,7 +83,7 @@ _ADVICE = "mode append or overwrite writes to it"
 
 
 class WriteMode(enum.StrEnum):
-    """The modes of a write: those of Spark's DataFrameWriter, and one more."""
+    """The modes of a write: the modes of Spark's DataFrameWriter, and one more."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -93,10 +93,10 @@ class WriteMode(enum.StrEnum):
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
-        """Return the mode of a name, which may be one of Spark's others.
+        """Return the mode of a name, which may be another spelling that Spark has.
 
         Raises:
-            InvalidOperationError: there is no such mode.
+            InvalidOperationError: ``mode`` is not a valid mode.
         """
         lower = str(mode).lower()
         name = _OTHER_NAMES.get(lower, lower)
@@ -106,7 +106,7 @@ class WriteMode(enum.StrEnum):
 
     @property
     def makes_tables(self) -> bool:
-        """Return whether it is for a table that is to be made."""
+        """Return whether the mode is for a table that does not exist yet."""
         return self in (WriteMode.ERROR, WriteMode.IGNORE)
 
 
@@ -130,10 +130,10 @@ class NewTable:
         format: str | None,
         properties: Mapping[str, str] | None,
     ) -> Self:
-        """Return the definition that a user describes; one name stands for a list of it.
+        """Return the definition from a user's arguments; one name stands for a list with this name.
 
         Raises:
-            InvalidOperationError: it is not one of a table.
+            InvalidOperationError: the arguments do not define a table.
         """
         if not isinstance(properties, Mapping | None):
             raise InvalidOperationError("A write to", table, f"{properties!r} is not a mapping of properties to values")
@@ -160,9 +160,9 @@ def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
 class FrameWrite:
     """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
 
-    With ``creates`` the table is made as ``new`` describes it where it is missing. With ``merges_schema`` columns and
-    fields that only the DataFrame has are added to the table, and those that only the table has are NULL. ``where`` is
-    the condition of rows that are replaced.
+    With ``creates`` a missing table is made as ``new`` describes it. With ``merges_schema`` columns and fields that
+    only the DataFrame has are added to the table, and columns and fields that only the table has are NULL. ``where`` is
+    the condition of the rows to replace.
     """
 
     target: TableName
@@ -175,13 +175,13 @@ class FrameWrite:
 
 
 def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Result:
-    """Commit the rows of a DataFrame to a table, or to a new one, its columns and fields of structs matched by name.
+    """Commit the rows of a DataFrame to an existing or new table; columns and fields of structs match by name.
 
     Raises:
-        NoSuchColumnError: its columns are not those of the table.
+        NoSuchColumnError: the DataFrame has other columns than the table.
         AlreadyExistsError: the table exists, and the mode is ``error``.
-        InvalidOperationError: it is a DataFrame of Spark Connect, has two columns of one name, or the table is not as
-            ``new`` describes it.
+        InvalidOperationError: the DataFrame is one of Spark Connect or has two columns of one name, or the table is not
+            as ``new`` describes it.
         InvalidParametersError: ``rows`` is not a DataFrame of Spark, or the condition is not a text.
     """
     from airflow_hivex.core.runners import given
@@ -223,7 +223,7 @@ def _check_where(write: FrameWrite) -> None:
     """Refuse a write whose mode and condition do not go together.
 
     Raises:
-        InvalidOperationError: it is one.
+        InvalidOperationError: the mode and the condition do not go together.
         InvalidParametersError: the condition is not a text.
     """
     if write.where is not None and not isinstance(write.where, str):
@@ -243,7 +243,7 @@ def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | Non
     """Return the table, None if the write is to make it.
 
     Raises:
-        NoSuchTableError: it does not exist, and the write does not make it.
+        NoSuchTableError: the table does not exist, and the write does not make it.
     """
     try:
         return context.services.catalog.get_table(*context.session.qualify(write.target))
@@ -257,7 +257,7 @@ def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], w
     """Make the table with the rows, both in one commit.
 
     Raises:
-        AlreadyExistsError: another writer has made it meanwhile.
+        AlreadyExistsError: another writer has made the table meanwhile.
         InvalidOperationError: the session is in a transaction, or ``static`` names a column.
     """
     from airflow_hivex.core.runners import given
@@ -292,8 +292,8 @@ def _insert(
     """Add the rows to the table, or replace its rows, in one commit.
 
     Raises:
-        ColumnsChangedError: another statement has changed the columns meanwhile, which this one was to do.
-        InvalidOperationError: the table takes no rows, or gets new columns while a transaction is open.
+        ColumnsChangedError: another statement has changed the columns meanwhile, and this write changes them, too.
+        InvalidOperationError: the table takes no rows, or would get new columns in a transaction of several statements.
     """
     from airflow_hivex.core.runners import given
 
@@ -313,7 +313,7 @@ def _insert(
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in write.static]
     named = selection(target, columns, write.static, fills=write.merges_schema)
     with given.temporary_view(rows, list(named.values())) as view:
-        # Its rows are known by name in its own session alone.
+        # Only its own Spark session knows its rows by name.
         runner = given.GivenRunner(given.session_of(rows), [view])
         insert = Insert(
             target=write.target,
@@ -333,10 +333,10 @@ def _all_of(view: str) -> Query:
 
 
 def _check_layout(table: StoredTable, new: NewTable) -> None:
-    """Refuse to write to a table that exists in another layout than the one that it would be made in.
+    """Refuse to write to an existing table whose layout differs from the layout in ``new``.
 
     Raises:
-        InvalidOperationError: it has other partition keys or buckets.
+        InvalidOperationError: the table has other partition keys or buckets.
     """
     keys = [key.name.lower() for key in table.partition_keys]
     wanted = [name.lower() for name in new.partitioned_by]
@@ -365,13 +365,13 @@ def replace_where(
     *,
     fills: bool,
 ) -> Result:
-    """Delete the rows that satisfy a condition, and insert those of a DataFrame, which all satisfy it.
+    """Delete the rows that satisfy a condition, and insert the rows of a DataFrame, which must all satisfy it.
 
     Raises:
-        ReplaceConditionError: a row of the DataFrame does not satisfy it.
-        ForeignNameError: it calls a function of another namespace, and the current one is closed.
-        NoSuchColumnError: it names a column that the table does not have, or the DataFrame has other columns.
-        InvalidOperationError: it is not a condition of one row, or the rows of the table cannot be changed.
+        ReplaceConditionError: a row of the DataFrame does not satisfy the condition.
+        ForeignNameError: the condition calls a function of another namespace, and the current namespace is closed.
+        NoSuchColumnError: the condition names a column that the table lacks, or the DataFrame has other columns.
+        InvalidOperationError: the condition is not about one row, or the rows of the table cannot be changed.
     """
     from airflow_hivex.core.runners import given
 

@@ -36,7 +36,7 @@ from airflow_hivex.core.parser.statements import (
 
 
 def show_functions(context: StatementContext, statement: ShowFunctions) -> Result:
-    """SHOW FUNCTIONS: one name a row, operators and temporary functions among them.
+    """SHOW FUNCTIONS: one name a row, with operators and temporary functions.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.
@@ -52,10 +52,10 @@ def show_functions(context: StatementContext, statement: ShowFunctions) -> Resul
 
 
 def describe_function(context: StatementContext, statement: DescribeFunction) -> Result:
-    """DESCRIBE FUNCTION: Spark's lines about it, or those about a permanent function.
+    """DESCRIBE FUNCTION: Spark's lines about the function, or our lines about a permanent function.
 
     Raises:
-        NoSuchFunctionError: the database does not have it.
+        NoSuchFunctionError: the database does not have the function.
         AnalysisError: Spark does not know the function.
     """
     name = statement.name.lower()
@@ -110,19 +110,19 @@ def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction,
 
 
 _RETURNS = "Returns:"
-"""Before the type, in Spark's description of a function."""
+"""The text before the type in Spark's description of a function."""
 
 
 def create_function(context: StatementContext, statement: CreateFunction) -> Result:
-    """CREATE FUNCTION: Spark makes one of SQL once, and so says what is wrong with it. No class is loaded.
+    """CREATE FUNCTION: Spark creates an SQL function once, to report errors in it. No class is loaded.
 
     Raises:
-        NoSuchDatabaseError: its database does not exist.
+        NoSuchDatabaseError: the function's database does not exist.
         AlreadyExistsError: the database has a function of that name.
-        AnalysisError: Spark refuses its body, or its types.
-        InvalidObjectError: its values have no type that is kept.
-        InvalidOperationError: its body calls a function that runs code, and this is not allowed.
-        ForeignNameError: it calls a function of another namespace in a closed one.
+        AnalysisError: Spark refuses the function's body or types.
+        InvalidObjectError: the type of the function's values cannot be stored.
+        InvalidOperationError: the function's body calls a function that runs code, and this is not allowed.
+        ForeignNameError: a function of a closed namespace calls a function of another namespace.
     """
     database, name = context.session.qualify(statement.name)
     catalog = context.services.catalog
@@ -157,7 +157,7 @@ def _function_of(context: StatementContext, statement: CreateFunction, database:
 
 
 def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
-    """Let Spark make a function of SQL, on the cluster of a query without tables, and return the type of its values."""
+    """Let Spark create an SQL function, on the cluster of queries without tables, and return the type of its values."""
     assert statement.body is not None
     assert statement.sql is not None
     query, given = statement.body, statement.sql.returns
@@ -165,7 +165,7 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
     def work(running: Running) -> tuple[Result, str]:
         routed = route(context, Select(query), running)
         cluster = chosen_cluster(context, routed)
-        # The route has declared those that it calls, perhaps the one that it replaces among them.
+        # The route has declared the functions that it calls, perhaps including the function that it replaces.
         running.functions.clear()
         declare(context, running.functions, function)
         plan = replace(plan_job(context, running, cluster, (), sql="SELECT 1"), max_rows=0)
@@ -188,7 +188,7 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
 
 
 def _is_type(text: str) -> bool:
-    """Return whether later statements read a text of Spark's as a type: it also has types of no values."""
+    """Return whether later statements can read a text of Spark as a type: Spark also has types without values."""
     try:
         read_type(Cursor(text, tokenize(text), Markers({})))
     except StatementSyntaxError:
@@ -200,7 +200,7 @@ def drop_function(context: StatementContext, statement: DropFunction) -> Result:
     """DROP FUNCTION. The files of its class stay.
 
     Raises:
-        NoSuchFunctionError: it does not exist.
+        NoSuchFunctionError: the function does not exist.
     """
     database, name = context.session.qualify(statement.name)
     try:
@@ -212,12 +212,12 @@ def drop_function(context: StatementContext, statement: DropFunction) -> Result:
 
 
 def create_temporary_function(context: StatementContext, statement: CreateTemporaryFunction) -> Result:
-    """CREATE TEMPORARY FUNCTION: Spark makes it once, and so says what is wrong with it.
+    """CREATE TEMPORARY FUNCTION: Spark creates the function once, to report errors in it.
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
         InvalidOperationError: a permanent function that its body calls runs code, which is not allowed.
-        AnalysisError: Spark refuses its body, or its types.
+        AnalysisError: Spark refuses the function's body or types.
     """
     functions, name = context.session.objects.functions, statement.name
     if name in functions and not statement.or_replace:
@@ -228,7 +228,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
-        # Routing has found whether it calls any. Edits are what Spark reads in place of Hive's SQL.
+        # Routing has found whether the body calls any. ``edits`` turn Hive's SQL into Spark's.
         is_edited = running.functions or statement.body.qualifiers
         text, permanent = with_full_names(context, statement.text) if is_edited else (statement.text, ())
         declare_called(context, running.functions, [text])

@@ -64,7 +64,7 @@ def _create_stored_table(context: StatementContext, statement: kinds.CreateTable
 
 
 def _drop(drop: Handler) -> Handler:
-    """Return the handler of a DROP, to which IF EXISTS is added where the session asks for it, as Hive does."""
+    """Return the handler of a DROP, with IF EXISTS added if the session's setting demands it, as in Hive."""
 
     def run(context: StatementContext, statement: Any) -> Result:
         ignores = context.session.objects.without_effect.get(IGNORES_NONEXISTENT, "")

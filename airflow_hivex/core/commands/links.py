@@ -41,11 +41,11 @@ SHOW_LINKS_COLUMNS = ("link", "type", "source", "owner", "created", "properties"
 
 
 def create_link(context: StatementContext, statement: CreateLink) -> Result:
-    """CREATE LINK: a link that shows no partition that its source has now.
+    """CREATE LINK: the new link shows none of the current partitions of its source.
 
     Raises:
         OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: the table cannot be linked.
-        AlreadyExistsError: the namespace has the link, or another one to the same table.
+        AlreadyExistsError: the namespace has the link, or another link to the same table.
     """
     services = context.services
     name = context.session.qualify_link(statement.link)
@@ -66,7 +66,7 @@ def create_link(context: StatementContext, statement: CreateLink) -> Result:
             services.transactions.commit(running.txn_id, change)
             return Result(txn_id=running.txn_id)
     except AlreadyExistsError as error:
-        # Another link to the same table has a name that the user does not know.
+        # The user does not know the name of another link to the same table.
         if not statement.if_not_exists or error.name != str(name):
             raise
         return Result()
@@ -76,7 +76,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
     """DROP LINK: the rows of its source stay.
 
     Raises:
-        TableIsNotALinkError, ViewIsNotALinkError: it is not a link.
+        TableIsNotALinkError, ViewIsNotALinkError: the name is that of a table or view.
         NoSuchLinkError: the namespace has no such link.
     """
     if statement.link.namespace is None:
@@ -92,7 +92,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
 
 
 def add_link_partitions(context: StatementContext, statement: AddLinkPartitions) -> Result:
-    """ALTER LINK ADD PARTITION: one row for each partition that the link did not show before."""
+    """ALTER LINK ADD PARTITION: one row for each partition that the link newly shows."""
     link, source = _link(context, "ALTER LINK", statement.link)
     names = [_full_name(link, as_link(source, link), each) for each in statement.partitions]
     wanted: set[str] = set()
@@ -103,7 +103,7 @@ def add_link_partitions(context: StatementContext, statement: AddLinkPartitions)
         if not found and not statement.if_not_exists:
             raise NoSuchPartitionError(link.name.database, link.name.in_database, "that the specification covers")
         wanted |= set(found)
-    # A condition adds those that the link does not show yet; named ones are added once.
+    # A condition adds the partitions that the link does not show yet; a named partition can be added only once.
     shown = set(context.services.links.partitions(link.name.database, link.name.in_database)) if wanted else set()
     names += sorted(wanted - shown)
     added = context.services.links.add_partitions(
@@ -141,7 +141,7 @@ def set_link_properties(context: StatementContext, statement: SetLinkProperties)
 
 
 def show_links(context: StatementContext, statement: ShowLinks) -> Result:
-    """SHOW LINKS: one row a link, by name; with TO the namespaces that have the links come first.
+    """SHOW LINKS: one row for each link, by name; with TO the first column is the namespace of the link.
 
     Raises:
         NoSuchTableError: the table of TO does not exist.
@@ -167,11 +167,11 @@ def _described(link: Link) -> tuple[object, ...]:
 
 
 def refuse_link(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse a link where DROP TABLE or DROP VIEW names one; with ``if_exists`` nothing happens.
+    """Refuse a link as the object of DROP TABLE or DROP VIEW; with ``if_exists`` nothing happens.
 
     Raises:
-        LinkIsNotATableError: it exists.
-        NoSuchLinkError: it does not.
+        LinkIsNotATableError: the link exists.
+        NoSuchLinkError: the link does not exist.
     """
     link = context.session.qualify_link(name)
     if if_exists:
@@ -192,7 +192,7 @@ def linked(context: StatementContext, name: TableName) -> tuple[Link, StoredTabl
 
 
 def as_link(source: Table, link: Link) -> Table:
-    """Return the source of a link by the name of the link, for messages and facts."""
+    """Return the source of a link under the name of the link, for messages and facts."""
     return replace(source, database=link.name.database, name=link.name.in_database)
 
 
@@ -206,8 +206,8 @@ def refuse_table(context: StatementContext, operation: str, name: TableName, *, 
     """Refuse a table or view where a link is wanted; with ``if_exists`` nothing happens, as in Hive.
 
     Raises:
-        TableIsNotALinkError, ViewIsNotALinkError: it exists.
-        NoSuchLinkError, NoSuchDatabaseError: it does not.
+        TableIsNotALinkError, ViewIsNotALinkError: the table or view exists.
+        NoSuchLinkError, NoSuchDatabaseError: it does not exist.
     """
     if if_exists:
         return
@@ -224,8 +224,8 @@ def _full_name(link: Link, source: Table, given: Mapping[str, Literal]) -> str:
     """Return the name of the partition with these values.
 
     Raises:
-        NoSuchColumnError: a key is not one of the source's.
-        InvalidObjectError: a key has no value, or one that is not of its type.
+        NoSuchColumnError: a key is not a partition key of the source.
+        InvalidObjectError: a key has no value, or a value of another type.
     """
     keys = [key.name.lower() for key in source.partition_keys]
     if not keys:

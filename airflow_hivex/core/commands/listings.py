@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and EXPLAIN ROUTE: what there is, as rows."""
+"""SHOW, DESCRIBE and EXPLAIN ROUTE: objects and their facts as rows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def show_tables(context: StatementContext, statement: ShowTables) -> Result:
     if not statement.views:
         links = context.services.links.show(database, statement.pattern)
         names = sorted([*names, *(link.name.in_database for link in links)])
-    # As in Spark, those of the session are listed with those of any database.
+    # As in Spark, temporary views are listed with the views of any database.
     temporary = [*context.session.objects.views]
     if not statement.views:
         temporary += context.session.objects.tables
@@ -110,11 +110,11 @@ _CLUSTER_COLUMNS = (
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: the configured ones, which is the default and which the session is pinned to.
+    """SHOW CLUSTERS: the configured clusters, with the default and the pinned one marked.
 
-    Then whether a job could run there now, or why not, the release of its Spark and the free space where they are
-    known, the jobs of this process there, and the transactions of all processes that hold locks on its tables.
-    All clusters are asked at once, so that those that do not answer are waited for once.
+    Further columns are: whether a job could run there now, or why not; the release of its Spark and the free space, if
+    known; the jobs of this process there; the transactions of all processes that hold locks on its tables. All clusters
+    are asked at the same time, so that several silent clusters cost one time-out.
     """
     services = context.services
     clusters = services.clusters
@@ -162,7 +162,7 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
     """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the facts of the table or partition.
 
-    With a column, what there is of that one, as rows of a name and a value.
+    For a column, its facts as rows of a name and a value.
     """
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
@@ -205,10 +205,10 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
 
 def _described_table(context: StatementContext, statement: DescribeTable) -> tuple[StoredTable, Link | None]:
-    """Return the table or view of DESCRIBE, for a link its source and the link.
+    """Return the table or view of DESCRIBE; for a link, the source and the link.
 
     Raises:
-        NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: it does not exist.
+        NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: the object does not exist.
         TableIsNotALinkError, ViewIsNotALinkError: DESCRIBE LINK names a table or view.
     """
     link: Link | None = None
@@ -223,13 +223,13 @@ def _described_table(context: StatementContext, statement: DescribeTable) -> tup
         return context.services.catalog.get_table(database, name, cluster=None), link
     except NoSuchTableError:
         if statement.table.database is None and name in _LINK_WORDS and statement.column is not None:
-            # DESCRIBE LINK name, where no table is called LINK.
+            # This is DESCRIBE LINK name, if no table is called LINK.
             refuse_table(context, "DESCRIBE LINK", TableName(statement.column), if_exists=False)
         raise
 
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
-    """SHOW CREATE TABLE: one row, a statement that makes the same table, view or link."""
+    """SHOW CREATE TABLE: one row with a statement that creates the same table, view or link."""
     if statement.table.namespace is not None:
         return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
     clusters = context.services.clusters
@@ -261,7 +261,7 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
-    """EXPLAIN ROUTE: one row a candidate in the order tried, whether it was chosen, and what it lacks."""
+    """EXPLAIN ROUTE: one row for each candidate, in the order tried: whether it was chosen, and what it lacks."""
     found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
     rows: list[tuple[object, ...]] = [
         (
@@ -288,7 +288,7 @@ def _check_hive_clauses(table: Table) -> None:
     """Refuse a table that no clauses of Hive describe.
 
     Raises:
-        InvalidOperationError: its format, or an option of it, is one of Spark alone.
+        InvalidOperationError: only Spark has the table's format, or one of its options.
     """
     storage = table.storage
     if storage.format != TEXTFILE and (storage.format not in _STORED_AS or storage.serde_parameters):
@@ -299,9 +299,9 @@ def _check_hive_clauses(table: Table) -> None:
 def create_statement(
     table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
 ) -> str:
-    """Return a CREATE TABLE statement that makes the same table, ``as_serde`` with Hive's clauses for its format.
+    """Return a CREATE TABLE statement for the same table; ``as_serde`` writes Hive's clauses for the format.
 
-    The location of a managed table is there only ``with_location``.
+    The statement has the location of a managed table only ``with_location``.
     """
     if table.is_view:
         return _create_view_statement(table)
@@ -325,7 +325,7 @@ def create_statement(
     parts = [created, *comment, *placed, *files] if as_serde else [created, *files, *placed, *comment]
     if table.is_external or with_location:
         parts.append(f"LOCATION {quoted_text(hide_in_uri(table.location))}")
-    # Names the rows that have ids of Hive, which another table does not have.
+    # The property names the rows that have ids of Hive; a new table has no such rows.
     shown = (key for key in table.parameters if key != PARTITION_ROW_IDS and not is_constraint(key))
     parameters = {key: table.parameters[key] for key in shown}
     if parameters:
@@ -438,10 +438,10 @@ def _partition(
     specification: Mapping[str, Literal],
     link: Link | None,
 ) -> StoredPartition:
-    """Return a partition of a table, or of the link that ``named`` stands for.
+    """Return a partition of a table or link; ``named`` is the table under its own name or the link's.
 
     Raises:
-        NoSuchPartitionError: the table or link does not have it.
+        NoSuchPartitionError: the table or link does not have the partition.
     """
     name = partition_name_of("DESCRIBE ... PARTITION", named, specification)
     found = context.services.catalog.get_partitions_by_names(table.database, table.name, [name])
@@ -451,7 +451,7 @@ def _partition(
 
 
 def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
-    """Return whether a link shows less than all partitions of its source, whose statistics are of hidden rows, too."""
+    """Return whether a link hides partitions of its source, so that the source's statistics also count hidden rows."""
     if not source.is_partitioned:
         return False
     shown = context.services.links.partitions(link.name.database, link.name.in_database)
@@ -459,7 +459,7 @@ def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
 
 
 def link_facts(link: Link, source: Table) -> dict[str, str]:
-    """Return the facts of a link: those of its source that say how rows are stored, with its own owner and times."""
+    """Return the facts of a link: the storage facts of its source, with the link's own owner and times."""
     facts = table_facts(source)
     own = {
         "Database": link.name.database,
@@ -479,7 +479,7 @@ def _column(name: str, type: str, comment: str | None) -> str:
 
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
-    """SHOW COLUMNS: one name a row, partition keys last; those of a link are its source's."""
+    """SHOW COLUMNS: one name a row, partition keys last; a link has the columns of its source."""
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         names = [column.name for column in temporary.columns]
@@ -492,7 +492,7 @@ def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
 
 
 def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
-    """SHOW TBLPROPERTIES: one property a row, by name; of a link its own properties.
+    """SHOW TBLPROPERTIES: one property a row, by name; a link shows its own properties.
 
     Raises:
         InvalidObjectError: there is no property of that name.
@@ -521,7 +521,7 @@ _COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
 
 
 def show_table_extended(context: StatementContext, statement: ShowTableExtended) -> Result:
-    """Return one row for each table or view of a pattern, as Spark does; with a partition, the one of one table.
+    """Return one row for each table or view that matches a pattern, as Spark does, or one row for a partition.
 
     Raises:
         NoSuchTableError: with a partition, no table has the name.
@@ -533,7 +533,7 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
     links = context.services.links.show(database, statement.pattern)
     if statement.partition is not None:
         if names != [statement.pattern.lower()]:
-            # As in Spark, a partition is that of one table.
+            # As in Spark, a PARTITION clause needs the name of one table.
             raise NoSuchTableError(database, statement.pattern)
         table = catalog.get_table(database, names[0], cluster=None)
         name = partition_name_of(statement.kind, table, statement.partition)

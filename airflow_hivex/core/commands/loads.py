@@ -30,17 +30,16 @@ _NOT_OF_FORMAT = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "is not a
 
 
 def run_load(context: StatementContext, statement: LoadData) -> Result:
-    """Return the rows of the files, written as INSERT writes them.
+    """Load the rows of the files, written as INSERT writes rows.
 
-    The columns of the files are those of the table, and behind them the partition columns that the statement does not
-    name. Files below the root of the table's cluster are deleted after the commit, all others stay. Those of a
-    statement in a transaction of several stay, too, since that may yet be rolled back, and so do those that have
-    changed meanwhile.
+    The files have the columns of the table, and behind them the partition columns that the statement does not name.
+    Files below the root of the table's cluster are deleted after the commit. Other files stay, and so do files that
+    have changed meanwhile. In a transaction of several statements all files stay, since it may be rolled back.
 
     Raises:
-        InvalidOperationError: there are no files, or they are a table's, lie in subdirectories, have another format,
-            or have changed while they were read; or another statement loads one of them, or has loaded it.
-        LocationOutsideClusterError: they lie outside of the cluster.
+        InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, have another
+            format, or have changed while they were read; or another statement loads a file, or has loaded it.
+        LocationOutsideClusterError: the files lie outside of the cluster's root.
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.target))
@@ -109,7 +108,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """The files of a LOAD DATA with their sizes and times. ``is_own`` says that they lie below the cluster's root."""
+    """The files of a LOAD DATA with their sizes and times. With ``is_own`` they lie below the cluster's root."""
 
     files: ClusterFiles
     place: Cluster
@@ -128,7 +127,7 @@ class LoadSource:
         return tuple(self.place.uri(location) for location in self.locations)
 
     def changed(self) -> str | None:
-        """Return the name of a file that has changed since it was listed, None if all are as they were."""
+        """Return the name of a file that has changed since it was listed, None if no file has changed."""
         for name, location in zip(self.stamps, self.locations, strict=True):
             if self.files.stamp(location) != self.stamps[name]:
                 return name or self.location
@@ -138,11 +137,11 @@ class LoadSource:
 def find_source(context: StatementContext, statement: LoadData, table: Table) -> LoadSource:
     """Return the files of a statement.
 
-    A path without a scheme is one of the table's cluster, with LOCAL one of this machine. Other URIs are read if
+    A path without a scheme belongs to the table's cluster, with LOCAL to this machine. Other URIs are read if
     ``hivex.load.paths`` names them.
 
     Raises:
-        InvalidOperationError: there are no files, they are a table's or lie in subdirectories, or may not be read.
+        InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, or may not be read.
         LocationOutsideClusterError: a path without a scheme leads out of the cluster.
     """
     place, location, is_own = _place(context, statement, table)
@@ -180,7 +179,7 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
 def _matching(files: ClusterFiles, location: str) -> list[str] | None:
     """Return the files of a folder whose names match the pattern at the end of a location; None without a pattern.
 
-    A location with such characters that is there is a file or folder of that name.
+    An existing file or folder whose name has characters of a pattern is taken by its name.
     """
     folder, _, pattern = location.rpartition("/")
     if not _PATTERN.search(pattern) or files.exists(location):
@@ -202,7 +201,7 @@ def _place(context: StatementContext, statement: LoadData, table: Table) -> tupl
     clusters = context.services.clusters
     cluster = clusters.get(table.storage.primary.cluster)
     if statement.is_local:
-        # Paths of this machine, which is where jobs run.
+        # Paths of this machine, on which the jobs run.
         local = replace(cluster, filesystem="file:///", storage_options={})
         path = statement.path
         if parse_root(path) is None:
@@ -212,7 +211,7 @@ def _place(context: StatementContext, statement: LoadData, table: Table) -> tupl
         return cluster, cluster.relative(statement.path), True
     except LocationOutsideClusterError:
         root = parse_root(statement.path)
-        # Keys in a URI would be shown with it.
+        # Messages would show the keys in a URI.
         has_keys = hide_in_uri(statement.path) != statement.path
         if root is None or "://" not in statement.path or has_keys:
             raise

@@ -28,12 +28,12 @@ _BATCH = 10_000
 
 
 def repair_partitions(context: StatementContext, statement: RepairPartitions) -> Result:
-    """MSCK [REPAIR] TABLE: partitions of an external table follow the directories below it, all or none.
+    """MSCK [REPAIR] TABLE: adapt the partitions of an external table to the directories below it, all or none.
 
     Raises:
         RoutingError: the session is pinned to another cluster.
-        InvalidOperationError: it is a managed table, whose partitions commits register, or has no partition keys.
-        StorageError: its directories cannot be listed.
+        InvalidOperationError: the table is managed, so that commits register its partitions, or has no partition keys.
+        StorageError: the table's directories cannot be listed.
         InvalidObjectError: two directories have the same values.
     """
     database, name = context.session.qualify(statement.table)
@@ -66,7 +66,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
     if not rows or not statement.is_repair:
         return Result(_COLUMNS, rows)
     new = [
-        # A directory may spell a value otherwise than the metastore does: month=01.
+        # A directory may spell a value differently from the metastore: month=01.
         catalog.new_partition(table, values, "" if path == each else f"{root}/{path}")
         for each in added
         for path, values in [found[each]]
@@ -88,7 +88,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
 
 
 def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str, tuple[str | None, ...]]]:
-    """Return the directories of partitions by their names: the path below the table, and the values in it."""
+    """Return the directories by names of partitions: the path below the table, and the values in the path."""
     keys = [key.name.lower() for key in table.partition_keys]
     found: dict[str, tuple[str, tuple[str | None, ...]]] = {}
     for path in _partition_paths(files, table.storage.primary.location, keys):
@@ -118,7 +118,7 @@ def _partition_paths(files: ClusterFiles, location: str, keys: list[str]) -> Ite
 
 
 def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
-    """REFRESH TABLE: nothing is to be done for a table that is there."""
+    """REFRESH TABLE: nothing to do for a table that exists."""
     if statement.table.namespace is not None:
         linked(context, statement.table)
     elif context.session.objects.view(statement.table) is None:
@@ -127,7 +127,7 @@ def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
 
 
 def touch_table(context: StatementContext, statement: TouchTable) -> Result:
-    """ALTER TABLE TOUCH: the table is stored as it is, with an event.
+    """ALTER TABLE TOUCH: store the table unchanged, with an event.
 
     Raises:
         NoSuchPartitionError: there is no partition of the name.

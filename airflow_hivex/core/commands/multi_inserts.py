@@ -1,4 +1,4 @@
-"""FROM source INSERT ... INSERT ...: routed, run as one job, and all of it committed together."""
+"""FROM source INSERT ... INSERT ...: routed, run as one job, and committed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One INSERT, with the values of its static partition columns, and the partition if they name one."""
+    """One INSERT, with the values of its static partition columns, and the partition if they name it wholly."""
 
     insert: Insert
     target: StoredTable
@@ -97,10 +97,10 @@ def _branch(insert: Insert, target: StoredTable) -> _Branch:
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:
-    """Refuse INSERTs that write to one place when one overwrites: all have one write id, and a base hides the rest.
+    """Refuse several INSERTs to one place if one overwrites: they share a write id, so its base hides the others.
 
     Raises:
-        InvalidOperationError: there are two of them.
+        InvalidOperationError: two INSERTs write to one place, and one of them overwrites.
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)
@@ -114,7 +114,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
 
 
 def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
-    """Return whether IF NOT EXISTS leaves an INSERT out."""
+    """Return whether IF NOT EXISTS skips an INSERT."""
     if not branch.insert.if_not_exists or branch.partition is None:
         return False
     return partition_exists(context, running, branch.target, branch.partition)
@@ -133,7 +133,7 @@ def _plan(
         planning.scan(bound, cluster, f"{tag}_{number}", row_id=row_id)
         for number, (bound, row_id) in enumerate(zip(routed.bound, routed.row_ids, strict=True))
     ]
-    # In the order of MultiInsert.references; those of an INSERT that is left out are taken, too.
+    # Taken in the order of MultiInsert.references, also for an INSERT that is skipped.
     views = (scan.view for scan in scans)
     sources = {source_name(number): f"{tag}_source_{number}" for number in range(len(statement.sources))}
 

@@ -55,7 +55,7 @@ def delete_partitions(
 ) -> list[DroppedPartition]:
     """Delete exactly the directories that dropped partitions had; return the partitions that are gone.
 
-    Never the folder with all in it: an INSERT that runs now may be writing the same partition.
+    The whole folder is never deleted: an INSERT that runs now may be writing the same partition.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -87,7 +87,7 @@ def delete_needless(
     places: Iterable[ClusterStorageDescriptor],
     directories: Sequence[str],
 ) -> None:
-    """Delete directories in the places of a partition, except those that it has now; a failure is logged."""
+    """Delete directories in the places of a partition, except its current directories; a failure is only logged."""
     try:
         with services.store.read() as connection:
             in_sight = partitions.in_sight(connection, table.id, [name])
@@ -100,7 +100,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
     """Refuse the name of an earlier partition whose files may still be there; the caller has locked it.
 
     Raises:
-        InvalidOperationError: there was one, and another statement deletes its files, or was killed before that.
+        InvalidOperationError: another statement deletes the files of the earlier partition, or was killed before that.
     """
     with services.store.read() as connection:
         if partitions.has_files(connection, table.id, name):
@@ -112,7 +112,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
 
 
 def delete_left(services: Services) -> int:
-    """Delete the files of partitions whose statements were killed after their commits; return their number."""
+    """Delete the files of dropped partitions whose statements were killed after the commit; return their number."""
     before_ms = services.clock() - int(services.settings["hive.txn.timeout"]) * 1000
     count = after = 0
     while True:
@@ -182,7 +182,7 @@ def add_partitions(context: StatementContext, statement: AddPartitions) -> Resul
 
 
 def drop_partitions(context: StatementContext, statement: DropPartitions) -> Result:
-    """ALTER TABLE DROP PARTITION: every partition that a specification covers; then their files."""
+    """ALTER TABLE DROP PARTITION: drop every partition that a specification covers, then delete the files."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -213,7 +213,7 @@ def drop_in(
     write_ids: ValidWriteIdList | None,
     txn_id: int | None,
 ) -> list[DroppedPartition]:
-    """Take partitions out of sight, in the caller's commit, and return them with the directories that they had."""
+    """Drop partitions in the caller's commit, and return them with their directories."""
     gone = context.services.catalog.joining(connection).drop_partitions(
         table.database, table.name, names, write_ids, if_exists=True, txn_id=txn_id
     )
@@ -230,11 +230,11 @@ def drop_in(
 
 
 def rename_partition(context: StatementContext, statement: RenamePartition) -> Result:
-    """ALTER TABLE PARTITION RENAME: its directories are copied first; the old ones go once the new name counts.
+    """ALTER TABLE PARTITION RENAME: copy the directories, and delete the old ones once the new name is committed.
 
     Raises:
-        NoSuchPartitionError: it does not exist.
-        AlreadyExistsError: there is a partition of the new name.
+        NoSuchPartitionError: the partition does not exist.
+        AlreadyExistsError: another partition has the new name.
         InvalidOperationError: files of an earlier partition of the new name may still be there.
     """
     database, name = context.session.qualify(statement.table)
@@ -260,7 +260,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     def copy(running: Running) -> None:
         if not table.is_external:
             check_is_free(services, "RENAME PARTITION", table, new)
-        # Others may have come while the locks were waited for.
+        # Other directories may have been added while the statement waited for its locks.
         partition = catalog.get_partition(database, name, partition_values(old))
         copied[:] = _directories(catalog, table, old, statement.partition)
         running.undo.append(lambda: delete_needless(services, table, new, targets(), copied))
@@ -269,17 +269,17 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
             target = source.location.removesuffix(old) + new
             files = services.files_to_change(services.clusters.get(source.cluster))
             for directory in copied:
-                # A process that has stood still past its time-out leaves the files alone.
+                # A process that was suspended beyond its time-out must not touch the files.
                 services.transactions.heartbeat(running.txn_id)
                 log.info("Copying %s of %s to %s", directory, partition.name, new)
-                # What a rename that was killed has left there.
+                # These files are left of a rename that was killed.
                 files.delete_directory(f"{target}/{directory}")
                 files.copy_directory(f"{source.location}/{directory}", f"{target}/{directory}")
 
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         former = catalog.joining(connection).rename_partition(database, name, old, new, write_ids, txn_id=txn_id)
         left[:] = [] if former is None else [former]
-        # The cleaner, which takes no locks, may have deleted some since they were copied.
+        # The cleaner, which takes no locks, may have deleted some directories since the copy.
         kept = _directories(catalog.joining(connection), table, new, statement.name)
         needless[:] = sorted(set(copied) - set(kept))
 
@@ -308,7 +308,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
     Raises:
         InvalidOperationError: the table has no partition keys.
         NoSuchColumnError: the clause names a column that is not a partition key.
-        InvalidObjectError: a key has no value, or one that is not of its type.
+        InvalidObjectError: a key has no value, or a value of another type.
     """
     check_partitioned(operation, table)
     keys = [key.name.lower() for key in table.partition_keys]
@@ -322,7 +322,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
 
 
 def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
-    """Return where the files of a partition lie that are ours, on all clusters."""
+    """Return the storage, on all clusters, of a partition's files that the metastore manages."""
     if table.is_external:
         return []
     primary = table.storage.primary
@@ -338,26 +338,26 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
     Raises:
         InvalidOperationError: the table has no partition keys.
         NoSuchColumnError: the clause names a column that is not a partition key.
-        InvalidObjectError: a value is not of its key's type.
+        InvalidObjectError: a value is not of the type of its key.
     """
     exact = typed_specification(operation, table, specification)
     names = context.services.catalog.list_partition_names(table.database, table.name, exact)
     return covered(names, exact, table.partition_keys)
 
 
-# ALTER TABLE EXCHANGE PARTITION: partitions of one table become those of another, in one commit.
+# ALTER TABLE EXCHANGE PARTITION: partitions of one table become partitions of another table, in one commit.
 #
 # The rows are copied, since a directory has the write ids of its table. Then the partitions of the source are
 # dropped.
 
 
 def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
-    """Return the number of rows that have come to the table.
+    """Move partitions to the table; return the number of moved rows.
 
     Raises:
-        InvalidOperationError: the tables have other columns, or rows of one of them are not written.
-        NoSuchPartitionError: the source has no such partition.
-        AlreadyExistsError: the table has one of the partitions.
+        InvalidOperationError: the tables have different columns, or rows of one table cannot be written.
+        NoSuchPartitionError: the source does not have the partition.
+        AlreadyExistsError: the table has one of the partitions already.
         WriteConflictError: a partition of the source was changed while the statement waited.
     """
     services, catalog = context.services, context.services.catalog
@@ -424,7 +424,7 @@ def _check_alike(operation: str, target: Table, source: Table) -> None:
 def _names(
     context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
 ) -> list[str]:
-    """Return the partitions of the source that the clause covers, none of which the target has."""
+    """Return the partitions of the source that the clause covers; the target has none of them."""
     condition = clause_condition(statement.kind, source, statement.partition)
     catalog = context.services.catalog
     known = catalog.list_partition_names(source.database, source.name, condition)
@@ -447,7 +447,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 
 
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
-    """Note the files of partitions of an external table, which go as Hive moves them."""
+    """Note the files of an external table's partitions as consumed, since Hive would move them."""
     with context.services.store.read() as connection:
         places = partitions.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)

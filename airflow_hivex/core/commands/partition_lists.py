@@ -1,4 +1,4 @@
-"""SHOW PARTITIONS: the partitions of a table or link, those of a condition, in an order."""
+"""SHOW PARTITIONS: the partitions of a table or link, perhaps with a condition and an order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show_partitions(context: StatementContext, statement: ShowPartitions) -> Res
     """SHOW PARTITIONS: one name a row.
 
     Raises:
-        InvalidOperationError: the table has no partition keys, or a condition cannot be decided for a partition.
+        InvalidOperationError: the table has no partition keys, or a condition is undecidable from partition keys.
         NoSuchColumnError: a column is not a partition key.
     """
     table, names = _all(context, statement)
@@ -71,10 +71,10 @@ def _of_condition(table: Table, names: Sequence[str], condition: Predicate) -> l
 
 
 def _ordered(table: Table, names: Sequence[str], order_by: Sequence[SortColumn]) -> list[str]:
-    """Return names in the order of values; NULL comes before all others, as in Spark."""
+    """Return names in the order of their values; NULL comes before all other values, as in Spark."""
     values = {name: _values(table, name) for name in names}
     ordered = list(names)
-    # The last column first: each sort keeps what those before it have left.
+    # The last column is sorted first: each later sort keeps the order of equal values.
     for column in reversed(order_by):
         ordered.sort(key=lambda name: _place(values[name].get(column.name)), reverse=not column.ascending)
     return ordered
@@ -87,7 +87,7 @@ def _place(value: Value) -> tuple[bool, object]:
 
 
 def _values(table: Table, name: str) -> Mapping[str, Value]:
-    """Return the values of a partition by key, without those that are not of their key's type."""
+    """Return the values of a partition by key, without values that are not of their key's type."""
     found: dict[str, Value] = {}
     for key, text in zip(table.partition_keys, partition_values(name), strict=True):
         try:

@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
-    """Return the number of rows of the version, which the table has now.
+    """Restore a version; return the number of its rows, which the table has now.
 
-    It is an INSERT OVERWRITE of all partitions, so that the versions in between stay readable.
+    RESTORE runs as an INSERT OVERWRITE of all partitions, so the versions in between stay readable.
     """
     table = context.services.catalog.get_table(*context.session.qualify(statement.table))
     if table.not_written:
@@ -72,7 +72,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 
 
 def _partitions(context: StatementContext, running: Running, table: StoredTable) -> list[str]:
-    """Return the partitions of a table, with those that its own transaction has made."""
+    """Return the partitions of a table, including new partitions of the statement's own transaction."""
     if not table.is_partitioned:
         return []
     names = set(context.services.catalog.list_partition_names(table.database, table.name))

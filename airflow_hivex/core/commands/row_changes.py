@@ -37,10 +37,9 @@ from airflow_hivex.core.parser.statements import (
     TextEdit,
 )
 
-# INSERT and MERGE WITH SCHEMA EVOLUTION: columns that only the query or the source has come to the table.
-#
-# They come in the commit of the rows. The columns of the query are looked up first, and the statement is retried if
-# another one has changed those of the table meanwhile.
+# INSERT and MERGE WITH SCHEMA EVOLUTION: columns that only the query or the source has are added to the table, in the
+# commit of the rows. The columns of the query are looked up first, and the statement is retried if another one has
+# changed the table's columns meanwhile.
 
 
 _MOST_TRIES = 20
@@ -50,11 +49,12 @@ Run = Callable[[SchemaMerge | None], Result]
 
 
 def run_insert_statement(context: StatementContext, statement: Insert) -> Result:
-    """Return the rows written by an INSERT, which adds columns to its table if it says so.
+    """Run an INSERT, which adds columns to its table if it says so; return the number of written rows.
 
     Raises:
         InvalidObjectError: the new columns cannot be columns of the table.
-        InvalidOperationError: it adds columns in a transaction of several statements, or others change them each time.
+        InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
+            change the columns at every retry.
     """
     if not statement.evolves:
         return run_insert(context, statement)
@@ -71,7 +71,7 @@ def run_insert_statement(context: StatementContext, statement: Insert) -> Result
 
 
 def run_change_statement(context: StatementContext, statement: ChangeRows) -> Result:
-    """Return the rows written and deleted by an UPDATE, DELETE or MERGE; a MERGE adds columns if it says so.
+    """Run an UPDATE, DELETE or MERGE; a MERGE adds columns if it says so. Return the numbers of changed rows.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -85,7 +85,7 @@ def run_change_statement(context: StatementContext, statement: ChangeRows) -> Re
 
 
 def run_explain_statement(context: StatementContext, statement: ExplainChanges) -> Result:
-    """Return the plan of an UPDATE, DELETE or MERGE, with the columns that it would add.
+    """Return Spark's plan of an UPDATE, DELETE or MERGE, with the columns that it would add.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -100,10 +100,11 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of a statement that is run with the current columns and its own.
+    """Return the result of a statement that runs with the current columns and its added columns.
 
     Raises:
-        InvalidOperationError: it adds columns in a transaction of several statements, or others change them each time.
+        InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
+            change the columns at every retry.
     """
     named = context.session.qualify(target)
     for _ in range(_MOST_TRIES):
@@ -127,9 +128,9 @@ def _columns_of(context: StatementContext, query: Query) -> list[Column]:
 
 
 def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
-    """Return the query, of a list of VALUES without the values that are stored as the type of a column of the table.
+    """Return the query; behind the first row of a VALUES list, existing columns of the table get NULL.
 
-    Spark may find no type that all values of such a column have.
+    Spark may find no common type for all values of such a column.
     """
     query = statement.query
     if query.values is None:
@@ -151,11 +152,11 @@ def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
 
 
 def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column]) -> list[Column]:
-    """Return the columns of a query under the names that they have in the table; new ones keep their own.
+    """Return the columns of a query under their names in the table; new columns keep their own names.
 
     Raises:
-        InvalidOperationError: the query has values of partition keys, which stand behind all columns.
-        InvalidObjectError: a new column has the name of one of the table.
+        InvalidOperationError: the query has values of partition keys, which must follow all columns.
+        InvalidObjectError: a new column has the name of a column of the table.
         ColumnCountMismatchError: the query has fewer columns than the table.
     """
     dynamic = [key.name for key in table.partition_keys if key.name.lower() not in statement.static]
@@ -178,10 +179,10 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
 
 
 def _evolved_by(context: StatementContext, statement: ChangeRows) -> Evolved:
-    """Return how a MERGE changes the columns of its table.
+    """Return a function that adds the new columns of a MERGE to its table.
 
-    ``SET *`` and ``INSERT *`` name all columns of the source. Other clauses name those that they copy, and those that
-    they assign and the table lacks, whose types are those of the source's columns of their names.
+    ``SET *`` and ``INSERT *`` name all columns of the source. Other clauses name the columns that they copy, and
+    assigned columns that the table lacks. The type of such a column is that of the source's column of the same name.
     """
     assert statement.source is not None
     source = [column for column in _columns_of(context, statement.source) if column.name != SOURCE_ROW]
@@ -207,10 +208,10 @@ def run_change(
     condition: PlannedCheck | None = None,
     merge: SchemaMerge | None = None,
 ) -> Result:
-    """Return how many rows were written and deleted; an updated row counts as both.
+    """Run a change of rows; return the numbers of written and deleted rows. An updated row counts as both.
 
-    A ``condition`` holds for all rows that are inserted. A ``merge`` changes the columns in the commit. Nothing changes
-    where the table has the statement's batch already.
+    All inserted rows must satisfy ``condition``. A ``merge`` changes the columns in the commit. Nothing changes if the
+    table has the statement's batch already.
     """
 
     def work(running: Running) -> Result:
@@ -265,9 +266,9 @@ def run_explain_changes(
 
 
 def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
-    """Return the statement with the target read in the types that its columns get, and without those that it gets.
+    """Return the statement with the target read in its new column types, and without its new columns.
 
-    Names of new columns in conditions and values are those of the source.
+    A name of a new column in a condition or value means the column of the source.
     """
     if merge is None:
         return routed

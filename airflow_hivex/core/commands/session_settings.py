@@ -28,7 +28,7 @@ _UNDEFINED = "<undefined>"
 
 
 def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
-    """Return the lag that queries accept: what is given, else what the metastore says.
+    """Return the lag that queries accept: the given values, else the metastore's settings.
 
     Raises:
         InvalidSettingError: a given value is not valid.
@@ -39,7 +39,7 @@ def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
 
 
 def set_setting(context: StatementContext, statement: SetSetting) -> Result:
-    """SET: the value holds for the statements of the session that follow; without a value it is shown."""
+    """SET: the value holds for later statements of the session; without a value the current value is shown."""
     state = context.session
     if statement.value is not None:
         _take(context, statement.name, {statement.name: statement.value})
@@ -65,10 +65,11 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET: the value goes to Spark with each later job of the session. Without a value it is shown, as Spark does.
+    """SET: the value goes to Spark with each later job of the session. Without a value the current value is shown.
 
     Raises:
-        InvalidOperationError: it is a setting of the metastore that has another value, or a variable of SQL.
+        InvalidOperationError: the name is that of a setting whose value in the metastore differs, or of an SQL
+            variable.
     """
     objects, name = context.session.objects, statement.name
     if name is None:
@@ -106,7 +107,7 @@ def _cluster(context: StatementContext) -> Cluster:
 
 
 def _of_the_metastore(settings: Settings) -> dict[str, str]:
-    """Return the settings of the metastore as texts; the clusters' descriptions have passwords, and are left out."""
+    """Return the settings of the metastore as texts, without the descriptions of clusters, which have passwords."""
     return {
         name: ",".join(value)
         if isinstance(value, tuple)
@@ -132,10 +133,10 @@ def reset_configuration(context: StatementContext, statement: ResetConfiguration
 
 
 def _check_without_effect(settings: Settings, name: str, value: str) -> None:
-    """Take a parameter of Hive that changes nothing, and log that.
+    """Accept a parameter of Hive that has no effect, and log this fact.
 
     Raises:
-        InvalidOperationError: it is a setting of the metastore that has another value.
+        InvalidOperationError: the name is that of a setting whose value in the metastore differs.
     """
     if name in settings:
         asked = settings.with_overrides({name: value})

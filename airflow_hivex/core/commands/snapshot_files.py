@@ -19,7 +19,7 @@ class SnapshotFile:
     """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
 
     ``deletes`` says that the rows of the file name deleted rows of other files (see the row layout in the docs).
-    ``row_layout`` is that of this file, None in a table without transactions.
+    ``row_layout`` is the layout of this file, None in a table without transactions.
     """
 
     uri: str
@@ -33,9 +33,9 @@ class SnapshotFile:
 class SnapshotFiles:
     """The files of a table in one snapshot.
 
-    ``row_layout`` is that of new files; where it was another once, files have both.
+    ``row_layout`` is the layout of new files; older files may have another one.
     ``valid_write_ids`` is the snapshot in Hive's text form, None for a table without transactions. Where
-    ``is_filtered``, some files also hold rows whose write id it does not have, and those are to be left out.
+    ``is_filtered``, some files also have rows whose write id is not valid; readers must skip these rows.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""ANALYZE: what there is of a table, its partitions and columns, counted in one snapshot."""
+"""ANALYZE: the statistics of a table, its partitions and columns, counted in one snapshot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.statements import Analyze, AnalyzeTables, Select,
 log = logging.getLogger(__name__)
 
 _OPERATION = "ANALYZE TABLE"
-# Of one column, after how many values there are.
+# The answers about one column, behind the number of its values.
 _QUESTIONS = {
     StatisticsKind.BOOLEAN: "count_if({0}), count_if(NOT {0})",
     StatisticsKind.ORDERED: "approx_count_distinct({0}), CAST(min({0}) AS STRING), CAST(max({0}) AS STRING)",
@@ -53,9 +53,9 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
     """ANALYZE TABLE: store the statistics, which DESCRIBE EXTENDED shows; return only the cluster.
 
     Raises:
-        InvalidOperationError: it is a view, has no partitions to name, or a column has no statistics.
+        InvalidOperationError: the object is a view or has no partitions to name, or a column has no statistics.
         NoSuchColumnError: a column or partition key does not exist.
-        NoSuchPartitionError: the PARTITION clause covers none.
+        NoSuchPartitionError: the PARTITION clause covers no partition.
     """
 
     def work(running: Running) -> Result:
@@ -90,7 +90,7 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
 
 
 def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> Result:
-    """ANALYZE TABLES: each in a transaction of its own; views and tables that are dropped meanwhile are skipped."""
+    """ANALYZE TABLES: each table in a transaction of its own; views, and tables dropped meanwhile, are skipped."""
     database = statement.database or context.session.database
     catalog = context.services.catalog
     for name in catalog.list_tables(database):
@@ -104,7 +104,7 @@ def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> R
 
 
 def _reading(table: Table, specification: Predicate | None) -> Select:
-    """Return the query that reads what is analyzed, as far as locks, snapshot and routing go."""
+    """Return the query of the analyzed rows, for locks, snapshot and routing."""
     select = read(f"SELECT * FROM `{table.database}`.`{table.name}`")  # noqa: S608 - names are letters and digits
     assert isinstance(select, Select)
     (reference,) = select.query.references
@@ -123,7 +123,7 @@ def _covered(bound: BoundTable, specification: Predicate | None) -> BoundTable:
 
 
 def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
-    """Return the columns that are asked about."""
+    """Return the columns to analyze."""
     if wanted is None:
         return []
     if not wanted:
@@ -184,18 +184,18 @@ class _Analysis:
         return None if self.bound.write_ids is None else str(self.bound.write_ids)
 
     def _known_rows(self, partition: BoundPartition) -> int | None:
-        """Return the rows of a partition, where they follow from what was written."""
+        """Return the number of rows of a partition if it follows from its recorded writes, else None."""
         if not self.bound.table.is_transactional or self.bound.partly_visible:
             return None
         if any(directory.is_delete_delta for directory in partition.directories):
             return None
-        # Not every format says in its files how many rows these have.
+        # Not every format records the number of rows in its files.
         if self.bound.table.is_insert_only and any(directory.is_original for directory in partition.directories):
             return None
         return sum(directory.rows for directory in partition.directories)
 
     def _sizes(self) -> dict[str | None, tuple[int, int]]:
-        """Return the number of files, and of their bytes, by partition."""
+        """Return the number of files, and the number of their bytes, by partition."""
         if self.bound.table.is_transactional:
             return {
                 partition.name: (
@@ -218,7 +218,7 @@ class _Analysis:
             location = partition.location if on_primary else copies[partition.name]
             if partition.name is not None and location == f"{copy.location}/{partition.name}":
                 if below is None:
-                    # One listing for all that lie below the table.
+                    # One listing for all directories below the table.
                     below = defaultdict(list)
                     depth = len(table.partition_keys)
                     for name, size in files.list_files(copy.location).items():
@@ -244,7 +244,7 @@ class _Analysis:
             sql=_query(table, columns, view, total=total),
         )
         keys = len(table.partition_keys)
-        # What has no rows at all is not among the groups.
+        # A partition without rows is not among the groups.
         nothing: list[object] = [0] * sum(1 + _answers(column) for column in columns)
         found = {each.name if table.is_partitioned else None: self._answer(columns, 0, nothing) for each in partitions}
         if total:
@@ -270,9 +270,10 @@ class _Analysis:
 
 
 def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -> str:
-    """Return one row for each partition that has rows, and with ``total`` one for the table.
+    """Return the query of one row for each partition that has rows, and with ``total`` one row for the table.
 
-    Whether it is that one, the partition's values as text, the number of rows, the answers of each column.
+    Its columns: whether it is the row of the table, the partition's values as text, the number of rows, the answers
+    about each column.
     """
     keys = [_quoted(key.name) for key in table.partition_keys]
     answers = ["count(*)"]
@@ -290,7 +291,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """Return the number of answers to a column's questions, besides the number of its values."""
+    """Return the number of answers about a column, besides the number of its values."""
     kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 
@@ -313,7 +314,7 @@ def _column_statistics(column: Column, rows: int, count: int, answers: Sequence[
 
 
 def _distinct(estimate: object, count: int) -> int:
-    # An estimate may be above what there is.
+    # An estimate may exceed the number of values.
     return min(int(str(estimate)), count)
 
 
@@ -322,7 +323,7 @@ def _quoted(name: str) -> str:
 
 
 _OF_TABLE = {"numrows": "num_rows", "numfiles": "num_files", "totalsize": "total_size"}
-# Hive keeps it, and nothing here has it.
+# Hive stores this number; we have no such statistic.
 _LEFT_OUT = "rawdatasize"
 _OF_COLUMN = {
     "numnulls": "num_nulls",
@@ -344,12 +345,12 @@ _MOST = 2**63 - 1
 
 
 def run_update_statistics(context: StatementContext, statement: UpdateStatistics) -> Result:
-    """Store the numbers. DESCRIBE shows them, and never as the exact statistics of the current rows.
+    """Store the given numbers. DESCRIBE shows them, but never as exact statistics of the current rows.
 
-    Sizes that are not known yet are found as by ANALYZE ... NOSCAN.
+    Unknown sizes are found as by ANALYZE ... NOSCAN.
 
     Raises:
-        InvalidOperationError: it is a view, or a number is not a valid one of the table or column.
+        InvalidOperationError: the object is a view, or a number is not valid for the table or column.
         NoSuchColumnError: the column does not exist.
         NoSuchPartitionError: the partition does not exist.
     """
@@ -411,7 +412,7 @@ def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | N
     """Return the given numbers by their fields.
 
     Raises:
-        InvalidOperationError: a name is not one of a statistic of this table or column, or a value not one of it.
+        InvalidOperationError: a name is not a statistic of this table or column, or its value is not valid.
     """
     known = _OF_TABLE if column is None else _OF_COLUMN
     kind = None if column is None else statistics_kind(column.parsed_type)

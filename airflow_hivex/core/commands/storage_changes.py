@@ -1,6 +1,6 @@
 """ALTER TABLE SET LOCATION, SET FILEFORMAT, SET SERDE and SERDEPROPERTIES, of external tables.
 
-The files of a managed table are where its commits have put them, in the format that they have written.
+The files of a managed table stay in the place and format in which its commits have written them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
     Raises:
         InvalidOperationError: the table is managed.
         InvalidObjectError: the location is not a folder, or lies among the files of a managed table.
-        LocationOutsideClusterError: it is outside of the cluster.
+        LocationOutsideClusterError: the location is outside of the cluster's root.
     """
     table = _external(context, statement, statement.table, "CREATE TABLE ... LOCATION '...' AS SELECT copies it")
     database, name = table.database, table.name
@@ -47,7 +47,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
     def change(connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
         catalog.joining(connection).set_location(database, name, location, partition)
 
-    # A statement that writes the table has its lock, and would register what it wrote elsewhere.
+    # A statement that writes the table holds a lock, and would register files in the old place.
     return change_metadata(context, table, context.services.statement_locks.convert_table(table), change)
 
 
@@ -56,7 +56,7 @@ def set_format(context: StatementContext, statement: SetFormat) -> Result:
 
     Raises:
         InvalidOperationError: the table is managed.
-        InvalidObjectError: files of the format are not read, or have other columns.
+        InvalidObjectError: files of the format cannot be read, or have other columns.
     """
     data_source = spark_format(statement.format)
 
@@ -80,7 +80,7 @@ def set_serde_properties(context: StatementContext, statement: SetSerdePropertie
 
     Raises:
         InvalidOperationError: the table is managed.
-        InvalidObjectError: a property is not valid, or the table does not have one that is unset.
+        InvalidObjectError: a property is not valid, or UNSET names one that the table does not have.
     """
 
     def changed(storage: StorageDescriptor) -> StorageDescriptor:
@@ -126,7 +126,7 @@ def _external(context: StatementContext, statement: Statement, name: TableName, 
     """Return the table of a statement.
 
     Raises:
-        InvalidOperationError: it is a view, or a managed table.
+        InvalidOperationError: the object is a view, or a managed table.
     """
     table = context.services.catalog.get_table(*context.session.qualify(name))
     if table.is_view:

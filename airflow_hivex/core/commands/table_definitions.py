@@ -73,12 +73,12 @@ _FIXED_COLUMNS = {
         Column("content", "binary"),
     ),
 }
-"""The columns of formats that have the same ones in all files."""
+"""The columns of each format whose files all have the same columns."""
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row"})
-"""The metadata columns of the flat row layout, and the place of the row in that of Hive while it is written."""
+"""The metadata columns of the flat row layout, and the row's position in Hive's layout while it is written."""
 ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
 """The valid values of ``hivex.row.layout`` of a full ACID table."""
-# A job that changes rows calls its own columns so.
+# A job that changes rows uses these names for its own columns.
 _OF_JOBS = ("__assigned_", "__clause", "__kind", "__source", "__writer")
 
 _HIVE_FORMATS = {"jsonfile": "json"}
@@ -87,7 +87,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _MOST_BUCKETS = 4095
 
 _FULL_ACID = "default"
-"""The kind of a full ACID table, which need not be named."""
+"""The value of a full ACID table, which a statement may leave out."""
 
 
 def describe_table(
@@ -97,16 +97,16 @@ def describe_table(
     *,
     is_external: bool | None = None,
 ) -> Table:
-    """Return the table that a statement describes, its primary on ``cluster`` or where the session puts new tables.
+    """Return the table that a statement describes, with its primary on ``cluster`` or on the session's choice.
 
-    A new table's primary is the pinned cluster, else that of the property ``hivex.cluster``, else
-    the one that ran its query, else that of the same property of its database, else the default.
-    A table is external when it says EXTERNAL, or names a data source and a LOCATION (as in Spark);
-    else it is managed and transactional. ``is_external`` decides where the statement's own clauses do not.
+    A new table's primary is the pinned cluster, else the cluster in its property ``hivex.cluster``, else the cluster
+    that ran its query, else the cluster in the same property of its database, else the default. A table is external
+    when the statement says EXTERNAL, or names a data source and a LOCATION (as in Spark); else it is managed and
+    transactional. ``is_external`` decides where the statement's own clauses do not.
 
     Raises:
         InvalidObjectError: columns, formats or properties do not make a table.
-        UnknownClusterError, LocationOutsideClusterError: it cannot lie where it should.
+        UnknownClusterError, LocationOutsideClusterError: the table cannot lie in the wanted place.
     """
     database, name = context.session.qualify(statement.table)
     full_name = f"{database}.{name}"
@@ -140,7 +140,7 @@ def describe_table(
     if statement.location is not None and not location:
         raise InvalidObjectError("table", full_name, f"location {statement.location!r} names no folder of its own")
     check_location(context, "table", full_name, statement.location, database, chosen, is_external=external)
-    # The storage descriptor says where the table is; the property only chooses.
+    # The storage descriptor has the table's cluster; the property only chooses it.
     properties.pop(CLUSTER, None)
     storage = StorageDescriptor(
         columns=columns,
@@ -153,7 +153,7 @@ def describe_table(
         skew=_skew(full_name, statement, columns),
         input_format=statement.input_format,
         output_format=statement.output_format,
-        # Hive names the class of its text files in whatever way the table was defined.
+        # Hive always names the class of its text files, however the table was defined.
         serde=SerDe(library=statement.serde_library or (LAZY_SIMPLE_SERDE if data_source == TEXTFILE else None)),
     )
     _check_buckets(full_name, storage)
@@ -179,14 +179,14 @@ def describe_table(
 
 
 def spark_format(name: str) -> str:
-    """Return Spark's name of a format that a statement names."""
+    """Return the name that Spark has for the format in a statement."""
     return _HIVE_FORMATS.get(name, name)
 
 
 def names_external(statement: CreateTable) -> bool:
     """Return whether a statement makes an external table: it says EXTERNAL, or names a data source and a LOCATION.
 
-    A table that is said to be transactional is a managed one at its LOCATION, as in Hive.
+    A table with the property ``transactional`` is a managed table at its LOCATION, as in Hive.
     """
     if statement.external or statement.format is None or statement.location is None:
         return statement.external
@@ -194,10 +194,10 @@ def names_external(statement: CreateTable) -> bool:
 
 
 def check_text(table: Table) -> None:
-    """Refuse a table of Hive's text files that cannot be read, or not be written although it is managed.
+    """Refuse a table of Hive's text files that we cannot read or, if it is managed, cannot write.
 
     Raises:
-        InvalidObjectError: a property is not valid, or it describes files that are not read or written here.
+        InvalidObjectError: a property is not valid, or describes files that we cannot read or write.
     """
     if table.storage.format != TEXTFILE:
         return
@@ -219,7 +219,7 @@ def check_text(table: Table) -> None:
 
 
 def _depth(type: ColumnType) -> int:
-    """Return how many separators a column of a type needs at most: a map takes two."""
+    """Return the greatest number of separators that a column of a type needs: a map needs two."""
     if isinstance(type, Primitive):
         return 0
     return (2 if isinstance(type, Map) else 1) + max((_depth(part) for part in parts(type)), default=0)
@@ -232,7 +232,7 @@ def check_columns(table: str, columns: Iterable[Column]) -> None:
     """Refuse columns without a usable name or type.
 
     Raises:
-        InvalidObjectError: a name is given twice, reserved, or needs an alias; a type cannot be stored.
+        InvalidObjectError: a name occurs twice, is reserved, or needs an alias; or a type cannot be stored.
     """
     seen: set[str] = set()
     for column in columns:
@@ -292,7 +292,7 @@ def check_no_constraint(table: str, properties: Iterable[str]) -> None:
     """Refuse properties that hold constraints: these are set by the constraints themselves.
 
     Raises:
-        InvalidObjectError: there is one.
+        InvalidObjectError: a property holds constraints.
     """
     found = next((name for name in properties if is_constraint(name)), None)
     if found is not None:
@@ -319,10 +319,10 @@ def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ..
 
 
 def _fixed_columns(table: str, format: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns, or those that the format gives where the statement names none.
+    """Return the columns of the statement or, if it names none, the fixed columns of the format.
 
     Raises:
-        InvalidObjectError: the format has others.
+        InvalidObjectError: the format has other columns.
     """
     fixed = _FIXED_COLUMNS.get(format)
     if fixed is None or not columns:
@@ -347,7 +347,7 @@ def check_external_format(table: Table) -> None:
     """Refuse an external table whose files cannot be read in its format.
 
     Raises:
-        InvalidObjectError: the format is not read, has other columns, or lacks an option.
+        InvalidObjectError: the format cannot be read, has other columns, or lacks an option.
     """
     _fixed_columns(table.full_name, table.storage.format, table.columns)
     _check_format(table.full_name, table.storage.format, table.storage.serde_parameters)
@@ -379,7 +379,7 @@ def managed_properties(table: str, format: str, properties: Mapping[str, str]) -
     """Return the properties of a managed table, complete.
 
     Raises:
-        InvalidObjectError: they, or the format, are not those of a transactional table.
+        InvalidObjectError: a transactional table cannot have the properties or the format.
     """
     if properties.get(TRANSACTIONAL, "true").lower() != "true":
         raise InvalidObjectError(
@@ -459,16 +459,14 @@ def _check_buckets(table: str, storage: StorageDescriptor) -> None:
             raise InvalidObjectError("table", table, f"CLUSTERED BY {name}: {reason}")
 
 
-# CREATE TABLE ... LIKE: the definition of another table, without its rows.
-#
-# As in Spark, the new table has the columns, partition keys, buckets and the comment of its source, and its files
-# have the same format. As in Hive, it is managed whatever the source is, unless the statement says otherwise, and of
-# the source's properties it has those alone that say how rows are stored. A statement that names a format takes
-# neither options nor properties of the source's files.
+# CREATE TABLE ... LIKE: the definition of another table, without its rows. As in Spark, the new table has the columns,
+# partition keys, buckets and the comment of its source, and its files have the same format. As in Hive, it is managed
+# unless the statement says otherwise, and it takes only those properties of its source that say how rows are stored. If
+# the statement names a format, it takes neither options nor properties of the source's files.
 
 
 _SKIPPED_LINES = (HEADER_LINES, FOOTER_LINES)
-"""Properties of lines besides the rows; files that are written here have rows alone."""
+"""Properties of lines that are not rows; files that we write have only rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +482,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
 
     Raises:
         NoSuchTableError, NoSuchLinkError: the source does not exist.
-        InvalidObjectError: the new table would be managed, and files of the source's format are not written.
+        InvalidObjectError: the new table would be managed, and the source's format cannot be written.
     """
     if statement.source.namespace is None:
         source: Table = context.services.catalog.get_table(*context.session.qualify(statement.source))
@@ -493,7 +491,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
     if source.not_read:
         raise InvalidOperationError("CREATE TABLE LIKE", source.full_name, source.not_read)
     new = statement.new
-    # The format of the source does not make the new table external, as one that the statement names may.
+    # A format that the statement names may make the table external; the source's format does not.
     is_external = names_external(new)
     definition = replace(
         new,
@@ -505,7 +503,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
     if new.format is None and not source.is_view:
         definition = _with_storage_of(source, definition, is_managed=not is_external)
     if is_external:
-        # Nothing here writes its files, so that nothing puts their rows into buckets.
+        # We do not write its files, and so do not put their rows into buckets.
         return Likeness(definition, is_external=True)
     return Likeness(_managed(".".join(context.session.qualify(new.table)), definition, source), is_external=False)
 
@@ -537,10 +535,10 @@ def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool
 
 
 def _managed(name: str, definition: CreateTable, source: Table) -> CreateTable:
-    """Return the definition as that of a managed table: of ORC files it is full ACID, of others insert-only.
+    """Return the definition of a managed table: full ACID for ORC files, insert-only for other formats.
 
     Raises:
-        InvalidObjectError: files of the source's format are not written here.
+        InvalidObjectError: files of the source's format cannot be written.
     """
     storage = source.storage
     data_source = definition.format or "orc"

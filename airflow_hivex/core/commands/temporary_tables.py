@@ -1,7 +1,7 @@
-"""Temporary tables: tables of one session, stored under names of their own in one database for all of them.
+"""Temporary tables: tables of one session, stored under generated names in one common database.
 
 ``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write them as other tables.
-They are dropped when their session is closed, and by the housekeeper when it has ended otherwise.
+They are dropped when their session is closed; the housekeeper drops them if the session ended otherwise.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ S = TypeVar("S", CreateTable, CreateTableLike)
 _REFUSE_THEM = (CreateView, RenameTable, ExchangePartition, ReplicateTable, SetPrimaryCluster, DropCopy)
 _HOUSEKEEPER = "housekeeper"
 _ID_LENGTH = 12
-# Statements report to the metastore only this many times in a time-out that the tables are used.
+# The number of times within a time-out at which statements report the use of the tables to the metastore.
 _REPORTS_IN_TIME_OUT = 10
 
 
 def create_temporary(
     context: StatementContext, statement: S, create: Callable[[StatementContext, S], Result]
 ) -> Result:
-    """Create the table of CREATE TEMPORARY TABLE by ``create``, under a stored name of its own.
+    """Create the table of CREATE TEMPORARY TABLE by ``create``, under a generated stored name.
 
-    Its primary cluster is that of another table of the current database: the pinned one, the one that runs its
-    query, or where new tables of the database are.
+    Its primary cluster is chosen as for other tables of the current database: the pinned cluster, the cluster that runs
+    its query, or the cluster of new tables of the database.
 
     Raises:
         AlreadyExistsError: the session has a temporary table or view of that name.
@@ -100,10 +100,10 @@ def _new(statement: CreateTable | CreateTableLike) -> CreateTable:
 
 
 def check_temporary_tables(context: StatementContext, statement: Statement) -> None:
-    """Refuse a statement that needs more of a temporary table than a session has, or that hides one by a new table.
+    """Refuse a statement that a temporary table does not support, or whose new table a temporary table would hide.
 
     Raises:
-        InvalidOperationError: it does so.
+        InvalidOperationError: the statement is such a statement.
     """
     objects = context.session.objects
     if not objects.tables:
@@ -122,7 +122,7 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE, after which the name stands for the table that a temporary one has hidden."""
+    """DROP TABLE of a temporary table; then the name means the table that the temporary one has hidden."""
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
         del context.session.objects.tables[statement.table.name]
@@ -130,7 +130,7 @@ def drop_one(context: StatementContext, statement: DropTable) -> Result:
 
 
 def as_named(state: SessionState, table: Table) -> Table:
-    """Return a temporary table by the name that the session gives it; any other table as it is."""
+    """Return a temporary table under its name in the session; any other table unchanged."""
     stored = (table.database, table.name)
     name = next((name for name, each in state.objects.tables.items() if each.stored == stored), table.name)
     return replace(table, name=name)
@@ -155,7 +155,7 @@ def note_use(context: StatementContext) -> None:
 
 
 def drop_all(context: StatementContext) -> None:
-    """Drop the temporary tables of a session that ends; the housekeeper drops one that cannot be dropped now."""
+    """Drop the temporary tables of a session that ends; the housekeeper drops the tables for which this fails."""
     objects = context.session.objects
     for database, name in objects.stored_tables:
         try:
@@ -174,7 +174,7 @@ _IS_LOCKED = (
 def drop_unused(services: Services) -> int:
     """Drop the temporary tables that no session has used for the time-out, and return their number.
 
-    The housekeeper calls it. One round trip where no table is unused. A table that a statement has locked stays.
+    The housekeeper calls this. One round trip if all tables are in use. A table that a statement has locked stays.
     """
     before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
     used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)
@@ -196,11 +196,12 @@ _TAKE_THEM = (DropView, DescribeTable, ShowColumns, RefreshTable)
 
 
 def create_temporary_view(context: StatementContext, statement: CreateTemporaryView) -> Result:
-    """CREATE TEMPORARY VIEW: Spark analyses the query, nothing of it is run.
+    """CREATE TEMPORARY VIEW: Spark analyses the query, without running it.
 
     Raises:
         AlreadyExistsError: the session has a temporary view of that name.
-        InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself.
+        InvalidObjectError: the columns of the query do not match the named ones, two have one name, or the query reads
+            the view itself.
     """
     state, name = context.session, statement.view.name
     if name in state.objects.views and not statement.or_replace:
@@ -229,7 +230,7 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
 
 
 def qualified(state: SessionState, name: TableName) -> TableName:
-    """Return a name with its database, except for that of a temporary view; that of a temporary table as stored."""
+    """Return a name with its database; a temporary table's stored name; a temporary view's name as it is."""
     if state.objects.view(name) is not None:
         return name
     database, table = (name.database or state.database, name.name) if name.namespace else state.qualify(name)
@@ -240,7 +241,7 @@ def check_temporary_views(context: StatementContext, statement: Statement) -> No
     """Refuse a statement that describes or changes a table by a name that stands for a temporary view.
 
     Raises:
-        InvalidOperationError: it does so.
+        InvalidOperationError: the statement is such a statement.
     """
     objects = context.session.objects
     if isinstance(statement, ExplainRoute):

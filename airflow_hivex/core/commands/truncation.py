@@ -41,7 +41,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
             raise OutrunError(f"table {table.full_name} was dropped and created again while the statement waited")
         names: Sequence[str | None] = [None]
         if table.is_partitioned:
-            # The lock on the whole table covers those, too, that came before it was had.
+            # The lock on the whole table also covers partitions that were added before the statement acquired it.
             names = chosen if chosen is not None else _partitions(context, running, table, statement)
         write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
         written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
@@ -52,7 +52,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 
 
 def _partitions(context: StatementContext, running: Running, table: StoredTable, statement: Truncate) -> list[str]:
-    """Return the partitions that the statement covers, with those that its own transaction has made; sorted.
+    """Return the partitions that the statement covers, sorted, including new partitions of its own transaction.
 
     Raises:
         NoSuchPartitionError: the specification covers no partition.

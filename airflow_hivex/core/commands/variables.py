@@ -20,7 +20,7 @@ Row = tuple[Sequence[Column], Sequence[object]]
 
 
 def declare_variable(context: StatementContext, statement: DeclareVariable) -> Result:
-    """DECLARE VARIABLE: its default is computed once, by a job.
+    """DECLARE VARIABLE: a job computes the default once.
 
     Raises:
         AlreadyExistsError: the session has a variable of that name.
@@ -67,7 +67,7 @@ def drop_variable(context: StatementContext, statement: DropVariable) -> Result:
     """DROP TEMPORARY VARIABLE.
 
     Raises:
-        NoSuchVariableError: it was not declared.
+        NoSuchVariableError: the variable was not declared.
     """
     if statement.name in context.session.objects.variables or not statement.if_exists:
         _declared(context, statement.name)
@@ -86,7 +86,7 @@ def value_of(context: StatementContext, name: str) -> object:
     """Return the value of a variable.
 
     Raises:
-        NoSuchVariableError: it was not declared.
+        NoSuchVariableError: the variable was not declared.
     """
     return _declared(context, name).value
 
@@ -94,7 +94,7 @@ def value_of(context: StatementContext, name: str) -> object:
 def _computed(
     context: StatementContext, statement: DeclareVariable | SetVariables, types: Sequence[str] | None
 ) -> tuple[Result, Row | None]:
-    """Return the one row of a statement's query, cast to ``types`` if given; None where there is no row."""
+    """Return the one row of a statement's query, cast to ``types`` if given; None if the query has no row."""
 
     def work(running: Running) -> tuple[Result, Row | None]:
         routed = route(context, statement, running)

@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 def create_view(context: StatementContext, statement: CreateView) -> Result:
-    """Return CREATE VIEW and ALTER VIEW ... AS: Spark analyses the query, nothing of it is run.
+    """Run CREATE VIEW or ALTER VIEW ... AS: Spark analyses the query, without running it.
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
-        InvalidObjectError: the query brings other columns than are named, or one twice, or reads the view itself, or
-            objects of the session.
+        InvalidObjectError: the columns of the query do not match the named ones, two have one name, or the query reads
+            the view itself or objects of the session.
         ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
     """
     database, name = context.session.qualify(statement.view)
@@ -102,10 +102,10 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 def _columns_of_query(
     context: StatementContext, cluster: Cluster, plan: Plan, running: Running, view: str
 ) -> tuple[Column, ...]:
-    """Return the columns of a view's query, analysed as other sessions read it: with permanent functions alone.
+    """Return the columns of a view's query, analysed as in other sessions, with permanent functions only.
 
     Raises:
-        InvalidObjectError: it needs variables or temporary functions of this session.
+        InvalidObjectError: the query needs variables or temporary functions of this session.
     """
     permanent = tuple(running.functions.values())
     try:
@@ -121,13 +121,13 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
     """DROP VIEW.
 
     Raises:
-        InvalidOperationError: it is a table.
+        InvalidOperationError: the name is that of a table.
     """
     if statement.view.namespace is not None:
         refuse_link(context, "DROP VIEW", statement.view, if_exists=statement.if_exists)
         return Result()
     if context.session.objects.view(statement.view) is not None:
-        # It hides a view of the current database that has its name.
+        # A temporary view hides a view of the current database with the same name.
         del context.session.objects.views[statement.view.name]
         return Result()
     database, name = context.session.qualify(statement.view)
@@ -158,7 +158,7 @@ def _qualified(context: StatementContext, statement: CreateView) -> list[TableNa
 
 
 def _check_names(context: StatementContext, database: str, full_name: str, statement: CreateView) -> None:
-    """Refuse foreign names in a view of another namespace than the current one, whose statements are checked."""
+    """Refuse foreign names in a view of another namespace; in the current namespace every statement is checked."""
     check_definition(context, query_definition("view", full_name, database, statement.query, context.session.database))
 
 
@@ -172,10 +172,11 @@ def _find(context: StatementContext, database: str, name: str) -> Table | None:
 def view_columns(
     full_name: str, statement: CreateView | CreateTemporaryView, given: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Return the view's columns: those of the query, under the names that the statement lists.
+    """Return the view's columns: the columns of the query, under the names that the statement lists.
 
     Raises:
-        InvalidObjectError: their number, or a name, is not valid, or two columns of one name have no certain order.
+        InvalidObjectError: the number of columns or a name is not valid, or two columns of one name have no certain
+            order.
     """
     named = statement.columns
     if named and len(named) != len(given):
@@ -188,7 +189,7 @@ def view_columns(
     if (name := _twice(columns)) is not None:
         raise InvalidObjectError("view", full_name, f"its query returns two columns {name}; give one another name")
     if not statement.query.lists_columns and (name := _twice(given)) is not None:
-        # A change of the order in a table would give the columns of the view other values.
+        # If the table's columns changed their order, the columns of the view would get other values.
         reason = f"its query returns two columns {name}, and has a * or pipe; let it SELECT its columns one by one"
         raise InvalidObjectError("view", full_name, reason)
     if not all(column.name for column in columns):

@@ -62,7 +62,7 @@ _CONSTANTS = re.compile(
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan, which keeps conditions from ORC, or those of joins from scans, where one might be misjudged."""
+    """Return the plan, set to keep conditions from ORC, and joins' conditions from scans, if they may be misjudged."""
     conf: dict[str, str] = {}
     if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
         conf |= _NO_PUSHDOWN
