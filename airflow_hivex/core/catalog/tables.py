@@ -138,6 +138,25 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
     return frozenset(held)
 
 
+def lock_as_named(connection: Connection, table: StoredTable) -> None:
+    """Lock a table until the caller's transaction ends, under the name by which a statement has found it.
+
+    Another object may have taken the name while the statement waited. One round trip.
+
+    Raises:
+        NoSuchTableError: the table was dropped, or has another name.
+    """
+    found = (
+        tables.c.id == table.id,
+        databases.c.name == table.database,
+        tables.c.name == table.name,
+        ~tables.c.dropped,
+    )
+    named = select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(*found)
+    if connection.execute(named.with_for_update(key_share=True, of=tables)).first() is None:
+        raise NoSuchTableError(table.database, table.name)
+
+
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[StoredTable]:
     """Return the tables of (database, name) pairs that exist. Two round trips, whatever the number."""
     by_database: dict[str, list[str]] = defaultdict(list)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.tables import lock_as_named
 from airflow_hivex.core.commands.links import refuse_link
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
@@ -20,14 +21,21 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.called_functions import qualified
 from airflow_hivex.core.execution.closed_names import check_definition
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.locking import acquire
-from airflow_hivex.core.execution.metadata_changes import forget_dropped
+from airflow_hivex.core.execution.metadata_changes import change_metadata, forget_dropped
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
+from airflow_hivex.core.model.objects import (
+    ClusterStorageDescriptor,
+    Column,
+    StorageDescriptor,
+    StoredTable,
+    Table,
+    TableType,
+)
 from airflow_hivex.core.model.plans import Plan
+from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.namespaces.definitions import query_definition
 from airflow_hivex.core.parser.grammar.views import definition
 from airflow_hivex.core.parser.statements import CreateTemporaryView, CreateView, DropView, Select, TableName
@@ -89,6 +97,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
             if stored is None:
                 catalog.joining(connection).create_table(view)
                 return
+            lock_as_named(connection, stored)
             current = catalog.joining(connection).get_table(database, name)
             changed = replace(view, owner=current.owner)
             if statement.must_exist:
@@ -132,23 +141,21 @@ def drop_view(context: StatementContext, statement: DropView) -> Result:
         return Result()
     database, name = context.session.qualify(statement.view)
     catalog = context.services.catalog
+
+    def change(connection: Connection, _write_ids: ValidWriteIdList | None, _txn_id: int | None) -> None:
+        catalog.joining(connection).drop_table(database, name)
+
     try:
-        with own_transaction(context) as running:
-            view = catalog.get_table(database, name)
-            if not view.is_view:
-                raise InvalidOperationError("DROP VIEW", view.full_name, "it is a table; DROP TABLE drops it")
-            acquire(context, running, context.services.statement_locks.drop_table(view))
-
-            def change(connection: Connection) -> None:
-                catalog.joining(connection).drop_table(database, name)
-
-            context.services.transactions.commit(running.txn_id, change)
+        view = catalog.get_table(database, name)
+        if not view.is_view:
+            raise InvalidOperationError("DROP VIEW", view.full_name, "it is a table; DROP TABLE drops it")
+        result = change_metadata(context, view, context.services.statement_locks.drop_table(view), change)
     except (NoSuchTableError, NoSuchDatabaseError):
         if not statement.if_exists:
             raise
         return Result()
     forget_dropped(view.full_name, lambda: catalog.forget_tables([view]))
-    return Result(txn_id=running.txn_id)
+    return result
 
 
 def _qualified(context: StatementContext, statement: CreateView) -> list[TableName]:
@@ -162,7 +169,7 @@ def _check_names(context: StatementContext, database: str, full_name: str, state
     check_definition(context, query_definition("view", full_name, database, statement.query, context.session.database))
 
 
-def _find(context: StatementContext, database: str, name: str) -> Table | None:
+def _find(context: StatementContext, database: str, name: str) -> StoredTable | None:
     try:
         return context.services.catalog.get_table(database, name)
     except NoSuchTableError:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import lock_for_change
-from airflow_hivex.core.errors import InvalidObjectError, NoSuchTableError, StorageError, StoreError
+from airflow_hivex.core.catalog.tables import lock_as_named
+from airflow_hivex.core.errors import InvalidObjectError, StorageError, StoreError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.linked_places import linked_owner, owner_elsewhere, real_path
 from airflow_hivex.core.execution.locking import acquire, commit_at_once
@@ -43,12 +43,10 @@ def change_metadata(
     ``undo`` of its argument each step to undo if the change never counts.
     """
     services = context.services
-    table_id = table.id
     if before is None and not table.is_transactional:
 
         def plain(connection: Connection) -> None:
-            if not lock_for_change(connection, [table_id]):
-                raise NoSuchTableError(table.database, table.name)
+            lock_as_named(connection, table)
             change(connection, None, None)
 
         txn_id = commit_at_once(context, locks, plain)
@@ -75,11 +73,10 @@ def apply_change(
     """Apply a change of metadata in the commit of a transaction that has its locks.
 
     Raises:
-        NoSuchTableError: the table was dropped meanwhile.
+        NoSuchTableError: the table was dropped meanwhile, or has another name.
     """
     # The table's row first, then the row of its write ids: all transactions lock them in this order.
-    if not lock_for_change(connection, [table.id]):
-        raise NoSuchTableError(table.database, table.name)
+    lock_as_named(connection, table)
     if not table.is_transactional:
         change(connection, None, None)
         return

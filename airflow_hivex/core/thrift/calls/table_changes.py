@@ -314,9 +314,13 @@ def _alter(
     def change(connection: Connection, write_ids: ValidWriteIdList | None, txn_id: int | None) -> None:
         if _EXPECTED_KEY in properties:
             _check_expected(connection, stored, properties)
-        catalog.joining(connection).alter_table(name.name, old_name, table, write_ids, txn_id)
+        joining = catalog.joining(connection)
+        if _described(joining.get_table(name.name, old_name)) != _described(stored):
+            reason = "another client has changed it meanwhile; read it again, and repeat the change"
+            raise InvalidOperationError("ALTER TABLE", stored.full_name, reason)
+        joining.alter_table(name.name, old_name, table, write_ids, txn_id)
         if location is not None:
-            catalog.joining(connection).set_location(stored.database, stored.name, location)
+            joining.set_location(stored.database, stored.name, location)
         _store_statistics(endpoint, connection, stored, hive)
 
     locks = endpoint.services.statement_locks
@@ -325,6 +329,11 @@ def _alter(
     if table.database != stored.database:
         wanted = [*locks.create_table(table.database), *wanted]
     rename_with_folder(context, stored, wanted, change, folder)
+
+
+def _described(stored: StoredTable) -> Table:
+    """Return the definition of a table without its copies, which replications change."""
+    return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 
 def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
