@@ -17,7 +17,7 @@ from airflow_hivex.core.commands.table_definitions import check_columns, describ
 from airflow_hivex.core.errors import HivexError, InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.linked_places import places_of, real_path
+from airflow_hivex.core.execution.linked_names import places_of, real_path
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route

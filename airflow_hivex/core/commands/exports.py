@@ -11,7 +11,7 @@ from airflow_hivex.core.catalog.tables import owner_at
 from airflow_hivex.core.commands.listings import hive_create_statement
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchColumnError, NoSuchPartitionError
 from airflow_hivex.core.execution.context import Running, StatementContext
-from airflow_hivex.core.execution.linked_places import places_of
+from airflow_hivex.core.execution.linked_names import places_of
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction

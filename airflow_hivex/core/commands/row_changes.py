@@ -13,11 +13,10 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import change_operations, check_change, check_changeable
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
-from airflow_hivex.core.execution.numbered_batches import check_is_new, run_once
 from airflow_hivex.core.execution.queries import explained, run_describe_query, run_insert
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
-from airflow_hivex.core.execution.writing import begin_write, end_writes
+from airflow_hivex.core.execution.writing import begin_write, check_is_new, end_writes, run_once
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.locks import DataOperation

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog.closed_namespaces import closed_namespaces, foreign_owner
 from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.catalog.databases import select_database_names
+from airflow_hivex.core.catalog.folders import table_folders
+from airflow_hivex.core.execution.context import Services, StatementContext
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.links import Link, LinkName
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
@@ -78,3 +84,78 @@ def shown_of_own(
         for name, written in own.items()
         if name is None or (link.shows(ids[name]) if name in ids else not link.is_static)
     }
+
+
+def real_path(files: ClusterFiles, location: str) -> Path | None:
+    """Return the path to which the symbolic links of a location lead; None for file systems that are not local."""
+    local = files.local_path(location)
+    return None if local is None else Path(local).resolve()
+
+
+def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield a URI, and its real path, as locations of the clusters; symbolic links may lead to roots, too."""
+    for name in services.clusters:
+        root = services.clusters.get(name).root
+        relative = root.relative(uri)
+        if relative is not None:
+            yield name, relative
+        top = Path("/", *root.names).resolve()
+        if real is not None and root.scheme == "file" and real.is_relative_to(top):
+            yield name, "/".join(real.relative_to(top).parts)
+
+
+def linked_owner(
+    services: Services, files: ClusterFiles, location: str, uri: str, *, only_managed: bool = True
+) -> str | None:
+    """Return the table to whose folder the links of a location lead, or None.
+
+    No round trip where no symbolic link is below the root, else one for each cluster.
+    """
+    real, root = real_path(files, location), real_path(files, "")
+    if real is None or root is None or real == root.joinpath(*location.split("/")):
+        return None
+    places = dict.fromkeys(places_of(services, uri, real))
+    with services.store.read() as connection:
+        found = (tables.owner_at(connection, *each, only_managed=only_managed) for each in places)
+        return next(filter(None, found), None)
+
+
+def owner_elsewhere(
+    services: Services, files: ClusterFiles, namespace: str, location: str, uri: str, *, is_closed: bool = False
+) -> str | None:
+    """Return an owner in another namespace whose folder overlaps a location through symbolic links.
+
+    None where neither namespace is closed. The catalog compares the locations themselves. At most five round trips, one
+    where no namespace is closed.
+    """
+    real = real_path(files, location)
+    if real is None:
+        return None
+    with services.store.read() as connection:
+        closed = closed_namespaces(connection, select_database_names(connection, None))
+        closed |= {namespace} if is_closed else set()
+        if not closed:
+            return None
+        for cluster, place in dict.fromkeys(places_of(services, uri, real)):
+            owner = foreign_owner(connection, namespace, cluster, place, closed=closed)
+            if owner is not None:
+                return owner
+        others = [
+            each
+            for each in table_folders(connection)
+            if each.namespace != namespace and each.cluster in services.clusters
+            if not closed.isdisjoint((namespace, each.namespace))
+        ]
+    parents: dict[str, Path] = {}
+    for each in others:
+        root = services.clusters.get(each.cluster).root
+        if root.scheme != "file":
+            continue
+        parent, _, name = f"/{'/'.join((*root.names, each.location))}".rpartition("/")
+        if parent not in parents:
+            parents[parent] = Path(parent).resolve()
+        there = parents[parent] / name
+        there = there.resolve() if there.is_symlink() else there
+        if there.is_relative_to(real) or real.is_relative_to(there):
+            return each.owner
+    return None

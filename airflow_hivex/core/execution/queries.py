@@ -15,10 +15,9 @@ from airflow_hivex.core.execution.context import Result, Running, StatementConte
 from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import check_insert, static_partition, with_default_values
 from airflow_hivex.core.execution.metadata_changes import SchemaMerge
-from airflow_hivex.core.execution.numbered_batches import check_is_new, run_once
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
-from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes
+from airflow_hivex.core.execution.writing import OpenWrite, begin_write, check_is_new, end_writes, run_once
 from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable

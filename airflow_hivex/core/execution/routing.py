@@ -21,8 +21,14 @@ from airflow_hivex.core.execution.binding import BoundStatement, bind
 from airflow_hivex.core.execution.bounded_staleness import ReadTable, read_earlier
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.linked_names import shown, shown_of_own
-from airflow_hivex.core.execution.lock_plans import LockPlan, added_partitions, late_locks, lock_plan
-from airflow_hivex.core.execution.locking import acquire, check_not_outrun
+from airflow_hivex.core.execution.locking import (
+    LockPlan,
+    acquire,
+    added_partitions,
+    check_not_outrun,
+    late_locks,
+    lock_plan,
+)
 from airflow_hivex.core.execution.snapshot import (
     StatementReading,
     candidate_clusters,
