@@ -18,7 +18,7 @@ from airflow_hivex.core.catalog.pending_registration import register_pending_wri
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.roots import Roots
-from airflow_hivex.core.commands import dropped_tables, explicit_transactions, partition_definitions, temporary_tables
+from airflow_hivex.core.commands import partitions, tables, temporary_tables, transactions
 from airflow_hivex.core.compaction.compactor import Compactor
 from airflow_hivex.core.compaction.history import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
@@ -115,7 +115,7 @@ class Metastore:
             expire_links=services.links.expire,
             record_capacity=services.capacity.record,
             drop_temporary_tables=partial(temporary_tables.drop_unused, services),
-            delete_dropped=lambda: dropped_tables.delete_left(services) + partition_definitions.delete_left(services),
+            delete_dropped=lambda: tables.delete_dropped(services) + partitions.delete_left(services),
         )
         # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
         services.locks.waiter.while_waiting = self._housekeep
@@ -317,7 +317,7 @@ class Metastore:
             NoSuchTransactionError: no transaction has that id.
             CommitOutcomeUnknownError: the database was lost; look the transaction up by its id.
         """
-        explicit_transactions.commit_transaction(self.services, txn_id)
+        transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
         """Abort a transaction and delete what the sessions that joined it have written; twice is a no-op.
@@ -326,7 +326,7 @@ class Metastore:
             TransactionCommittedError: it has committed.
             NoSuchTransactionError: no transaction has that id.
         """
-        explicit_transactions.abort_transaction(self.services, txn_id, reason)
+        transactions.abort_transaction(self.services, txn_id, reason)
 
     def preflight(
         self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_hivex.core.commands import explicit_transactions, exports, immediate, session_settings, temporary_tables
+from airflow_hivex.core.commands import exports, session_settings, temporary_tables, transactions, variables
 from airflow_hivex.core.commands.batch_writes import insert_rows
 from airflow_hivex.core.commands.exports import Export
 from airflow_hivex.core.commands.handlers import HANDLERS
@@ -86,7 +86,7 @@ class Session:
         self._execute(kinds.UseDatabase(database))
         self._execute(kinds.UseCluster(cluster))
         if txn_id is not None:
-            explicit_transactions.join(self._context(None), txn_id, writer)
+            transactions.join(self._context(None), txn_id, writer)
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +148,7 @@ class Session:
         """
         statement = read(self._state.with_variables(text), parameters, database=self._state.database)
         if isinstance(statement, kinds.ExecuteImmediate):
-            return immediate.statement_of(self._context(parameters), statement).statement
+            return variables.statement_of(self._context(parameters), statement).statement
         return statement
 
     def insert_rows(self, table: str, rows: Sequence[Sequence[object] | Mapping[str, object]]) -> Result:
@@ -227,7 +227,7 @@ class Session:
             if isinstance(statement, kinds.ExplainRoute):
                 statement = statement.statement
             if isinstance(statement, kinds.ExecuteImmediate):
-                statement, parameters, text = immediate.statement_of(self._context(parameters), statement)
+                statement, parameters, text = variables.statement_of(self._context(parameters), statement)
             if not isinstance(statement, kinds.RoutedStatement):
                 raise InvalidOperationError(
                     "EXPLAIN ROUTE", statement.kind, "only statements that run on a cluster have a route"
@@ -462,7 +462,7 @@ class Session:
         """
         self._is_closed = True
         self.cancel()
-        explicit_transactions.leave(self._context(None))
+        transactions.leave(self._context(None))
         temporary_tables.drop_all(self._context(None))
 
     def _withdraw_lock_request(self, running: Running) -> None:

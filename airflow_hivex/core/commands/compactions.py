@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.compaction.compactor import COMPACT, check_compactable
 from airflow_hivex.core.compaction.history import CompactionFilter
 from airflow_hivex.core.execution.context import Result, StatementContext

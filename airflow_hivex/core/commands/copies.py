@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.commands.partition_definitions import covered_partitions, partition_name_of
+from airflow_hivex.core.commands.partitions import covered_partitions, partition_name_of
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.objects import Table

@@ -9,8 +9,8 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import tables
-from airflow_hivex.core.commands.definitions import delete_tables, store_table
 from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
+from airflow_hivex.core.commands.tables import delete_tables, store_table
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,

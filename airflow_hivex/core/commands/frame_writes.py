@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Self
 
-from airflow_hivex.core.commands.column_definitions import with_merged_columns
+from airflow_hivex.core.commands.columns import with_merged_columns
 from airflow_hivex.core.commands.create_as_select import run_create_table_as_select
 from airflow_hivex.core.commands.row_changes import run_change
 from airflow_hivex.core.commands.temporary_tables import check_temporary_views

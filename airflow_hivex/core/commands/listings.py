@@ -20,7 +20,7 @@ from airflow_hivex.core.commands.described_json import (
     storage_facts,
 )
 from airflow_hivex.core.commands.links import as_link, linked, refuse_table
-from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.commands.temporary_tables import as_named, describe_temporary_view
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.execution.context import Result, StatementContext

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.partitions import name_of, two_folders
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.commands.links import linked
-from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata, check_links

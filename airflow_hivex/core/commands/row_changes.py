@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from airflow_hivex.core.commands.column_definitions import with_merged_columns
+from airflow_hivex.core.commands.columns import with_merged_columns
 from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution import planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext

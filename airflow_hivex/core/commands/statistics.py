@@ -18,7 +18,7 @@ from airflow_hivex.core.catalog.partitions import name_of
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
 from airflow_hivex.core.catalog.statistics import select_statistics, store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event
-from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchColumnError,

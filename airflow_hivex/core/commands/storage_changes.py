@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.commands.partition_definitions import partition_name_of
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.commands.table_definitions import check_external_format, check_text, spark_format
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.execution.context import Result, StatementContext

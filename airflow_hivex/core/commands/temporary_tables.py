@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, and_, func, select, update
 
-from airflow_hivex.core.commands.definitions import drop_table
 from airflow_hivex.core.commands.described_json import json_of_temporary_view
+from airflow_hivex.core.commands.tables import drop_table
 from airflow_hivex.core.commands.views import view_columns
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution.called_functions import qualified as qualified_functions

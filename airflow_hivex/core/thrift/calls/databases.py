@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_hivex.core.commands import definitions
+from airflow_hivex.core.commands import databases
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.metadata_changes import check_location
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
@@ -61,7 +61,7 @@ def create_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     cluster = clusters.get(client.cluster(name) or clusters.default)
     check_location(context, "database", name.name, hive.locationUri or None, name.name, cluster)
     parameters = dict(hive.parameters or {})
-    definitions.check_mode(name.name, parameters)
+    databases.check_mode(name.name, parameters)
     database = endpoint.catalog.create_database(
         Database(
             name=name.name,
@@ -85,7 +85,7 @@ def alter_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     if location != stored.location:
         check_location(endpoint.context(client, name), "database", name.name, hive.locationUri, name.name, cluster)
     parameters = dict(hive.parameters or {})
-    definitions.check_mode(name.name, {key: parameters[key] for key in (NAMESPACE_MODE,) if key in parameters})
+    databases.check_mode(name.name, {key: parameters[key] for key in (NAMESPACE_MODE,) if key in parameters})
     changed = replace(
         stored,
         description=hive.description,
@@ -119,7 +119,7 @@ def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, *, if_exists: 
         external = endpoint.catalog.list_tables(name.name, None, TableType.EXTERNAL_TABLE)
         owning = endpoint.catalog.get_tables(name.name, external)
     try:
-        definitions.drop_database(context, DropDatabase(name.name, if_exists=if_exists, cascade=cascade))
+        databases.drop_database(context, DropDatabase(name.name, if_exists=if_exists, cascade=cascade))
     except InvalidOperationError as error:
         if not cascade and endpoint.catalog.list_tables(name.name):
             # Spark knows this sentence.

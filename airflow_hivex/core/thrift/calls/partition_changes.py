@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.statistics import store_statistics
-from airflow_hivex.core.commands import partition_definitions
+from airflow_hivex.core.commands import partitions
 from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchPartitionError,
@@ -408,7 +408,7 @@ def _rename(of: _Changed, values: Sequence[str], new: Any) -> None:
     if old_clause == new_clause:
         _alter(of, [new])
         return
-    partition_definitions.rename_partition(of.context, RenamePartition(named, old_clause, new_clause))
+    partitions.rename_partition(of.context, RenamePartition(named, old_clause, new_clause))
 
 
 def _clause(of: _Changed, values: Sequence[str] | None) -> dict[str, Literal]:
@@ -486,7 +486,7 @@ def _drop(
     if not specifications:
         return
     named = TableName(stored.name, stored.database)
-    partition_definitions.drop_partitions(endpoint.context(client, name), DropPartitions(named, tuple(specifications)))
+    partitions.drop_partitions(endpoint.context(client, name), DropPartitions(named, tuple(specifications)))
     if delete_data and owns_files(stored):
         for each in found:
             delete_directory(endpoint, stored, each.location, is_partition=True)

@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog.partitions import stored_values
 from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.tables import select_tables
-from airflow_hivex.core.commands import definitions, views
+from airflow_hivex.core.commands import tables, views
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.commands.table_definitions import check_no_constraint, check_properties
@@ -170,7 +170,7 @@ def _create(
         created.append(stored)
         _store_statistics(endpoint, connection, stored, hive)
 
-    definitions.store_table(context, table, also)
+    tables.store_table(context, table, also)
     if not table.is_view:
         # The one of the last try, as a commit may be tried again.
         make_directories(endpoint, cluster, [created[-1].storage.primary.location])
@@ -471,14 +471,14 @@ def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, table: str, *,
     context = endpoint.context(client, name)
     if "@" in table:
         link, at, namespace = table.partition("@")
-        definitions.drop_table(context, DropTable(TableName(link, name.name, namespace if at else None)))
+        tables.drop_table(context, DropTable(TableName(link, name.name, namespace if at else None)))
         return
     stored = endpoint.catalog.get_table(name.name, table)
     named = TableName(stored.name, stored.database)
     if stored.is_view:
         views.drop_view(context, DropView(named))
         return
-    definitions.drop_table(context, DropTable(named))
+    tables.drop_table(context, DropTable(named))
     if delete_data and owns_files(stored):
         delete_directory(endpoint, stored, stored.storage.primary.location)
 

@@ -1,13 +1,15 @@
-"""CREATE, ALTER and DROP of databases and tables, and the session's own statements."""
+"""CREATE, DROP, RENAME and COMMENT of tables, their properties, and the files of those that were dropped."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.directories import forget_tables
+from airflow_hivex.core.catalog.tables import read_dropped
 from airflow_hivex.core.commands.conversions import convert_table, is_conversion, is_upgrade, upgrade_table
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.commands.links import refuse_link
@@ -22,139 +24,31 @@ from airflow_hivex.core.errors import (
     NoSuchDatabaseError,
     NoSuchTableError,
 )
-from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.context import Result, Services, StatementContext
 from airflow_hivex.core.execution.locking import acquire, commit_at_once
-from airflow_hivex.core.execution.metadata_changes import change_metadata, check_location, forget_dropped
+from airflow_hivex.core.execution.metadata_changes import change_metadata, forget_dropped
 from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.file_properties import check_file_options
-from airflow_hivex.core.model.objects import CLUSTER, Column, Database, StoredTable, Table
+from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.table_properties import check_spelling, normalised
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import (
-    AlterDatabase,
     CommentOn,
-    CreateDatabase,
     CreateTable,
     CreateTableLike,
-    DropDatabase,
     DropTable,
     RenameTable,
     SetTableProperties,
-    UseCluster,
-    UseDatabase,
 )
-from airflow_hivex.core.settings import NAMESPACE_MODE
 
 log = logging.getLogger(__name__)
 
 _COMMENT = "comment"
 """The property with the comment of a table, as in Hive and Spark."""
-
-
-def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
-    """CREATE DATABASE."""
-    check_mode(statement.name, statement.properties)
-    mode = statement.properties.get(NAMESPACE_MODE)
-    is_closed = bool(context.services.settings[NAMESPACE_MODE]) if mode is None else mode.lower() == "true"
-    check_location(context, "database", statement.name, statement.location, statement.name, is_closed=is_closed)
-    _check_cluster(context, statement.properties)
-    database = Database(
-        name=statement.name,
-        location=statement.location or "",
-        description=statement.comment,
-        owner=context.session.user,
-        parameters=statement.properties,
-    )
-    try:
-        context.services.catalog.create_database(database)
-    except AlreadyExistsError:
-        if not statement.if_not_exists:
-            raise
-    return Result()
-
-
-def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
-    """DROP DATABASE; with CASCADE its tables are dropped first, and their files are deleted after that."""
-    dropped: list[StoredTable] = []
-
-    def change(connection: Connection) -> None:
-        dropped[:] = context.services.catalog.joining(connection).drop_database(
-            statement.name, cascade=statement.cascade
-        )
-
-    try:
-        with own_transaction(context) as running:
-            acquire(context, running, context.services.statement_locks.drop_database(statement.name))
-            context.services.transactions.commit(running.txn_id, change)
-    except NoSuchDatabaseError:
-        if not statement.if_exists:
-            raise
-        return Result()
-    delete_tables(context, dropped)
-    return Result(txn_id=running.txn_id)
-
-
-def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
-    """ALTER DATABASE: add, replace or remove properties.
-
-    Raises:
-        InvalidObjectError: UNSET names a property that the database does not have.
-    """
-    catalog = context.services.catalog
-    catalog.get_database(statement.name)
-    check_location(context, "database", statement.name, statement.location, statement.name)
-    check_mode(statement.name, statement.properties)
-    _check_cluster(context, statement.properties)
-
-    def changed(database: Database) -> Database:
-        check_spelling("database", database.name, statement.unset, database.parameters)
-        missing = next((key for key in statement.unset if key not in database.parameters), None)
-        if missing is not None and not statement.if_exists:
-            raise InvalidObjectError("database", statement.name, f"it has no property {missing} to unset")
-        kept = {key: value for key, value in database.parameters.items() if key not in statement.unset}
-        return replace(
-            database,
-            parameters={**kept, **statement.properties},
-            owner=statement.owner or database.owner,
-            location=statement.location or database.location,
-        )
-
-    catalog.change_database(statement.name, changed)
-    return Result()
-
-
-def check_mode(name: str, properties: Mapping[str, str]) -> None:
-    """Refuse a value of the namespace mode that is neither true nor false.
-
-    Raises:
-        InvalidObjectError: the value is neither true nor false.
-    """
-    mode = properties.get(NAMESPACE_MODE)
-    if mode is not None and mode.lower() not in ("true", "false"):
-        raise InvalidObjectError(
-            "database", name, f"{NAMESPACE_MODE} = {mode!r} is not a valid mode; give true or false"
-        )
-
-
-def _check_cluster(context: StatementContext, properties: Mapping[str, str]) -> None:
-    cluster = properties.get(CLUSTER)
-    if cluster is not None:
-        context.services.clusters.get(cluster)
-
-
-def use_database(context: StatementContext, statement: UseDatabase) -> Result:
-    """USE: the database must exist."""
-    context.session.database = context.services.catalog.get_database(statement.name).name
-    return Result()
-
-
-def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
-    """USE CLUSTER: pin the session to a configured cluster, or remove the pin."""
-    if statement.name is not None:
-        context.services.clusters.get(statement.name)
-    context.session.cluster = statement.name
-    return Result(cluster=statement.name)
+_MOST_AT_ONCE = 100
+_KEPT_MS = 10 * 86_400_000
+"""The time for which the row of a dropped table stays, so that the process that dropped it can delete the files."""
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
@@ -368,3 +262,27 @@ def _commented(table: Table, column: str | None, comment: str | None) -> Table:
     return replace(
         table, storage=replace(table.storage, columns=tuple(map(changed, table.columns))), partition_keys=keys
     )
+
+
+def delete_dropped(services: Services) -> int:
+    """Delete the folders of dropped tables on their primary clusters; return the number of folders that existed."""
+    before_ms = services.clock() - _KEPT_MS
+    count = after = 0
+    while True:
+        with services.store.read() as connection:
+            found = read_dropped(connection, after, _MOST_AT_ONCE)
+        if not found:
+            return count
+        old = []
+        for table in found:
+            try:
+                files = services.files_to_change(services.clusters.get(table.cluster))
+                count += files.exists(table.location)
+                files.delete_directory(table.location)
+            except HivexError as error:
+                log.warning("Files of the dropped table %s are still there: %s", table.name, error)
+            else:
+                old += [table.id] if table.dropped_ms < before_ms else []
+        if old:
+            services.store.write(lambda connection, ids=old: forget_tables(connection, ids))  # type: ignore[misc]
+        after = found[-1].id

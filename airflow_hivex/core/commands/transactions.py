@@ -1,13 +1,15 @@
-"""START TRANSACTION, COMMIT and ROLLBACK, and sessions that join a transaction that another session has begun."""
+"""START TRANSACTION, COMMIT and ROLLBACK, sessions that join a transaction of another one, and SHOW and ABORT."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.errors import (
     HivexError,
     InvalidOperationError,
@@ -17,9 +19,17 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import JoinedTransaction, Result, Services, SessionState, StatementContext
 from airflow_hivex.core.execution.pending import take_back_writer
 from airflow_hivex.core.execution.resuming import take_over
+from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
 from airflow_hivex.core.model.texts import check_length
 from airflow_hivex.core.model.transactions import AbortReason, TxnType
-from airflow_hivex.core.parser.statements import Commit, Rollback, StartTransaction
+from airflow_hivex.core.parser.statements import (
+    AbortTransactions,
+    Commit,
+    Rollback,
+    ShowLocks,
+    ShowTransactions,
+    StartTransaction,
+)
 from airflow_hivex.core.transactions import allocation
 from airflow_hivex.core.transactions.heartbeats import heartbeats
 from airflow_hivex.core.transactions.shared_state import mark_shared, next_statement_id
@@ -187,7 +197,7 @@ def abort_transaction(
     _delete_pending(services, txn_id)
 
 
-def abort_transactions(services: Services, txn_ids: list[int], reason: str) -> list[int]:
+def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]:
     """Abort the open transactions among the given ids, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
@@ -233,3 +243,68 @@ def _own(context: StatementContext, statement: str) -> JoinedTransaction:
 def _leave(context: StatementContext, transaction: JoinedTransaction) -> None:
     transaction.keep_alive.close()
     context.session.transaction = None
+
+
+_TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "agent_info")
+
+
+def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
+    """SHOW TRANSACTIONS: open and aborted transactions; all values are texts, times in milliseconds since the epoch.
+
+    The columns are those of Hive, and behind them the DAG, task, run and try.
+    """
+    rows: list[tuple[object, ...]] = [
+        (
+            str(found.id),
+            found.state.name,
+            _milliseconds(found.started_at),
+            _milliseconds(found.heartbeat_at),
+            found.user,
+            found.host,
+            found.agent_info,
+        )
+        for found in context.services.transactions.show()
+    ]
+    return Result(list(_TRANSACTION_COLUMNS), rows)
+
+
+def _milliseconds(time: datetime) -> str:
+    return str(round(time.timestamp() * 1000))
+
+
+def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
+    """SHOW LOCKS: acquired locks first, then weaker ones. A table's locks include the locks on its partitions.
+
+    EXTENDED returns the same columns, as under Hive's DbTxnManager.
+    """
+    locks, catalog = context.services.locks, context.services.catalog
+    if statement.database is not None:
+        found = locks.show(statement.database)
+        if not found:
+            catalog.get_database(statement.database)
+    elif statement.table is not None:
+        database, name = context.session.qualify(statement.table)
+        partition = None
+        if statement.partition is not None:
+            partition = partition_name_of(
+                "SHOW LOCKS with PARTITION", catalog.get_table(database, name), statement.partition
+            )
+        found = locks.show(database, name, partition)
+        if not found:
+            # Checked last: a table that CREATE TABLE AS SELECT is making has locks before it exists.
+            catalog.get_table(database, name)
+    else:
+        found = locks.show()
+    return Result(list(SHOW_LOCKS_COLUMNS), [show_row(lock) for lock in found])
+
+
+def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
+    """ABORT TRANSACTIONS: the ids of the aborted transactions; transactions that are not open are ignored, as in Hive.
+
+    The files that they have written are deleted.
+    """
+    session = context.session
+    who = session.user if session.agent_info is None else f"{session.user} ({session.agent_info})"
+    reason = f"aborted by ABORT TRANSACTIONS of {who}"
+    aborted = abort_each(context.services, list(statement.ids), reason)
+    return Result(["txnid"], [(str(txn_id),) for txn_id in sorted(aborted)])

@@ -1,4 +1,4 @@
-"""ALTER TABLE for partitions: ADD, DROP and RENAME."""
+"""SHOW PARTITIONS, and ALTER TABLE for partitions: ADD, DROP, RENAME and EXCHANGE."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partitions import DroppedPartition, name_of
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
+from airflow_hivex.core.commands.links import as_link, linked
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     HivexError,
@@ -32,9 +33,9 @@ from airflow_hivex.core.execution.transactions import own_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.column_types import ColumnType
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, StoredTable, Table
-from airflow_hivex.core.model.partitions import check_folder_name, partition_values
-from airflow_hivex.core.model.predicates import Predicate
+from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Partition, SortColumn, StoredTable, Table
+from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_folder_name, partition_values
+from airflow_hivex.core.model.predicates import PaddedText, Predicate, Truth, Value, columns_in, evaluate, typed
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.reader import read
@@ -45,6 +46,7 @@ from airflow_hivex.core.parser.statements import (
     Insert,
     Literal,
     RenamePartition,
+    ShowPartitions,
 )
 
 _MOST_AT_ONCE = 100
@@ -457,3 +459,86 @@ def _consumed(context: StatementContext, running: Running, source: StoredTable, 
         stamps = {name: files.stamp(f"{place}/{name}") for name in files.list_data_files(place)}
         folders[place] = {name: stamp for name, stamp in stamps.items() if stamp is not None}
     return consumed_files.take(context, running, source, cluster.name, folders, len(source.partition_keys))
+
+
+_SHOW = "SHOW PARTITIONS"
+
+
+def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
+    """SHOW PARTITIONS: one name a row.
+
+    Raises:
+        InvalidOperationError: the table has no partition keys, or a condition is undecidable from partition keys.
+        NoSuchColumnError: a column is not a partition key.
+    """
+    table, names = _all(context, statement)
+    if statement.condition is not None:
+        _check_keys(table, [column.name for column in columns_in(statement.condition)])
+        names = _of_condition(table, names, statement.condition)
+    if statement.order_by:
+        _check_keys(table, [column.name for column in statement.order_by])
+        names = _ordered(table, names, statement.order_by)
+    return Result(["partition"], [(each,) for each in names[: statement.limit]])
+
+
+def _all(context: StatementContext, statement: ShowPartitions) -> tuple[Table, Sequence[str]]:
+    """Return the table, and the names of its partitions that the PARTITION clause covers."""
+    if statement.table.namespace is not None:
+        link, source = linked(context, statement.table)
+        exact = None
+        if statement.specification is not None:
+            exact = typed_specification(_SHOW, as_link(source, link), statement.specification)
+        shown = context.services.links.partitions(link.name.database, link.name.in_database, exact)
+        return as_link(source, link), shown
+    catalog = context.services.catalog
+    table = catalog.get_table(*context.session.qualify(statement.table))
+    if statement.specification is not None:
+        return table, covered_partitions(context, _SHOW, table, statement.specification)
+    return table, catalog.list_partition_names(table.database, table.name)
+
+
+def _check_keys(table: Table, columns: Sequence[str]) -> None:
+    keys = [key.name.lower() for key in table.partition_keys]
+    for column in columns:
+        if column.lower() not in keys:
+            raise NoSuchColumnError(table.full_name, f"{column} among its partition keys", keys)
+
+
+def _of_condition(table: Table, names: Sequence[str], condition: Predicate) -> list[str]:
+    types = {key.name.lower(): key.parsed_type for key in table.partition_keys}
+    found = []
+    for name in names:
+        answer = evaluate(condition, _values(table, name), types)
+        if answer is Truth.MAYBE:
+            reason = f"its condition cannot be decided for partition {name}; compare keys with constants of their types"
+            raise InvalidOperationError(_SHOW, table.full_name, reason)
+        if answer is Truth.YES:
+            found.append(name)
+    return found
+
+
+def _ordered(table: Table, names: Sequence[str], order_by: Sequence[SortColumn]) -> list[str]:
+    """Return names in the order of their values; NULL comes before all other values, as in Spark."""
+    values = {name: _values(table, name) for name in names}
+    ordered = list(names)
+    # The last column is sorted first: each later sort keeps the order of equal values.
+    for column in reversed(order_by):
+        ordered.sort(key=lambda name: _place(values[name].get(column.name)), reverse=not column.ascending)
+    return ordered
+
+
+def _place(value: Value) -> tuple[bool, object]:
+    if value is None:
+        return False, 0
+    return True, value.rstrip(" ") if isinstance(value, PaddedText) else value
+
+
+def _values(table: Table, name: str) -> Mapping[str, Value]:
+    """Return the values of a partition by key, without values that are not of their key's type."""
+    found: dict[str, Value] = {}
+    for key, text in zip(table.partition_keys, partition_values(name), strict=True):
+        try:
+            found[key.name.lower()] = typed(None if text == DEFAULT_PARTITION else text, key.parsed_type)
+        except ValueError:
+            continue
+    return found
