@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HivexError", "Inspection", "Metastore", "Result", "Session", "inspect"]
 
-# Resolved at first use: a cluster's job and a DAG file import this package for its
-# values alone and must not pay for SQLAlchemy and sqlglot.
+# Resolved at first use: a cluster's job and a DAG file import only the values of this
+# package, and must not load SQLAlchemy and sqlglot.
 _HOMES = {
     "HivexError": "errors",
     "Inspection": "parser.inspection",

@@ -1,4 +1,4 @@
-"""Time as it is passed in, so that tests can drive it."""
+"""The clock that services take as an argument, so that tests can set the time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import TypeAlias
 import pendulum
 
 Clock: TypeAlias = Callable[[], int]
-"""Gives the current time in milliseconds since the epoch."""
+"""A function that returns the current time in milliseconds since the epoch."""
 
 
 def system_clock() -> int:
-    """Return the machine's time."""
+    """Return the time of this machine, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def to_datetime(milliseconds: int) -> pendulum.DateTime:
-    """Return a stored time as a time-zone-aware one."""
+    """Return a time in milliseconds since the epoch as a time in UTC."""
     return pendulum.from_timestamp(milliseconds / 1000, tz="UTC")
 
 
 def to_ms(time: datetime) -> int:
-    """Return a time-zone-aware time as it is stored, cut off to the millisecond."""
+    """Return a time-zone-aware time in milliseconds since the epoch, rounded down."""
     return calendar.timegm(time.utctimetuple()) * 1000 + time.microsecond // 1000

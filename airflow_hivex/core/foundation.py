@@ -1,4 +1,4 @@
-"""The value on which every service of a metastore stands."""
+"""The objects that every service of a metastore uses."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Foundation:
     locks: LockManager
 
     def files(self, cluster: Cluster | str) -> ClusterFiles:
-        """Return the file system of a cluster, to read.
+        """Return the file system of a cluster, for reading.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            StorageError: there is no such file system, or what it needs is not installed.
+            StorageError: the kind of file system is unknown, or a package for it is not installed.
         """
         return ClusterFiles.of(self.clusters.get(cluster) if isinstance(cluster, str) else cluster)
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
-        """Return the file system of a cluster, to write or delete there.
+        """Return the file system of a cluster, for writing and deleting, after a check of its root marker.
 
         Raises:
-            RootMissingError, ForeignRootError: its root is not the one that it was.
+            RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.
         """
         self.roots.check(cluster.name)
         return self.files(cluster)

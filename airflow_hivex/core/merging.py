@@ -1,4 +1,4 @@
-"""A MERGE of a DataFrame, clause by clause, as users of Delta write it; it becomes the statement."""
+"""A MERGE of a DataFrame, built clause by clause as in Delta, and run as a MERGE statement."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame
 
 Values: TypeAlias = Mapping[str, object]
-"""Values by column: a text is an expression in SQL, any other value is that value."""
+"""Values by column: a text is an expression in SQL, any other value is a constant."""
 Run: TypeAlias = Callable[[str, Mapping[str, object], "Frame"], Result]
-"""Runs a statement that reads the DataFrame as ``{rows}``."""
+"""A function that runs a statement, with its parameters; the statement reads the DataFrame as ``{rows}``."""
 
 _MARKER = "merge_value_"
 _CONSTANTS = ("TRUE", "FALSE", "NULL")
@@ -27,10 +27,10 @@ _CONSTANTS = ("TRUE", "FALSE", "NULL")
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A MERGE that :meth:`execute` runs; each method returns one with one more clause.
+    """A MERGE that :meth:`execute` runs; each other method returns a new MERGE with one more clause.
 
-    A row is changed by the first clause of its kind whose condition holds. Conditions and expressions are Spark SQL,
-    with the aliases of the source and the target, by default ``source`` and ``target``.
+    The first clause of its kind whose condition is true changes a row. Conditions and expressions are Spark SQL, with
+    the aliases of the source and the target, by default ``source`` and ``target``.
     """
 
     run: Run = field(repr=False)
@@ -44,23 +44,23 @@ class Merge:
     evolves: bool = False
 
     def with_schema_evolution(self) -> Merge:
-        """Return the MERGE with WITH SCHEMA EVOLUTION: it adds the columns of the source that the target lacks."""
+        """Return the MERGE with WITH SCHEMA EVOLUTION: it adds missing columns of the source to the target."""
         return replace(self, evolves=True)
 
     def when_matched_update(self, set: Values, condition: str | None = None) -> Merge:
         """Return the MERGE with WHEN MATCHED THEN UPDATE SET.
 
         Raises:
-            StatementSyntaxError: a condition or an expression is not one.
+            StatementSyntaxError: a condition or an expression is not valid.
             InvalidParametersError: a value is not a text and cannot be a parameter.
         """
         return self._update("MATCHED", set, condition)
 
     def when_matched_update_all(self, condition: str | None = None) -> Merge:
-        """Return the MERGE with WHEN MATCHED THEN UPDATE SET *: the columns of the target get those of the same names.
+        """Return the MERGE with WHEN MATCHED THEN UPDATE SET *, which assigns columns of the source by name.
 
         Raises:
-            StatementSyntaxError: the condition is not one.
+            StatementSyntaxError: the condition is not valid.
         """
         return self._with("MATCHED", condition, "UPDATE SET *")
 
@@ -68,7 +68,7 @@ class Merge:
         """Return the MERGE with WHEN MATCHED THEN DELETE.
 
         Raises:
-            StatementSyntaxError: the condition is not one.
+            StatementSyntaxError: the condition is not valid.
         """
         return self._with("MATCHED", condition, "DELETE")
 
@@ -76,7 +76,7 @@ class Merge:
         """Return the MERGE with WHEN NOT MATCHED THEN INSERT; other columns get their default values.
 
         Raises:
-            StatementSyntaxError: a condition or an expression is not one.
+            StatementSyntaxError: a condition or an expression is not valid.
             InvalidParametersError: a value is not a text and cannot be a parameter.
         """
         texts, parameters = self._texts(values)
@@ -84,10 +84,10 @@ class Merge:
         return self._with("NOT MATCHED", condition, action, parameters)
 
     def when_not_matched_insert_all(self, condition: str | None = None) -> Merge:
-        """Return the MERGE with WHEN NOT MATCHED THEN INSERT *: the columns of the target get those of the same names.
+        """Return the MERGE with WHEN NOT MATCHED THEN INSERT *, which assigns columns of the source by name.
 
         Raises:
-            StatementSyntaxError: the condition is not one.
+            StatementSyntaxError: the condition is not valid.
         """
         return self._with("NOT MATCHED", condition, "INSERT *")
 
@@ -95,7 +95,7 @@ class Merge:
         """Return the MERGE with WHEN NOT MATCHED BY SOURCE THEN UPDATE SET.
 
         Raises:
-            StatementSyntaxError: a condition or an expression is not one.
+            StatementSyntaxError: a condition or an expression is not valid.
             InvalidParametersError: a value is not a text and cannot be a parameter.
         """
         return self._update("NOT MATCHED BY SOURCE", set, condition)
@@ -104,12 +104,14 @@ class Merge:
         """Return the MERGE with WHEN NOT MATCHED BY SOURCE THEN DELETE.
 
         Raises:
-            StatementSyntaxError: the condition is not one.
+            StatementSyntaxError: the condition is not valid.
         """
         return self._with("NOT MATCHED BY SOURCE", condition, "DELETE")
 
     def execute(self) -> Result:
-        """Run the MERGE, in the open transaction or in one of its own, and return the rows written and deleted.
+        """Run the MERGE and return its result, with the numbers of rows written and deleted.
+
+        It is part of the session's open transaction, or a transaction of its own.
 
         The DataFrame is computed once.
 
@@ -117,7 +119,7 @@ class Merge:
             MergeCardinalityError: several rows of the DataFrame match one row of the table.
             NoSuchColumnError, AnalysisError: a column does not exist.
             TypeMismatchError: a column needs an explicit CAST.
-            HivexError: as a MERGE.
+            HivexError: any other error of a MERGE statement.
         """
         if not self.clauses:
             raise InvalidOperationError("MERGE", self.into, "it has no clause; call when_matched_update_all or others")
@@ -125,7 +127,7 @@ class Merge:
 
     @property
     def text(self) -> str:
-        """Return the statement."""
+        """Return the text of the MERGE statement."""
         evolution = " WITH SCHEMA EVOLUTION" if self.evolves else ""
         target = f"{self.into} AS {quoted(self.target_alias)}"
         head = f"MERGE{evolution} INTO {target} USING {{rows}} AS {quoted(self.source_alias)}"
@@ -144,7 +146,7 @@ class Merge:
         return replace(self, clauses=clauses, parameters=self.parameters if parameters is None else parameters)
 
     def _texts(self, values: Values) -> tuple[dict[str, str], Mapping[str, object]]:
-        """Return the expression of each column, and the parameters with the values that are not texts."""
+        """Return the SQL of each column's value, and the parameters, to which values that are not texts are added."""
         if not values:
             raise InvalidParametersError(
                 "A clause of a MERGE assigns no column; give a mapping from columns to values."
@@ -164,11 +166,16 @@ class Merge:
 
 
 def condition_of(on: str | Sequence[str], source_alias: str, target_alias: str) -> str:
-    """Return the condition of a MERGE: the one that is given, or that columns of these names are equal.
+    """Return the condition of a MERGE in SQL.
+
+    Args:
+        on: a condition in SQL, or a list of columns that are equal in the source and the target.
+        source_alias: the alias of the source.
+        target_alias: the alias of the target.
 
     Raises:
-        StatementSyntaxError: it is not a condition.
-        InvalidParametersError: no column is named, one is named without a list, or it is of another type.
+        StatementSyntaxError: the text is not a condition.
+        InvalidParametersError: ``on`` is an empty list, the name of a column without a list, or of another type.
     """
     if isinstance(on, str):
         name = on.strip()
@@ -189,10 +196,10 @@ def condition_of(on: str | Sequence[str], source_alias: str, target_alias: str) 
 
 
 def _check_value(column: str, value: object) -> None:
-    """Refuse a value that is neither a text nor a constant, such as a Column of PySpark.
+    """Refuse a value that is neither a text nor a constant.
 
     Raises:
-        InvalidParametersError: it is one.
+        InvalidParametersError: the value has no literal in SQL, such as a Column of PySpark.
     """
     try:
         parameter_literal(column, value)
@@ -204,11 +211,15 @@ def _check_value(column: str, value: object) -> None:
 
 
 def expression(what: str, text: str) -> str:
-    """Return an expression in parentheses, so that nothing in it goes on behind it; DEFAULT stays as it is.
+    """Return an expression in parentheses, so that it cannot continue after its end; return DEFAULT unchanged.
+
+    Args:
+        what: the role of the expression, for errors.
+        text: the expression in SQL.
 
     Raises:
-        StatementSyntaxError: its parentheses are not closed, or it is empty or has several statements.
-        InvalidParametersError: it is not a text.
+        StatementSyntaxError: the expression is empty, has a semicolon, or its parentheses are not closed.
+        InvalidParametersError: ``text`` is not a text.
     """
     if not isinstance(text, str):
         raise InvalidParametersError(f"The {what} of a MERGE is a {type(text).__name__}; give a text in SQL.")

@@ -1,4 +1,4 @@
-"""Metastore: opens the warehouse and wires its parts; the one object that users hold."""
+"""Metastore: the object by which users open a warehouse and reach its services."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Metastore:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        """The parts that the warehouse is made of, for tools that need more than this class has."""
+        """The services of the warehouse, for tools that need more than the attributes of this class."""
         self.settings = services.settings
         self.clusters = services.clusters
         self.catalog = services.catalog
@@ -88,7 +88,7 @@ class Metastore:
         self.commits = Commits(services.store, services.clock, services.transactions)
         self.notification_log = NotificationLog(services.store)
         self.partition_events = PartitionEvents(services.store, services.clock)
-        """The marks of partitions that clients of the Hive Metastore endpoint set and ask for."""
+        """The marks of partitions that clients of the Hive Metastore endpoint set and read."""
         self.locks = services.locks
         self.compactor = services.compactor
         self.doctor = Doctor(services)
@@ -100,7 +100,7 @@ class Metastore:
         self.capacity = services.capacity
         self.moves = services.moves
         self.catalog_listing = CatalogListing(services.store)
-        """Pages of long lists for people, as are the next two."""
+        """Pages of long lists for people. The next two attributes are such pages, too."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
         self.compaction_listing = CompactionListing(services)
         self.housekeeper = Housekeeper(
@@ -117,13 +117,14 @@ class Metastore:
             drop_temporary_tables=partial(temporary_tables.drop_unused, services),
             delete_dropped=lambda: tables.delete_dropped(services) + partitions.delete_left(services),
         )
-        # A waiter settles what a dead holder has left, even where no housekeeping is scheduled.
+        # A statement that waits for a lock also ends the transactions of dead clients, so that it is not stuck without
+        # a scheduled housekeeping.
         services.locks.waiter.while_waiting = self._housekeep
 
     def note_restore(self) -> None:
-        """Note that the database was restored from a backup: call it before anything else uses the restored one.
+        """Note that the database was restored from a backup. Call it before any other use of the restored database.
 
-        Caches of all processes are emptied, and readers of the notification log get ``EventsPurgedError``. Safe to
+        Then all processes empty their caches, and readers of the notification log get ``EventsPurgedError``. Safe to
         repeat.
         """
         self.notification_log.note_restore()
@@ -132,7 +133,7 @@ class Metastore:
         try:
             self.housekeeper.run(only_due=True)
         except HivexError as error:
-            # A failed housekeeping must not fail the statement that waits.
+            # An error of the housekeeping must not fail the statement that waits for a lock.
             log.warning("The housekeeping was not done while a lock is waited for: %s", error)
 
     @classmethod
@@ -146,20 +147,20 @@ class Metastore:
         clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return the warehouse whose metadata is in the database at ``url``; an empty database is made one.
+        """Return the warehouse whose metadata is in the database at ``url``. In an empty database it is created.
 
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
-            clusters: ``hive.cluster.properties``: a mapping, JSON text, or a file with it. With a
-                SQLite database it may be left out: one local cluster next to the file then holds all data.
-            default_cluster: ``hive.default.cluster.name``; may be left out when there is one cluster.
+            clusters: ``hive.cluster.properties``: a mapping, JSON text, or the path of a JSON file. Optional with
+                SQLite: one local cluster next to the database file then holds all data.
+            default_cluster: ``hive.default.cluster.name``; optional if there is only one cluster.
             settings: any ``hive.*`` parameters by Hive's names.
-            clock: the current time in milliseconds since the epoch; by default the database's.
-            fault: for tests: called at named points, such as "before commit" and "while waiting".
+            clock: returns the current time in milliseconds since the epoch; by default the clock of the database.
+            fault: for tests: a function that is called at named points, such as "before commit".
 
         Raises:
-            SettingsError: a parameter or a cluster's description is not usable, or ``hive.txn.timeout``
-                is not the one that the metastore's other clients have.
+            SettingsError: a parameter or a cluster's description is not valid, or ``hive.txn.timeout`` differs from
+                the value that other clients of the metastore use.
             StoreTooOldError, StoreTooNewError: the database has the schema of another release.
             StoreUnavailableError: the database cannot be reached.
         """
@@ -195,7 +196,7 @@ class Metastore:
 
     @staticmethod
     def upgrade(url: str) -> dict[str, str | None]:
-        """Bring the schema of the database at ``url`` to this release's; return the revisions before and after."""
+        """Upgrade the schema of the database at ``url`` to this release; return the revisions before and after."""
         store = Store(url)
         try:
             before = migrating.upgrade(store)
@@ -211,13 +212,13 @@ class Metastore:
         default_cluster: str | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> list[Check]:
-        """Check the database and each cluster that :meth:`open` would get. The database is only read.
+        """Check the database and the clusters, with the arguments of :meth:`open`. The database is only read.
 
-        In the root of each cluster that exists a small file is written and deleted again.
+        The check writes a small file to the existing root of each cluster, and deletes it.
 
         Raises:
-            SettingsError: a parameter, the URL or a cluster's description is not usable.
-            StoreUnavailableError: the place of the database file cannot hold one.
+            SettingsError: a parameter, the URL or a cluster's description is not valid.
+            StoreUnavailableError: the database file cannot be created in its folder.
         """
         checked = with_environment(Settings(settings or {}))
         store = Store(url, create=False)
@@ -231,11 +232,11 @@ class Metastore:
     def status(url: str) -> dict[str, str | None]:
         """Return the state of the schema of the database at ``url``: ``state`` is new, current, older or newer.
 
-        Reads only.
+        The database is only read.
 
         Raises:
-            NotAMetastoreError: the database holds something else.
-            StoreUnavailableError: it cannot be reached.
+            NotAMetastoreError: the database has tables of another program.
+            StoreUnavailableError: the database cannot be reached.
         """
         store = Store(url, create=False)
         try:
@@ -246,12 +247,12 @@ class Metastore:
 
     @staticmethod
     def check_exists(url: str) -> None:
-        """Ensure that there is a metastore in the database at ``url``, which :meth:`open` would create. Reads only.
+        """Ensure that the database at ``url`` has a metastore already. The database is only read.
 
         Raises:
-            StoreMissingError: the database has no metastore yet.
-            NotAMetastoreError: the database holds something else.
-            StoreUnavailableError: it cannot be reached.
+            StoreMissingError: the database has no metastore yet; :meth:`open` would create one.
+            NotAMetastoreError: the database has tables of another program.
+            StoreUnavailableError: the database cannot be reached.
         """
         found = Metastore.status(url)
         if found["state"] == "new":
@@ -270,28 +271,28 @@ class Metastore:
         max_lag_commits: int | str | None = None,
         server_jobs_only: bool = False,
     ) -> Session:
-        """Return a session of ``user`` (by default, of the operating system's).
+        """Return a new session.
 
         Args:
-            user: who owns its transactions and what it creates.
+            user: the owner of the session's transactions, and of the objects that its statements create; by default the
+                user of the operating system.
             database: the current database.
             cluster: the cluster to pin, as USE CLUSTER does.
             agent_info: a text for people that names the owner of a transaction: a DAG run and task, for example.
-            txn_id: an open transaction, of whatever process, that all statements of the session are
-                part of: they share its snapshot and see what it has written. The session does not end it.
-            writer: the name of the part of that transaction's work that the session does. What an
-                earlier session of the same name has written in it is discarded now, so that a part
-                can be repeated.
-            progress: called each second with the progress of a job that takes longer than three seconds, from
-                another thread; without, the progress goes to the log every few seconds.
-            max_lag: the lag of copies that its queries accept, in seconds or as a text such as ``10min``; see
+            txn_id: an open transaction of any process, which all statements of the session join: they share its
+                snapshot and see its writes. The session does not end it.
+            writer: the name of the session's part in that transaction. The writes of an earlier session with the same
+                name are discarded now, so that the part can be repeated.
+            progress: called by another thread, each second, with the progress of a job that takes longer than three
+                seconds. By default the progress goes to the log every few seconds.
+            max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``; see
                 ``hivex.replica.max.lag``.
-            max_lag_commits: the number of commits that such copies may lack.
-            server_jobs_only: a statement that would run its job in this process is refused (``InProcessJobError``).
+            max_lag_commits: the number of commits by which copies may be behind.
+            server_jobs_only: refuse a statement that would run its job in this process (``InProcessJobError``).
 
         Raises:
-            NoSuchDatabaseError, UnknownClusterError: it cannot begin there.
-            NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: ``txn_id`` is not open.
+            NoSuchDatabaseError, UnknownClusterError: the database or the cluster does not exist.
+            NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
             InvalidSettingError: a lag is not valid.
         """
         return Session(
@@ -309,31 +310,31 @@ class Metastore:
         )
 
     def commit(self, txn_id: int) -> None:
-        """Commit a transaction with all that the sessions that joined it have written; twice is a no-op.
+        """Commit a transaction with the writes of all sessions that have joined it. A second call changes nothing.
 
         Raises:
-            WriteConflictError: another transaction has updated the same rows before; this one is aborted.
-            TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
-            NoSuchTransactionError: no transaction has that id.
-            CommitOutcomeUnknownError: the database was lost; look the transaction up by its id.
+            WriteConflictError: another transaction has updated the same rows before; this transaction is aborted.
+            TransactionAbortedError: the transaction was aborted; its writes never become visible.
+            NoSuchTransactionError: no transaction has the id.
+            CommitOutcomeUnknownError: the connection was lost; look up the state of the transaction by its id.
         """
         transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
-        """Abort a transaction and delete what the sessions that joined it have written; twice is a no-op.
+        """Abort a transaction, and delete the files of all sessions that have joined it. A second call is harmless.
 
         Raises:
-            TransactionCommittedError: it has committed.
-            NoSuchTransactionError: no transaction has that id.
+            TransactionCommittedError: the transaction has committed.
+            NoSuchTransactionError: no transaction has the id.
         """
         transactions.abort_transaction(self.services, txn_id, reason)
 
     def preflight(
         self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None
     ) -> list[ExpectedRoute]:
-        """Return the route that each statement would take now, or why it would be refused; no statement is run.
+        """Return the route that each statement would take now, or the reason of its refusal, without running it.
 
-        The statements are in the order of their runs. They run in ``namespace`` unless they name another one.
+        The statements are in the order of their runs. Their current database is ``namespace`` if they do not name one.
         """
 
         def open_session(database: str, cluster: str | None) -> Session:
@@ -342,13 +343,13 @@ class Metastore:
         return Preflight(open_session, namespace).check(statements)
 
     def registered_caches(self) -> list[RegisteredCache]:
-        """Return the caches of metadata of all processes that follow the notification log. One round trip."""
+        """Return the caches of all processes that follow the notification log. One round trip."""
         return registered_caches(self.services.store)
 
     def accept_root(self, cluster: str) -> int:
-        """Take the root of a cluster's file system as it is now, after the one that was there is lost or replaced.
+        """Accept the present root of a cluster's file system after the previous root was lost or replaced.
 
-        Returns how many directories are registered there; :attr:`doctor` reports the missing ones.
+        It returns the number of directories registered on the cluster; :attr:`doctor` reports missing directories.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -369,27 +370,28 @@ class Metastore:
         transport: HiveTransport | None = None,
         progress: Progress | None = None,
     ) -> Iterator[ImportedObject]:
-        """Import the databases, tables and views of a Hive metastore; yield the result for each as it is certain.
+        """Import the databases, tables and views of a Hive metastore; yield the result of each object.
 
-        What is there already is compared and left as it is, so that an import may be repeated. Files stay where they
-        are. Each table is imported with all that belongs to it, or not at all.
+        An object that exists here is compared and not changed, so that an import may be repeated. Files stay where they
+        are. Each table is imported with all its partitions, or not at all.
 
         Args:
-            address: ``thrift://host:port``, or several with commas between them, which are tried in this order.
-            cluster: the cluster whose file system has the files; by default the default cluster (M7).
+            address: ``thrift://host:port``, or several addresses with commas, which are tried in this order.
+            cluster: the cluster whose file system has the files; by default the default cluster.
             databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
-            tables: such a pattern for tables and views.
-            dry_run: return what an import would write, and write nothing.
-            user: the name for Hive and for our transactions, by default that of the operating system.
-            timeout_s: how long Hive may take for an answer.
-            transport: TLS and framed transport, where the metastore has them.
-            progress: is called with an object's name and the number of its partitions that were read since the last
-                call.
+            tables: a pattern of the names of tables and views.
+            dry_run: return the results of an import, and write nothing.
+            user: the user for Hive and for our transactions, by default the user of the operating system.
+            timeout_s: the longest time to wait for an answer of Hive.
+            transport: TLS and framed transport, if the Hive metastore uses them.
+            progress: called with the name of an object, and the number of its partitions that were read since the
+                last call.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            InvalidHiveAddressError, InvalidSettingError, HiveClientMissingError: Hive cannot be asked.
-            HiveUnavailableError, HiveProtocolError: it does not answer, or not as a Hive metastore does.
+            InvalidHiveAddressError, InvalidSettingError: the address or the transport is not valid.
+            HiveClientMissingError: the client for Hive is not installed.
+            HiveUnavailableError, HiveProtocolError: no Hive metastore answers at the address.
         """
         target = self.clusters.get(cluster or self.clusters.default)
         user = user or getpass.getuser()
@@ -417,26 +419,26 @@ class Metastore:
     ) -> list[ImportedObject]:
         """Import the tables and views of a namespace of another metastore; return the result for each object.
 
-        The rows are those of one snapshot of the source. Files are copied and verified, and all objects appear at once.
-        A killed import leaves no table, and the next one goes on with the files that it has copied.
+        The rows are read in one snapshot of the source. Files are copied and verified, and all objects appear at once.
+        A killed import leaves no table, and the next import keeps the files that it has copied.
 
         Args:
             source: the other metastore. Its clusters must be reachable from here.
-            namespace: its name there.
+            namespace: the name of the namespace in the source.
             tables: a pattern of tables and views, in which ``*`` stands for any characters and ``|`` for or.
             into: the name of the namespace here, by default the same.
             cluster: the cluster that gets the files, by default the default cluster.
-            dry_run: return what an import would write, and write nothing.
-            user: the name for the transactions, by default that of the operating system.
-            threads: how many files are copied at once.
+            dry_run: return the results of an import, and write nothing.
+            user: the owner of the transactions, by default the user of the operating system.
+            threads: the number of files that are copied at once.
             progress: called every few seconds, in this thread.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
             NoSuchDatabaseError: the source has no such namespace.
-            CopyAlteredError: files of the source are not as they are registered, or a copy differs.
-            InvalidOperationError: files of others lie where a table would, or the pattern matches nothing.
-            QuotaExceededError: the namespace would hold more than its quota on the cluster.
+            CopyAlteredError: files of the source differ from their registration, or a copy differs from its source.
+            InvalidOperationError: the folder of a table has files already, or no object matches the pattern.
+            QuotaExceededError: the namespace would exceed its quota on the cluster.
         """
         target = self.clusters.get(cluster or self.clusters.default)
         from_services = source.services

@@ -1,4 +1,4 @@
-"""The clusters and the catalog of a metastore, as its settings and the environment describe them, and their checks."""
+"""The clusters and the catalog of a metastore, opened by its settings and the environment, and their checks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from airflow_hivex.core.store.engine import Store
 log = logging.getLogger(__name__)
 
 RAWSTORE_VARIABLE = "HIVEX_RAWSTORE_IMPL"
-"""The environment variable with ``metastore.rawstore.impl`` of a process whose settings do not have it."""
+"""The environment variable with the value of ``metastore.rawstore.impl`` if the settings have none."""
 
 RETENTION_VARIABLE = "HIVEX_HISTORY_RETENTION"
-"""The environment variable with ``hivex.history.retention`` of a process whose settings do not have it."""
+"""The environment variable with the value of ``hivex.history.retention`` if the settings have none."""
 
 ClusterProperties = Mapping[str, Any] | str | Path
 
@@ -44,10 +44,10 @@ _AUTO = "auto"
 
 
 def with_environment(settings: Settings) -> Settings:
-    """Return the settings, with the retention of earlier versions from the environment where they do not have it.
+    """Return the settings; ``hivex.history.retention`` comes from the environment if the settings do not have it.
 
     Raises:
-        InvalidSettingError: its value is not usable.
+        InvalidSettingError: the value of the environment variable is not valid.
     """
     value = os.environ.get(RETENTION_VARIABLE)
     if not value or settings.is_given(HISTORY_RETENTION):
@@ -56,7 +56,7 @@ def with_environment(settings: Settings) -> Settings:
 
 
 def open_catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:
-    """Return the catalog: with a cache, unless a setting or the environment says otherwise."""
+    """Return the catalog: with a cache, unless ``metastore.rawstore.impl`` is ``ObjectStore``."""
     name = "metastore.rawstore.impl"
     impl = settings[name] if settings.is_given(name) else os.environ.get(RAWSTORE_VARIABLE) or settings[name]
     if Settings({name: impl})[name].endswith("ObjectStore"):
@@ -68,10 +68,10 @@ def open_catalog(store: Store, settings: Settings, clusters: Clusters, clock: Cl
 def open_clusters(
     store: Store, settings: Settings, clusters: ClusterProperties | None, default_cluster: str | None
 ) -> Clusters:
-    """Return the clusters of a metastore, whose object stores can be used from now on.
+    """Return the clusters of a metastore, and register their object stores in this process.
 
     Raises:
-        SettingsError: a cluster's description is not valid, or there are no clusters and no default.
+        SettingsError: a cluster's description is not valid, or PostgreSQL is used without any cluster.
     """
     described = clusters if clusters is not None else settings["hive.cluster.properties"]
     if described is None or described == "":
@@ -89,7 +89,7 @@ def open_clusters(
 
 
 def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, Any] | None:
-    """Return the description of the one cluster of users who configure none: next to SQLite's file."""
+    """Return the description of the cluster ``local`` next to SQLite's file; None with PostgreSQL."""
     if store.is_postgresql:
         return None
     folder = store.file.parent / "warehouse"
@@ -100,7 +100,7 @@ def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, 
 
 
 def _running_server() -> str | None:
-    """Return the job tracker of the Spark Connect server that this user has started here, None if none answers."""
+    """Return the URL of the Spark Connect server that this user has started on this machine; None without an answer."""
     from airflow_hivex.core.runners import connect_server
 
     try:
@@ -120,7 +120,7 @@ class Check:
 
 
 def check_database(store: Store) -> Check:
-    """Check that the database is a metastore, or that one may be made in it. Reads only."""
+    """Check that the database is a metastore, or that a metastore can be created in it. The check only reads."""
     try:
         found = migrating.status(store)
     except HivexError as error:
@@ -144,7 +144,7 @@ def check_database(store: Store) -> Check:
 
 
 def check_clusters(clusters: Clusters) -> Iterator[Check]:
-    """Check of each cluster that this release can run jobs there, and that its files can be read and written."""
+    """Check that each cluster can run jobs of this release, and that its files can be read and written."""
     for name in clusters:
         yield _check_cluster(clusters.get(name))
 
@@ -167,6 +167,6 @@ def _check_cluster(cluster: Cluster) -> Check:
 
 
 def describe(checks: list[Check]) -> tuple[bool, str]:
-    """Return whether all checks passed, and their sentences, those that failed first."""
+    """Return whether all checks passed, and a text of their sentences, failed checks first."""
     ordered = sorted(checks, key=lambda check: check.passed)
     return all(check.passed for check in checks), " ".join(check.sentence for check in ordered)

@@ -31,7 +31,7 @@ _CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.Cre
 
 
 class Outlook(StrEnum):
-    """The answer for a statement; ``UNKNOWN`` where the route depends on something that an earlier one makes."""
+    """The answer for a statement; ``UNKNOWN`` if the route depends on an object that an earlier statement creates."""
 
     RUNS = "runs"
     REFUSED = "refused"
@@ -42,8 +42,8 @@ class Outlook(StrEnum):
 class ExpectedRoute:
     """The route that a statement would take now.
 
-    ``object`` is the place of the statement, such as ``dag.task``; ``reason`` is that of the router, or the error that
-    the statement would raise. ``line`` and ``column`` count from 1 in the text.
+    ``object`` is the place of the statement, such as ``dag.task``. ``reason`` is the reason of the router, or the error
+    that the statement would raise. ``line`` and ``column`` count from 1 in the text.
     """
 
     object: str
@@ -56,7 +56,7 @@ class ExpectedRoute:
 
 
 class Preflight:
-    """Asks for the route of each statement, and runs none. Reads metadata, and looks whether clusters can be used."""
+    """A check of the routes of statements, which runs none of them. It reads metadata and the health of clusters."""
 
     def __init__(self, open_session: OpenSession, default_namespace: str) -> None:
         self._open_session = open_session
@@ -66,8 +66,8 @@ class Preflight:
     def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
         """Return the routes of the statements that run on a cluster, in order.
 
-        Each text has a session of its own. The texts are in the order of their runs: a table that one of them creates
-        is known to those after it.
+        Each text has a session of its own. The texts are in the order of their runs: a table that a text creates is
+        known to later texts.
         """
         return [found for statement in statements for found in self._of_text(statement)]
 
@@ -90,12 +90,12 @@ class Preflight:
                     elif isinstance(statement, kinds.RoutedStatement):
                         yield self._of_routed(session, text, each, values)
                 except ForeignNameError:
-                    # The check of the closure has it.
+                    # The check of closed namespaces reports this error.
                     continue
                 except HivexError as error:
                     yield self._failed(text, each, error, named)
                     if isinstance(statement, _OF_SESSION):
-                        # The statements behind it would run elsewhere.
+                        # The database or cluster of the following statements is unknown.
                         return
                 finally:
                     if isinstance(statement, kinds.CreateTemporaryView):

@@ -1,4 +1,4 @@
-"""A table read in this process: the rows of a scan for pyarrow, pandas, polars and DuckDB."""
+"""A read of a table in this process: its rows for pyarrow, pandas, polars and DuckDB."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 class Scan:
     """A read of a table or link by pyarrow in this process, without Spark; :meth:`Session.scan` returns it.
 
-    Each method reads the table when it is called. The snapshot and the locks are those of a SELECT, and the types
-    those of Spark's ``toArrow``. Each raises:
+    Each method reads the table when it is called, with a snapshot and locks as a SELECT. The columns have the types of
+    Spark's ``toArrow``. Each method raises:
 
     - NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
-    - NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
-    - InvalidOperationError: it is a view, or only Spark reads its format or a type of its columns.
-    - UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not one.
+    - NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
+    - InvalidOperationError: the table is a view, or only Spark reads its format or a type of its columns.
+    - UnsupportedStatementError, InvalidParametersError: the filter needs Spark, or is not a valid filter.
     - RoutingError: the table is not on the session's cluster.
     - StorageError: a file cannot be read from this process.
     """
@@ -53,9 +53,9 @@ class Scan:
             return read_table(context, statement, *self._options)
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """Return the rows as a stream, of which a few stripes are in memory at a time.
+        """Return the rows as a stream, which has a few stripes in memory at a time.
 
-        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until that ends.
+        The cleaner keeps the files for ``hivex.dataframe.retention.time``, and in a transaction until its end.
         """
         from airflow_hivex.core.commands.arrow_reads import read_batches
 
@@ -82,9 +82,9 @@ class Scan:
         return pl.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any, view: str | None = None) -> Any:
-        """Return the rows as a view of a DuckDB connection, which has the name of the table, or the one given.
+        """Return the rows as a view of a DuckDB connection; the view has the name ``view``, or that of the table.
 
-        The rows stay in the memory of this process as long as the view does.
+        The rows are in the memory of this process as long as the view exists.
         """
         name = view or read_table_name(self._table).name
         connection.register(name, self.to_arrow())

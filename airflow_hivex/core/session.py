@@ -1,4 +1,4 @@
-"""Session: what one user does with a metastore, statement by statement."""
+"""Session: the statements of one user, which run one after the other."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ __all__ = ["Result", "Session"]
 
 
 class Session:
-    """A current database, perhaps a pinned cluster, and statements that run one after the other.
+    """A connection of a user to the warehouse, with a current database and optionally a pinned cluster.
 
-    A session belongs to one thread; only :meth:`cancel` may be called from others.
+    Its statements run one after the other. It belongs to one thread; only :meth:`cancel` may be called by others.
     """
 
     def __init__(
@@ -111,26 +111,26 @@ class Session:
 
     @property
     def txn_id(self) -> int | None:
-        """Return the transaction that the session has begun or joined, or None: each statement has its own then."""
+        """Return the transaction that the session has begun or joined; None if each statement has its own."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
-        """Run one statement and return what it brought.
+        """Run one statement and return its result.
 
         Args:
-            text: the statement, in Spark SQL or one of Hive's.
-            parameters: values of its ``:name`` markers; Spark binds them, they are never text.
-            max_rows: the most rows that the statement returns; None returns all.
+            text: a statement of Spark SQL or of Hive.
+            parameters: values of the ``:name`` markers; Spark binds them, so that they are never part of the text.
+            max_rows: the largest number of rows that the statement returns; None returns all.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
-            RoutingError: no cluster has all that it needs; the error's ``route`` has the details.
-            NoSuchObjectError, AnalysisError, TypeMismatchError, ...: it cannot be run as written.
+            RoutingError: no cluster has all tables of the statement; the error's ``route`` has the details.
+            NoSuchObjectError, AnalysisError, TypeMismatchError, ...: the statement cannot run as written.
             InvalidParametersError: parameters do not fit the markers, or ``max_rows`` is negative.
-            JobError: its job failed on the cluster. Nothing of it is visible.
+            JobError: the job failed on the cluster. Its writes are not visible.
         """
         if self._is_closed:
-            # Out of the transaction that closing has rolled back, it would count on its own.
+            # Closing has rolled back the transaction, so that the statement would be a transaction of its own.
             raise InvalidOperationError("A statement in", "the session", "it is closed; begin another one")
         if max_rows is not None and not (isinstance(max_rows, int) and max_rows >= 0):
             raise InvalidParametersError(f"max_rows = {max_rows!r} is not a valid number of rows; None returns all.")
@@ -140,7 +140,7 @@ class Session:
             return self._execute(statement, parameters, max_rows, text)
 
     def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
-        """Return the statement that a text has, or the one in the text that EXECUTE IMMEDIATE runs; nothing is run.
+        """Return a statement, parsed but not run; for EXECUTE IMMEDIATE the statement that it would run.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -152,17 +152,18 @@ class Session:
         return statement
 
     def insert_rows(self, table: str, rows: Sequence[Sequence[object] | Mapping[str, object]]) -> Result:
-        """Insert Python values, as INSERT INTO ... VALUES does: in the open transaction, or in one of its own.
+        """Insert Python values, as INSERT INTO ... VALUES does.
+
+        The rows are part of the open transaction, or of a transaction of their own.
 
         Args:
             table: ``table`` or ``database.table``.
             rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
-                column names to values, all with the same names, where columns left out become NULL.
+                column names to values, all with the same names; missing columns become NULL.
 
         Raises:
-            InvalidParametersError: there are no rows, they have different columns, or a value has a type that there is
-                no literal for.
-            HivexError: as an INSERT.
+            InvalidParametersError: there are no rows, they have different columns, or a value has no literal in SQL.
+            HivexError: any other error of an INSERT.
         """
         if self._is_closed:
             raise InvalidOperationError("An INSERT in", "the session", "it is closed; begin another one")
@@ -175,16 +176,16 @@ class Session:
         """Set ``hivevar:name``, ``hiveconf:name`` or a parameter, as ``SET name = value`` does, to any text.
 
         Raises:
-            InvalidParametersError: a session has no such parameter.
-            InvalidOperationError: it is a setting of the metastore that has another value.
+            InvalidParametersError: a session does not have the parameter.
+            InvalidOperationError: the metastore has another value of the setting, which a session cannot change.
         """
         self._execute(variable_statement(name, value))
 
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
-        """Return whether a statement runs a job and may do so in a transaction that another process commits.
+        """Return whether a statement runs a job, and may run it in another process.
 
-        Temporary views, tables and functions, variables and what SET has changed end with the session that has them,
-        so that its statements run in it.
+        Temporary views, tables and functions, variables and changes by SET exist in this session only, so that
+        statements that may use them must run in it.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -201,7 +202,7 @@ class Session:
         return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)
 
     def check_ended(self) -> None:
-        """See to it that no transaction is open that the session has begun, at the end of a script.
+        """Ensure, at the end of a script, that the session has ended the transaction that it has begun.
 
         Raises:
             InvalidOperationError: COMMIT or ROLLBACK is missing; closing the session rolls back.
@@ -215,11 +216,10 @@ class Session:
             )
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
-        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now; nothing is run.
+        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now; the statement is not run.
 
-        In an open transaction it is that of its snapshot, with what it has written.
-
-        A statement that no cluster can run has a route without a cluster; its candidates say why.
+        In an open transaction the route is for its snapshot and its own writes. If no cluster can run the statement,
+        the route has no cluster, and its candidates have the reasons.
         """
         with own_errors("The search for a route"):
             text = self._state.with_variables(text)
@@ -237,13 +237,13 @@ class Session:
             return route(context, statement, may_lag=isinstance(statement, kinds.Select)).route
 
     def inspect(self, text: str) -> tuple[Inspection, ...]:
-        """Return the objects of each statement of a text, by kind, role, name and place; nothing is run.
+        """Return the objects of each statement of a text, by kind, role, name and place; no statement is run.
 
-        No database is asked. Tables that are named without a database belong to the current one. Markers need no
-        values. See :func:`airflow_hivex.core.inspect`, which needs no session.
+        The metastore is not read. A table without a database belongs to the current database. Markers need no values.
+        See :func:`airflow_hivex.core.inspect`, which needs no session.
 
         Raises:
-            StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` are those in the text.
+            StatementSyntaxError: a statement has a syntax error at ``line`` and ``column`` of the text.
             UnsupportedStatementError: a statement is SQL that this release does not run.
         """
         with own_errors("The inspection"):
@@ -252,16 +252,16 @@ class Session:
     def snapshot_files(
         self, table: str, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> SnapshotFiles:
-        """Return the files of a table or link in a new snapshot, or in that of the transaction, for other engines.
+        """Return the files of a table or link for other engines, in a new snapshot or that of the open transaction.
 
-        ``version`` is the write id of an earlier version, ``timestamp`` a time at which a version was the present one.
+        ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
 
         Raises:
-            NoSuchTableError: it does not exist.
-            InvalidOperationError: it is a view.
-            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
-            RoutingError: the pinned cluster does not have it.
-            StorageError: its directories cannot be listed.
+            NoSuchTableError: the table does not exist.
+            InvalidOperationError: the table is a view.
+            NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
+            RoutingError: the pinned cluster does not have the table.
+            StorageError: the directories of the table cannot be listed.
         """
         statement = self._query_of_files(table, "snapshot_files", version, timestamp)
         with own_errors("The search for files"):
@@ -280,18 +280,18 @@ class Session:
     ) -> Scan:
         """Return a read of a table or link by pyarrow in this process, without Spark; see :class:`Scan`.
 
-        Nothing is read before a method of the scan is called, which reads the table as it is then.
+        The table is not read until a method of the scan is called; each call takes a new snapshot.
 
         Args:
             table: ``table`` or ``database.table``.
             columns: the columns to read; None reads all.
             filter: a condition that compares columns with constants in SQL (``"year = :year AND dep_delay > 60"``), a
-                list of tuples (``[("year", "=", 2013)]``), or an expression of ``pyarrow.compute``. Partitions, stripes
-                and row groups that it excludes are not read; an expression excludes none of them.
+                list of tuples (``[("year", "=", 2013)]``), or an expression of ``pyarrow.compute``. A condition or list
+                skips partitions, stripes and row groups without matching rows; an expression does not.
             parameters: values of the markers of ``filter``.
-            threads: how many threads read files; None takes one more than the processors of this machine.
-            version: the write id of an earlier version to read, with the columns of then.
-            timestamp: a time, at which the version to read was the present one.
+            threads: the number of threads that read files; None is the number of processors plus one.
+            version: the write id of the version to read, with the columns of that version.
+            timestamp: a time, which selects the version at that time.
         """
 
         def statement_of(operation: str) -> tuple[StatementContext, kinds.Select]:
@@ -322,11 +322,11 @@ class Session:
     def _query_of_files(
         self, table: str, operation: str, version: int | None = None, timestamp: datetime | str | None = None
     ) -> kinds.Select:
-        """Return the query of all rows of a table or link, as they are or in an earlier version.
+        """Return the query of all rows of a table or link, in the present or an earlier version.
 
         Raises:
-            NoSuchTableError: it does not exist.
-            InvalidOperationError: it is a view, or the session is closed.
+            NoSuchTableError: the table does not exist.
+            InvalidOperationError: the table is a view, or the session is closed.
         """
         if self._is_closed:
             raise InvalidOperationError(operation, "the session", "it is closed; begin another one")
@@ -342,20 +342,20 @@ class Session:
     def changes(
         self, table: str, since: Version | None, until: Version | None = None, max_rows: int | None = None
     ) -> Result:
-        """Return the rows that a full ACID table has got and lost between two versions.
+        """Return the rows that were inserted into or deleted from a full ACID table between two versions.
 
         Each row has the columns of the table in the later version, ``_change_type``, which is ``insert`` or
-        ``delete``, and its ``_row_id``. An update deletes a row and inserts one. Changes that are undone in between
-        are not there.
+        ``delete``, and its ``_row_id``. An update deletes a row and inserts a row. A row that was inserted and deleted
+        between the two versions is not returned.
 
         Args:
             table: ``table`` or ``database.table``.
-            since: the write id of the earlier version, or a time; None returns all rows of the later one as new.
+            since: the write id of the earlier version, or a time; None returns all rows of the later version.
             until: the write id of the later version, or a time; None stands for the present version.
-            max_rows: the most rows that are returned; None returns all.
+            max_rows: the largest number of rows; None returns all.
 
         Raises:
-            NoSuchVersionError, VersionExpiredError: the table has never had a version, or it cannot be read any more.
+            NoSuchVersionError, VersionExpiredError: the table has never had a version, or the version is purged.
             InvalidParametersError: a version is neither a write id nor a time, or ``until`` is before ``since``.
             InvalidOperationError: the table is insert-only, or has no versions.
         """
@@ -366,15 +366,15 @@ class Session:
         return self.sql(text, max_rows=max_rows)
 
     def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
-        """Copy the rows that a table has now to a new local directory, as full ACID files that Hive itself can read.
+        """Copy the present rows of a table to a new local directory, as full ACID files that Hive itself can read.
 
-        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of them; without, all are copied.
+        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of names; by default all are copied.
 
         Raises:
             NoSuchTableError, NoSuchColumnError, NoSuchPartitionError: the table, a partition key, or a partition does
                 not exist.
             InvalidObjectError: a name is not a valid partition name.
-            InvalidOperationError: it is a view, the directory is not empty, or Hive has no such column type.
+            InvalidOperationError: the table is a view, the directory is not empty, or Hive lacks a column type.
         """
         name = read_table_name(table)
         check_name(self._context(None), name, table)
@@ -390,12 +390,13 @@ class Session:
     def warehouse(self, spark: GivenSession, cluster: str | None = None) -> Warehouse:
         """Return the session's tables as DataFrames of a SparkSession, which then runs all statements of the session.
 
-        ``cluster`` is the one whose files that Spark reads, and is pinned; without, it is the one that is
-        pinned already, else the default. Spark's SQL configuration is set as our jobs need it (time zone UTC).
+        ``cluster`` is the cluster whose files this Spark reads; the session pins it. By default it is the pinned
+        cluster, else the default cluster. The SQL configuration of the SparkSession is changed, such as its time zone
+        to UTC.
 
         Raises:
-            UnknownClusterError: it is not configured.
-            InvalidOperationError: it is a session of Spark Connect.
+            UnknownClusterError: the cluster is not configured.
+            InvalidOperationError: the SparkSession is a session of Spark Connect.
         """
         from airflow_hivex.core.runners.given import GivenRunner, check_session
 
@@ -405,25 +406,24 @@ class Session:
         return Warehouse(spark, self._context, self._execute)
 
     def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
-        """Return ``count`` transactions on a table, opened together, for small writes that follow each other.
+        """Return ``count`` transactions on a table, opened together, for a series of small writes.
 
-        Their rows share one delta directory, so that a stream of small commits does not leave one directory each.
-        With ``app_id`` each write has a ``batch_id``, and counts once.
+        Their rows share one delta directory, so that many small commits do not leave many directories. With ``app_id``
+        each write has a ``batch_id``, and a repeated write is skipped.
 
         Raises:
             NoSuchTableError: the table does not exist.
-            InvalidOperationError: it cannot be written, or is insert-only, or the session is in a transaction.
-            InvalidTransactionRequestError: the count is not one that can be opened at once.
+            InvalidOperationError: the table cannot be written or is insert-only, or the session is in a transaction.
+            InvalidTransactionRequestError: this number of transactions cannot be opened at once.
         """
         name = read_table_name(table)
         check_name(self._context(None), name, table, kinds.Role.INSERT)
         return TransactionBatch(self._context, name, count, app_id)
 
     def cancel(self) -> None:
-        """Stop the statement that runs now: its transaction is aborted, then its job is stopped.
+        """Stop the running statement, if there is one: abort its transaction, then stop its job.
 
-        A transaction that the session has only joined goes on. For other threads and signal handlers.
-        Without a running statement, nothing happens.
+        A transaction that the session has joined stays open. Other threads and signal handlers may call this method.
         """
         running = self._state.running
         if running is None:
@@ -439,7 +439,7 @@ class Session:
             else:
                 self._withdraw_lock_request(running)
         except TransactionCommittedError:
-            # It came too late, between the commit and its answer.
+            # The cancellation came too late: the transaction has committed.
             return
         except HivexError as error:
             log.warning("Transaction %s could not be aborted: %s", txn_id, error)
@@ -447,9 +447,9 @@ class Session:
 
     @property
     def can_be_resumed(self) -> bool:
-        """Return whether the running statement's job goes on when this process ends, for a session of the same writer.
+        """Return whether the running statement's job continues after the end of this process.
 
-        For other threads. That session runs the same statement, and waits for the job.
+        A session of the same writer that runs the same statement then waits for the job. Other threads may call it.
         """
         running = self._state.running
         operation = None if running is None else running.operation
@@ -458,7 +458,7 @@ class Session:
     def close(self) -> None:
         """End the session and drop its temporary tables.
 
-        A statement that still runs in another thread is cancelled, its transaction rolled back.
+        If a statement still runs in another thread, it is cancelled, and its transaction is rolled back.
         """
         self._is_closed = True
         self.cancel()
@@ -466,10 +466,10 @@ class Session:
         temporary_tables.drop_all(self._context(None))
 
     def _withdraw_lock_request(self, running: Running) -> None:
-        """End the waiting of a statement for locks; other sessions of the transaction go on waiting."""
+        """Withdraw the lock request of a statement; other sessions of the transaction continue to wait."""
         lock_id = running.waiting_lock_id
         if lock_id is not None:
-            # It may just have got them.
+            # The request may have acquired its locks meanwhile.
             with suppress(LockOfOpenTransactionError):
                 self._services.locks.unlock(lock_id)
 
@@ -495,13 +495,13 @@ class Session:
         temporary_tables.check_temporary_tables(context, statement)
         temporary_tables.note_use(context)
         if self._state.transaction is not None and not statement.IN_TRANSACTIONS:
-            # As in Hive: everybody sees its changes at once.
+            # As in Hive: the changes of such a statement are visible at once.
             raise InvalidOperationError(
                 statement.kind, f"transaction {self.txn_id}", "run it on its own, before or after the transaction"
             )
         context = replace(context, kind=statement.kind)
         result = HANDLERS[type(statement)](context, statement)
         if max_rows is not None and len(result.rows) > max_rows:
-            # Spark stops a query at its limit; lists such as that of SHOW PARTITIONS end here.
+            # Spark stops a query at its limit; lists, such as the result of SHOW PARTITIONS, are cut here.
             result = replace(result, rows=result.rows[:max_rows], truncated=True)
         return result

@@ -15,7 +15,7 @@ from airflow_hivex.core.settings_table import IGNORED, SETTINGS, Ignored, Settin
 
 log = logging.getLogger(__name__)
 
-# SQL may run code of its author's choice on the clusters.
+# Whether SQL may run any code on the clusters.
 ALLOW_CODE = "hivex.allow.code.execution"
 # Folders outside of the clusters that LOAD DATA may read.
 LOAD_PATHS = "hivex.load.paths"
@@ -23,13 +23,13 @@ TEMPORARY_TABLE_TIMEOUT = "hivex.temporary.table.timeout"
 NAMESPACE_MODE = "hivex.namespace.mode"
 
 HISTORY_RETENTION = "hivex.history.retention"
-"""Also a property of tables, with a text as the parameter takes it."""
+"""The name of the parameter, and of the table property that overrides it."""
 
 MAX_LAG = "hivex.replica.max.lag"
 MAX_LAG_COMMITS = "hivex.replica.max.lag.commits"
 
 SESSION_SETTINGS = (MAX_LAG, MAX_LAG_COMMITS)
-"""The parameters that a session can set for its own statements."""
+"""The parameters that SET changes for the statements of one session."""
 
 _NAMES = {name: setting for setting in SETTINGS for name in (setting.name, *setting.aliases)}
 
@@ -40,7 +40,7 @@ _IGNORED_PATTERNS = [
     if "<" in ignored.name
 ]
 
-# Hive reads any word that starts like the unit; these are the ones that people write.
+# Hive reads any word that starts like the unit; these words are the common ones.
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 _TIME_WORDS = {
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanoseconds"), "ns"),
@@ -67,7 +67,7 @@ def describe(name: str) -> Setting:
     """Return the declaration of a parameter, by any of its names.
 
     Raises:
-        UnknownSettingError: there is no such parameter.
+        UnknownSettingError: no parameter has the name.
     """
     found = _NAMES.get(name)
     if found is None:
@@ -76,21 +76,20 @@ def describe(name: str) -> Setting:
 
 
 def without_effect(name: str) -> Ignored | None:
-    """Return the parameter of Hive of this name that changes nothing here; None for every other name."""
+    """Return the row of a parameter of Hive that changes nothing here; None for every other name."""
     pattern = next((ignored for pattern, ignored in _IGNORED_PATTERNS if pattern.fullmatch(name)), None)
     return _IGNORED.get(name) or pattern
 
 
 class Settings(Mapping[str, Any]):
-    """The value of every parameter, by any of its names; never changes.
+    """The value of every parameter, by any of its names; immutable.
 
-    Texts are read as Hive writes them: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``.
-    A value is counted in its parameter's declared unit; lists are tuples of texts. Iterating
-    gives the first name of every parameter. A parameter of Hive that changes nothing here has no value, and is reported
-    in the log, once in a process.
+    Texts have the forms of Hive: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``. A value is in the declared
+    unit of its parameter; a list is a tuple of texts. Iteration returns the first name of every parameter. A parameter
+    of Hive that changes nothing here has no value, and is logged once in a process.
 
     Raises:
-        UnknownSettingError: there is no such parameter.
+        UnknownSettingError: no parameter has the name.
         InvalidSettingError: a value is of the wrong type or out of range.
     """
 
@@ -99,7 +98,7 @@ class Settings(Mapping[str, Any]):
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
         self._given = {name: value for name, value in (overrides or {}).items() if not _is_ignored(name, value)}
         values = {setting.name: setting.default for setting in SETTINGS}
-        # The first name of a parameter counts, so it is stored last.
+        # The first name of a parameter has precedence over its other names, so it is stored last.
         for name, value in sorted(self._given.items(), key=lambda item: describe(item[0]).name == item[0]):
             setting = describe(name)
             values[setting.name] = _typed(name, setting, value)
@@ -125,10 +124,10 @@ class Settings(Mapping[str, Any]):
         return any(describe(given) is describe(name) for given in self._given)
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
-        """Return the same settings with some replaced.
+        """Return the settings with some values replaced.
 
         Raises:
-            UnknownSettingError: there is no such parameter.
+            UnknownSettingError: no parameter has the name.
             InvalidSettingError: a value is of the wrong type or out of range.
         """
         replaced = {describe(name).name for name in overrides if without_effect(name) is None}
@@ -137,7 +136,7 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a parameter changes nothing; the log says so once, unless its value is the one that holds."""
+    """Return whether a parameter changes nothing here; log it once, unless the value has the effect that holds here."""
     found = without_effect(name)
     if found is None:
         return False

@@ -1,4 +1,4 @@
-"""Every hive.* parameter in one table. Only the list; what a parameter does is elsewhere.
+"""Every hive.* parameter in one table. The services that read a parameter have its effect.
 
 Source: Hive's HiveConf and MetastoreConf. docs/reference/settings.md is written from this table.
 """
@@ -15,8 +15,8 @@ Kind: TypeAlias = Literal["int", "float", "bool", "str", "list", "properties"]
 class Setting:
     """A parameter: its values are of ``type`` and counted in ``unit``, between ``minimum`` and ``maximum``.
 
-    ``choices`` are the only texts allowed, where there are any. ``aliases`` are Hive's other names for it; where several are given, ``name`` counts.
-    The type ``properties`` is a mapping, JSON text or a file.
+    ``choices`` are the allowed texts, if not empty. ``aliases`` are Hive's other names; ``name`` has precedence if
+    several names have a value. A value of the type ``properties`` is a mapping, JSON text or a file.
     """
 
     name: str
@@ -32,9 +32,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A parameter of Hive that changes nothing here, and what holds ``instead``, whatever its value is.
+    """A parameter of Hive that changes nothing here. ``instead`` is the behaviour that holds for every value.
 
-    ``as_if`` is the value, as a text, that has this effect in Hive, if there is one.
+    ``as_if`` is the value, as a text, that has this behaviour in Hive, or None.
     """
 
     name: str
@@ -57,7 +57,7 @@ def _row(
 
 
 def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
-    """Return the parameters of these names; behind = stands the value that has this effect in Hive."""
+    """Return the parameters of these names; the value after ``=`` is the one that has this behaviour in Hive."""
     parts = (each.partition("=") for each in given)
     return tuple(Ignored(name, instead, as_if if sign else None, _other_names(name)) for name, sign, as_if in parts)
 
@@ -65,7 +65,7 @@ def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
 def _other_names(name: str) -> tuple[str, ...]:
     if name.startswith(("metastore.cache", "metastore.event", "metastore.rawstore")):
         return (f"hive.{name}",)
-    # Hive 4 reads the metastore name first, then the one that it had before.
+    # Hive 4 reads the name with metastore first, then the older name with hive.
     return (name.replace("metastore", "hive", 1),) if name.startswith("metastore.") else ()
 
 
@@ -319,4 +319,4 @@ IGNORED: tuple[Ignored, ...] = (
         "metastore.cached.rawstore.impl",
     ),
 )
-"""The parameters of Hive that change nothing here. A configuration of Hive's may be given as it is."""
+"""The parameters of Hive that change nothing here. They are accepted, so that a configuration of Hive can be used."""

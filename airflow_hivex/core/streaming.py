@@ -1,4 +1,4 @@
-"""Streaming batches: many small transactions, opened together, whose rows share one delta."""
+"""Streaming batches: many small transactions, opened together, with one delta directory for their rows."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ Row = Sequence[object] | Mapping[str, object]
 
 
 class TransactionBatch:
-    """Transactions on one table, opened together, of which each :meth:`write` uses up one.
+    """Transactions on one table, opened together; each :meth:`write` uses one of them.
 
-    :meth:`Session.transaction_batch` opens it.
-    What was written is visible when ``write`` returns, and a ``write`` that fails leaves nothing; the batch goes on
-    with its next transaction. Closing it ends those that are left. Source: Hive's streaming ingest, ``delta_W1_W2``.
+    :meth:`Session.transaction_batch` opens the batch.
+
+    The rows are visible when ``write`` returns. A ``write`` that fails leaves no rows, and the next one uses the next
+    transaction. Closing the batch ends the unused transactions. Source: Hive's streaming ingest, ``delta_W1_W2``.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class TransactionBatch:
         self._context = context
         session = context(None).session
         is_temporary = session.objects.table(name) is not None
-        # Its transactions are of this table, also after the session has changed to another database.
+        # The name keeps its database, because the session may change to another database.
         self._name = name if is_temporary else replace(name, database=name.database or session.database)
         self._app_id = app_id
         self._resources = ExitStack()
@@ -63,12 +64,12 @@ class TransactionBatch:
 
     @property
     def remaining(self) -> int:
-        """Return how many transactions are left."""
+        """Return the number of unused transactions."""
         return len(self._open)
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return the ids of the transactions that are left, the next one first."""
+        """Return the ids of the unused transactions, the next one first."""
         return [transaction.txn_id for transaction in self._open]
 
     def write(self, rows: Sequence[Row] | Frame, batch_id: int | None = None) -> Result:
@@ -76,18 +77,19 @@ class TransactionBatch:
 
         Args:
             rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
-                column names to values, all with the same names, where columns left out become NULL; or, in a session
-                with a :meth:`Session.warehouse`, a DataFrame with the table's columns.
-            batch_id: in a batch with an ``app_id``, the rising number of these rows: rows whose number is not above
-                the last one that the application has committed to the table are skipped, and ``rows_written`` is 0.
+                column names to values, all with the same names; missing columns become NULL; or, in a session with a
+                :meth:`Session.warehouse`, a DataFrame with the table's columns.
+            batch_id: in a batch with an ``app_id``, the number of these rows, which rises with each write. If the
+                application has committed this number or a higher one to the table, the rows are skipped, and
+                ``rows_written`` is 0.
 
         Raises:
-            InvalidOperationError: no transaction is left, or the batch was closed; or the session has begun a
-                transaction of its own, and the batch can go on when that has ended.
-            InvalidParametersError: a value of a type that there is no literal for, or rows of different columns.
-            NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the columns are not those of the table.
-            TransactionAbortedError: the transaction was aborted meanwhile, such as after its time-out.
-            HivexError: as an INSERT.
+            InvalidOperationError: no transaction is left, or the batch was closed; or the session has an open
+                transaction of its own, which must end first.
+            InvalidParametersError: a value has no literal in SQL, or rows have different columns.
+            NoSuchColumnError, ColumnCountMismatchError, TypeMismatchError: the rows do not have the table's columns.
+            TransactionAbortedError: the transaction was aborted meanwhile, for example after its time-out.
+            HivexError: any other error of an INSERT.
         """
         if not self._open:
             raise InvalidOperationError(
@@ -113,7 +115,7 @@ class TransactionBatch:
         return write_frame(context, rows, FrameWrite(self._name))
 
     def close(self) -> None:
-        """End the transactions that are left, and their heartbeats."""
+        """End the unused transactions, and the heartbeats of the batch."""
         left, self._open = self._open, []
         try:
             self._end(left)

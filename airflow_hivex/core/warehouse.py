@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Execute(Protocol):
-    """Runs a statement of the session."""
+    """A function that runs a statement of the session."""
 
     def __call__(
         self,
@@ -39,16 +39,15 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Return the result of a statement that may read DataFrames, and that a ``batch_key`` makes count once."""
+        """Return the result of a statement, which may read ``frames``; a repeated ``batch_key`` is skipped."""
 
 
 class Warehouse:
     """Tables of a session as DataFrames; from :meth:`Session.warehouse`.
 
-    A DataFrame shows one snapshot whenever it is computed: that of the call, or in a transaction
-    (``START TRANSACTION``) that of the transaction. Its files stay as long as a transaction of several statements or
-    :meth:`snapshot` lasts, and else until they are dropped, or until compacted files have been obsolete for
-    ``hive.compactor.cleaner.retention.time.seconds``.
+    A DataFrame always shows the same snapshot, even if it is computed several times: the snapshot of the call, or of
+    the transaction (``START TRANSACTION``). Within a transaction or :meth:`snapshot` the cleaner keeps its files.
+    Otherwise it keeps them for ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes them in any case.
     """
 
     def __init__(
@@ -65,17 +64,16 @@ class Warehouse:
     def snapshot(self) -> Iterator[Self]:
         """Use one snapshot for all DataFrames that are made in the block, and keep its files until the block ends.
 
-        It is a read-only transaction of the session: locks and the cleaner know of it, and it counts as an open reader
-        as long as it lasts. Compute DataFrames within the block.
+        The block is a read-only transaction of the session. Compute DataFrames within the block.
 
         Raises:
-            InvalidOperationError: the session is in a transaction already, which does the same.
+            InvalidOperationError: the session is in a transaction already, which has the same effect.
         """
         self._execute(StartTransaction(read_only=True), None)
         try:
             yield self
         except BaseException:
-            # The caller gets the error of the block; a transaction that has ended meanwhile needs no rollback.
+            # The error of the block must reach the caller; a transaction that has ended meanwhile needs no rollback.
             with suppress(HivexError):
                 self._execute(Rollback(), None)
             raise
@@ -84,25 +82,25 @@ class Warehouse:
     def table(self, name: str, *, version: int | None = None, timestamp: datetime | str | None = None) -> Frame:
         """Return the rows of ``table`` or ``database.table``, in one snapshot.
 
-        ``version`` is the write id of an earlier version, ``timestamp`` a time at which a version was the present one.
+        ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
 
         Raises:
-            NoSuchTableError: it does not exist.
-            NoSuchVersionError, VersionExpiredError: it has never had the version, or the version cannot be read now.
-            RoutingError: it is not on the session's cluster.
+            NoSuchTableError: the table does not exist.
+            NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
+            RoutingError: the table is not on the session's cluster.
         """
         return self._query(*query_of_version(name, version, timestamp))
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, **frames: Frame) -> Frame | Result:
-        """Return a query's rows as a DataFrame; the result of any other statement.
+        """Return the rows of a query as a DataFrame, or the result of any other statement.
 
-        ``{name}`` reads a DataFrame of ``frames``, as ``spark.sql`` has it. A name without a database may be that of a
+        ``{name}`` reads a DataFrame of ``frames``, as in ``spark.sql``. A name without a database may also name a
         temporary view of the SparkSession.
 
         Raises:
-            InvalidParametersError: one of ``frames`` is not a DataFrame, is not read, or is of another session.
-            InvalidOperationError: a name is that of a table and of a temporary view.
-            HivexError: as :meth:`Session.sql`.
+            InvalidParametersError: one of ``frames`` is not a DataFrame, is not used, or is of another SparkSession.
+            InvalidOperationError: a table and a temporary view have the same name.
+            HivexError: any other error of :meth:`Session.sql`.
         """
         return self._sql(text, parameters, frames)
 
@@ -135,11 +133,11 @@ class Warehouse:
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Merge:
-        """Return a MERGE of a DataFrame into ``table`` or ``database.table``, whose clauses its methods add.
+        """Return a MERGE of a DataFrame into ``table`` or ``database.table``; methods of :class:`Merge` add clauses.
 
-        ``on`` is a condition in SQL, ``"source.id = target.id"``, or the names of columns that are equal.
-        ``parameters`` are the values of markers in it and in the clauses. :meth:`Merge.execute` runs it. With
-        ``app_id`` and ``batch_id`` it counts once, as in :meth:`write`.
+        ``on`` is a condition in SQL, ``"source.id = target.id"``, or a list of columns that are equal. ``parameters``
+        are the values of markers in the condition and in the clauses. :meth:`Merge.execute` runs the MERGE. With
+        ``app_id`` and ``batch_id`` a repeated MERGE is skipped, as in :meth:`write`.
 
         Raises:
             StatementSyntaxError: ``into`` is not a name, or ``on`` is not a condition.
@@ -156,7 +154,7 @@ class Warehouse:
         return result
 
     def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
-        """Return the rows of a query of ours, whose names are those of tables."""
+        """Return the rows of a query that this module has written; its names never mean temporary views of Spark."""
         with own_errors("The statement"):
             context = self._context(parameters)
             statement = read(text, parameters, database=context.session.database)
@@ -165,10 +163,10 @@ class Warehouse:
             return query_frame(context, statement, self._spark)
 
     def changes(self, name: str, since: Version | None, until: Version | None = None) -> Frame:
-        """Return the rows that a full ACID table has got and lost between two versions; see :meth:`Session.changes`.
+        """Return the inserted and deleted rows of a full ACID table between two versions; see :meth:`Session.changes`.
 
         Raises:
-            HivexError: as :meth:`Session.changes`.
+            HivexError: an error of :meth:`Session.changes`.
         """
         table = read_table_name(name)
         check_name(self._context(None), table, name)
@@ -179,20 +177,19 @@ class Warehouse:
     def for_each_batch(
         self, name: str, function: Callable[[Frame, int], object], *, stream: str, since: Version | None = None
     ) -> int:
-        """Call a function with the changes of a table that a stream has not processed yet; return the calls.
+        """Call a function with changes of a table that a stream has not processed yet; return the number of calls.
 
-        The function gets a DataFrame as :meth:`changes` returns it, and the number of the batch. Numbers rise, not one
-        by one, and go on rising when the table is replaced. The function is called until the stream has reached the
-        present version. How far the stream has come is kept in the metastore. A batch whose
-        function has failed, or whose process was killed, comes again with the same rows and number: a function that
-        writes with ``app_id`` and ``batch_id`` has each change once. One process at a time may process a stream.
-
-        ``since`` is the version after which a new stream begins; without it, its first batch has all rows.
+        The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
+        gaps, even if the table is replaced. The function is called until the stream has reached the present version.
+        The metastore keeps the position of the stream. If the function fails, or its process is killed, the next call
+        has the same rows and number: a function that writes with ``app_id`` and ``batch_id`` writes each change once.
+        Only one process at a time may process a stream. ``since`` is the version after which a new stream begins; by
+        default its first batch has all rows.
 
         Raises:
             VersionExpiredError: the stream has fallen behind the retention of the table.
             InvalidParametersError: ``stream`` is not a text of 1 to 128 printable characters.
-            HivexError: as :meth:`Session.changes`.
+            HivexError: an error of :meth:`Session.changes`.
         """
         table = read_table_name(name)
         context = self._context(None)
@@ -224,39 +221,39 @@ class Warehouse:
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Result:
-        """Commit a DataFrame's rows to a table, its columns and the fields of its structs matched by name.
+        """Commit the rows of a DataFrame to a table; columns and fields of structs are matched by name.
 
-        With ``app_id`` and ``batch_id``, which rises, the rows are written once: a batch whose number is not above the
-        last one that the application has committed to the table is skipped, and ``rows_written`` is 0.
+        With ``app_id`` and ``batch_id`` a repeated write is skipped: if the application has committed this number or a
+        higher one to the table, ``rows_written`` is 0.
 
         Args:
             rows: the DataFrame.
             name: ``table`` or ``database.table``.
-            mode: ``append``; ``overwrite``, which replaces all of the table, or the partitions that the rows are of;
-                ``replace_where``, which replaces the rows that satisfy ``where``; or, for a table that is to be made,
-                ``error`` and ``ignore``: where it exists, they raise an error and write nothing, respectively.
-            partition: values of leading partition columns, which the DataFrame then lacks.
-            create: make the table from the columns of the DataFrame where it is missing, as ``error`` and ``ignore``
-                do. The table and its rows appear in one commit.
+            mode: ``append``; ``overwrite``, which replaces the whole table, or each partition to which the rows belong;
+                ``replace_where``, which replaces the rows that satisfy ``where``; or, to create a table, ``error`` or
+                ``ignore``: if the table exists, ``error`` raises an error, and ``ignore`` writes nothing.
+            partition: values of leading partition columns; the DataFrame does not have these columns.
+            create: create a missing table with the columns of the DataFrame, as ``error`` and ``ignore`` do. The table
+                and its rows appear in one commit.
             partitioned_by: the columns of the DataFrame that are the partition keys of a new table.
             clustered_by: the columns that decide the bucket of a row of a new table.
-            buckets: how many buckets a new table has.
-            format: the format of a new table, as in ``USING``; it is full ACID without one, else insert-only.
+            buckets: the number of buckets of a new table.
+            format: the format of a new table, as in ``USING``. By default the table is full ACID, else insert-only.
             properties: the table properties of a new table.
-            merge_schema: add the columns, and the fields of structs, that only the DataFrame has to the table, at the
-                end and in the commit of the rows; those that only the table has get their default value or NULL.
-            where: a condition in SQL on columns of the table, which all rows of the DataFrame satisfy, too.
+            merge_schema: add columns and fields of structs that only the DataFrame has to the end of the table, in the
+                same commit. Columns that only the table has get their default value or NULL.
+            where: a condition in SQL on columns of the table; all rows of the DataFrame must satisfy it, too.
             app_id: the application that writes batches.
-            batch_id: the number of the batch.
+            batch_id: the number of the batch, which rises with each write.
 
         Raises:
-            NoSuchTableError: it does not exist, and ``create`` is not set.
-            AlreadyExistsError: it exists, and the mode is ``error``.
-            NoSuchColumnError, TypeMismatchError: the columns are not those of the table.
+            NoSuchTableError: the table does not exist, and ``create`` is not set.
+            AlreadyExistsError: the table exists, and the mode is ``error``.
+            NoSuchColumnError, TypeMismatchError: the DataFrame does not have the columns of the table.
             ReplaceConditionError: a row of the DataFrame does not satisfy ``where``.
-            InvalidOperationError: the mode is unknown, the DataFrame has two columns of one name, the table has other
-                partition keys or buckets than it would be made with, or gets columns while a transaction is open.
-            HivexError: as an INSERT, or a CREATE TABLE AS SELECT.
+            InvalidOperationError: the mode is unknown, two columns of the DataFrame have one name, an existing table
+                has other partition keys or buckets, or columns would be added while a transaction is open.
+            HivexError: any other error of an INSERT, or of a CREATE TABLE AS SELECT.
         """
         with own_errors("The write"):
             kind = WriteMode.read(name, mode)

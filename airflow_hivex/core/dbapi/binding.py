@@ -1,4 +1,4 @@
-"""From the parameters of PEP 249 to the ``:name`` markers of a statement."""
+"""Parameters of PEP 249, converted to values of the ``:name`` markers of a statement."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, tokenize
 Parameters = Mapping[str, object] | Sequence[object]
 
 MOST_VALUES = 20_000
-"""The number of values of one INSERT that several sets of parameters are joined to."""
+"""The largest number of values of one INSERT into which :func:`join_rows` joins sets of parameters."""
 
 
 def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, object] | None]:
     """Return the statement with ``:name`` markers, and their values.
 
-    A mapping has the values of ``:name`` markers, a sequence those of ``?`` markers, in their order.
+    A mapping has the values of ``:name`` markers, a sequence the values of ``?`` markers in their order.
 
     Raises:
-        InvalidParametersError: the parameters are neither, or their number is not that of the ``?`` markers.
-        StatementSyntaxError: the text cannot be taken apart.
+        InvalidParametersError: the parameters are of another type, or their number differs from that of the markers.
+        StatementSyntaxError: the text cannot be split into tokens.
     """
     if parameters is None or (not isinstance(parameters, Mapping) and not _checked(parameters)):
         return text, None
@@ -41,11 +41,11 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
 
 
 def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
-    """Return the parameters of each statement of a script: all of them for those with ``?`` markers.
+    """Return the parameters of each statement of a script: all of them if it has ``?`` markers, otherwise None.
 
     Raises:
         InvalidParametersError: no statement has a marker.
-        StatementSyntaxError: a statement cannot be taken apart.
+        StatementSyntaxError: a statement cannot be split into tokens.
     """
     marked = [
         any(token.is_symbol("?") for token in tokenize(statement, with_variables=True)) for statement in statements
@@ -56,10 +56,10 @@ def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Seque
 
 
 def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str, object] | None]]:
-    """Return few statements that do the same as one for each set of parameters, where the statement is an INSERT.
+    """Return the statements, with their values, that execute a statement with each set of parameters.
 
-    ``INSERT INTO t VALUES (?, ?)`` becomes ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``.
-    All other statements are executed once for each set.
+    ``INSERT INTO t VALUES (?, ?)`` becomes few statements ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``.
+    Any other statement is returned once for each set.
     """
     row = _row_of_insert(text)
     if row is None or not sets:
@@ -71,7 +71,7 @@ def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str
 
 
 def plain(value: object) -> object:
-    """Return a value that other databases and libraries return in a type that a statement takes."""
+    """Return a value as a type that a statement accepts: of UUIDs, times, memoryviews and numbers of numpy."""
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, time):
@@ -79,7 +79,7 @@ def plain(value: object) -> object:
     if isinstance(value, memoryview):
         return bytes(value)
     item = getattr(value, "item", None)
-    # A number of numpy, which has one value and no length.
+    # A number of numpy has a method item and the dimension 0.
     return item() if callable(item) and getattr(value, "ndim", None) == 0 else value
 
 
@@ -93,7 +93,7 @@ def _checked(parameters: Iterable[object]) -> bool:
 
 
 def _row_of_insert(text: str) -> tuple[int, int] | None:
-    """Return the place of the one row of VALUES that ends an INSERT INTO; None for any other statement."""
+    """Return the start and end of the only row of VALUES at the end of an INSERT INTO; None for other statements."""
     tokens = tokenize(text, with_variables=True)
     while tokens and tokens[-1].is_symbol(";"):
         tokens.pop()

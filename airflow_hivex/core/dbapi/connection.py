@@ -38,14 +38,14 @@ def connect(
     cluster: str | None = None,
     autocommit: bool = False,
 ) -> Connection:
-    """Return a connection to a warehouse, which is closed with the connection.
+    """Return a connection to a warehouse; closing the connection closes the warehouse, too.
 
     Args:
-        url: the metastore database, as ``Metastore.open`` takes it.
+        url: the address of the metastore database, as in ``Metastore.open``.
         clusters: ``hive.cluster.properties``.
         default_cluster: ``hive.default.cluster.name``.
         settings: any ``hive.*`` parameters.
-        user: who owns its transactions and what it creates.
+        user: the owner of transactions, and of the objects that statements create.
         database: the current database.
         cluster: the cluster to pin, as USE CLUSTER does.
         autocommit: whether each statement is a transaction of its own.
@@ -66,10 +66,10 @@ def connect(
 class Connection:
     """A session with the methods of PEP 249. It belongs to one thread.
 
-    Without ``autocommit`` the first query or change begins a transaction, which ``commit()`` and ``rollback()`` end,
-    and ``close()`` rolls back. A statement that cannot be part of a transaction, such as CREATE TABLE, commits first,
-    as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed: in a transaction that the
-    text has begun, such a statement is an error.
+    Without ``autocommit`` the first query or change begins a transaction, which ``commit()`` or ``rollback()`` ends;
+    ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE TABLE, first commits it,
+    as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed: in a transaction that START
+    TRANSACTION has begun, a CREATE TABLE is an error.
     """
 
     Warning = pep249.Warning
@@ -108,7 +108,7 @@ class Connection:
 
     @property
     def session(self) -> Session:
-        """Return the session."""
+        """Return the session that runs the statements."""
         return self._session
 
     @property
@@ -134,8 +134,8 @@ class Connection:
         """Commit the transaction; without one, do nothing.
 
         Raises:
-            WriteConflictError: another transaction has changed the same rows. Nothing of it is visible.
-            OperationalError: as COMMIT.
+            WriteConflictError: another transaction has changed the same rows. The writes are not visible.
+            OperationalError: any other error of COMMIT.
         """
         self.check_open()
         if self._session.txn_id is not None:
@@ -176,7 +176,7 @@ class Connection:
         return self._session.insert_rows(table, rows)
 
     def end_script(self) -> None:
-        """Commit at the end of a script, unless the text itself has begun the transaction that is open.
+        """Commit at the end of a script, unless START TRANSACTION has begun the open transaction.
 
         Raises:
             InvalidOperationError: START TRANSACTION has no COMMIT or ROLLBACK; closing rolls back.
@@ -189,7 +189,7 @@ class Connection:
         """Ensure that the connection was not closed.
 
         Raises:
-            ClosedError: it was.
+            ClosedError: the connection was closed.
         """
         if self._is_closed:
             raise ClosedError("connection")

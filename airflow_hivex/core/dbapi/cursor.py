@@ -1,4 +1,4 @@
-"""A cursor of PEP 249: executes statements of its connection, and returns their rows with the types of its columns."""
+"""A cursor of PEP 249, which executes statements of its connection and returns their rows and column types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = tuple[object, ...]
 
 
 class ResultRows:
-    """The rows of a result that is there already, as the cursor that has executed its statement returns them."""
+    """A cursor over the rows of an existing result; it cannot execute statements."""
 
     def __init__(self, result: Result | None = None) -> None:
         self.arraysize = 1
@@ -52,15 +52,15 @@ class ResultRows:
 
     @property
     def description(self) -> list[Description] | None:
-        """Return the columns of the last statement; None where it returns no rows. The type code is Spark's type."""
+        """Return the columns of the last statement; None if it returns no rows. The type code is Spark's type."""
         return self._description
 
     @property
     def rowcount(self) -> int:
-        """Return the number of rows that the last statement has returned or changed; -1 where there is no number.
+        """Return the number of rows that the last statement has returned or changed; -1 if the number is unknown.
 
-        That of a MERGE is the larger of the rows that it has written and the rows that it has deleted, which counts
-        a row that it has updated once.
+        For a MERGE it is the number of written rows or of deleted rows, whichever is larger: an updated row counts
+        once.
         """
         return self._rowcount
 
@@ -80,16 +80,16 @@ class ResultRows:
         return None if self._result is None or self._result.txn_id is None else str(self._result.txn_id)
 
     def fetchone(self) -> Row | None:
-        """Return the next row, or None behind the last one."""
+        """Return the next row, or None after the last row."""
         found = self._next(1)
         return found[0] if found else None
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        """Return the next rows, at most ``size`` of them, by default ``arraysize``."""
+        """Return the next rows, at most ``size`` rows, by default ``arraysize``."""
         return self._next(self.arraysize if size is None else size)
 
     def fetchall(self) -> list[Row]:
-        """Return all rows that are left."""
+        """Return all remaining rows."""
         return self._next(None)
 
     def setinputsizes(self, sizes: object) -> None:
@@ -99,7 +99,7 @@ class ResultRows:
         """Do nothing, as PEP 249 allows."""
 
     def close(self) -> None:
-        """End the cursor. Its connection stays open, and its writes remain."""
+        """Close the cursor. Its connection and transaction stay open."""
         self._forget()
         self._is_closed = True
 
@@ -132,7 +132,7 @@ class ResultRows:
 
 
 class Cursor(ResultRows):
-    """The statements of a connection, and the rows of the last one. All cursors of a connection share its session."""
+    """A cursor that executes statements of a connection. All cursors of a connection share its session."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -144,10 +144,10 @@ class Cursor(ResultRows):
         Args:
             operation: one statement.
             parameters: a mapping for ``:name`` markers, or a sequence for ``?`` markers.
-            max_rows: the most rows that it returns; None returns all.
+            max_rows: the largest number of rows; None returns all.
 
         Raises:
-            Error: each error of the warehouse is also one of PEP 249.
+            Error: any error of the warehouse; each is also an error of PEP 249.
         """
         self._check_open()
         self._forget()
@@ -158,7 +158,7 @@ class Cursor(ResultRows):
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
         """Execute a statement with each set of parameters; its rows cannot be fetched.
 
-        ``INSERT INTO ... VALUES`` is executed with many sets at once, so that it writes few files.
+        Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that it writes few files.
         """
         self._check_open()
         self._forget()
@@ -179,7 +179,7 @@ class Cursor(ResultRows):
 
 
 Description = tuple[str, str, None, None, int | None, int | None, None]
-"""A column as PEP 249 describes it: name, type, two sizes, precision, scale, whether it may be NULL."""
+"""The description of a column in PEP 249: name, type, two sizes, precision, scale, whether it may be NULL."""
 
 _NAME = re.compile(r"[a-z_]+")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -212,7 +212,7 @@ BINARY = TypeObject("BINARY", "binary")
 NUMBER = TypeObject("NUMBER", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
 DATETIME = TypeObject("DATETIME", "date", "timestamp", "timestamp_ntz", "timestamp_ltz")
 ROWID = TypeObject("ROWID")
-"""Equal to no type: the row id of a table is a struct."""
+"""A type object that equals no type, because the row id of a table is a struct."""
 
 Date = date
 Time = time
@@ -221,17 +221,17 @@ Binary = bytes
 
 
 def DateFromTicks(ticks: float) -> date:  # noqa: N802 - the name that PEP 249 gives it
-    """Return the date of a number of seconds since 1970, in UTC."""
+    """Return the date, in UTC, of a time in seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC).date()
 
 
 def TimeFromTicks(ticks: float) -> time:  # noqa: N802 - the name that PEP 249 gives it
-    """Return the time of day of a number of seconds since 1970, in UTC."""
+    """Return the time of day, in UTC, of a time in seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC).time()
 
 
 def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802 - the name that PEP 249 gives it
-    """Return the time of a number of seconds since 1970, in UTC."""
+    """Return the date and time, in UTC, of a time in seconds since 1970."""
     return datetime.fromtimestamp(ticks, UTC)
 
 

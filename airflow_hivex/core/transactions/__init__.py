@@ -1,1 +1,1 @@
-"""Transactions: states and ids, snapshots, heartbeats, and those who clean up after the dead."""
+"""Transactions: states and ids, snapshots, heartbeats, and the housekeeper."""

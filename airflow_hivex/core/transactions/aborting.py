@@ -1,4 +1,4 @@
-"""Aborts of transactions: one conditional update, their locks and their events."""
+"""Aborts of transactions: one conditional update, the release of their locks, and their events."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from airflow_hivex.core.transactions.locks.rows import release
 
 _REASON_LENGTH = 4096
 
-# Seconds times a thousand do not fit the column's own type for long.
+# The column is a 32-bit integer, in which a long time-out in milliseconds would overflow.
 _TIMED_OUT_MS = txns.c.heartbeat_ms + cast(txns.c.timeout_s, BigInteger) * 1000
 
 
 def abort_in(
     connection: Connection, clock: Clock, txn_ids: Sequence[int], reason: str | None, code: AbortReason
 ) -> list[int]:
-    """Abort the open ones of the transactions, and return their ids; ``txn_ids`` are sorted."""
+    """Abort the transactions that are still open, and return their ids; ``txn_ids`` are sorted."""
     return [
         txn_id
         for batch in batches(txn_ids)
@@ -57,8 +57,8 @@ def _abort_where(
 ) -> list[int]:
     """Abort the open transactions that meet the condition, with their locks and events; return their ids."""
     reason = None if reason is None else shortened(reason, _REASON_LENGTH)
-    # In the order of ids, as everywhere; a reaper (with a limit) leaves alone who is just now
-    # committing or sending a heartbeat.
+    # Rows are locked in the order of ids, as everywhere, against deadlocks. With a limit (the housekeeper) a
+    # transaction is skipped that commits or sends a heartbeat at this moment.
     chosen = (
         select(txns.c.id)
         .where(IS_OPEN, condition)
@@ -82,7 +82,7 @@ def _abort_where(
 
 
 def _record_aborts(connection: Connection, clock: Clock, txn_ids: Sequence[int]) -> None:
-    """Write the events of those that had taken write ids."""
+    """Record an abort event for each of the transactions that had allocated write ids."""
     mapping = txn_to_write_id.c
     written: dict[int, dict[str, int]] = defaultdict(dict)
     table_ids: dict[int, dict[str, int]] = defaultdict(dict)

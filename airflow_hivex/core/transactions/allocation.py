@@ -1,6 +1,6 @@
-"""Write ids: handed out, seeded, and what is noted of the data written under them.
+"""Allocation of write ids, and the components of transactions: the tables and partitions that they write.
 
-Functions here take part in the caller's transaction. Source: docs/reference/transactions.md.
+The functions run in the database transaction of the caller. Source: docs/reference/transactions.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Statements:
     ) -> None:
         mapping, following = txn_to_write_id.c, next_write_ids.c
         own = (mapping.table_id == table_id, mapping.txn_id == txn_id)
-        # The row lock lets this see what was handed out last.
+        # With the row lock the statement reads the latest allocated id.
         self.take = Prepared(
             insert(txn_to_write_id).from_select(
                 ["table_id", "txn_id", "write_id"],
@@ -100,7 +100,7 @@ _IS_WRITABLE = (
     .where(txns.c.id == _TXN_ID, IS_OPEN, txns.c.type != literal_column(str(TxnType.READ_ONLY.value)))
     .exists()
 )
-# Two allocations of one transaction come one after the other.
+# With this lock two allocations of one transaction run one after the other.
 _LOCK = Prepared(SELECT_ROW.where(txns.c.id == _TXN_ID).with_for_update(key_share=True))
 _TABLE_ID = bindparam("table_id", type_=BigInteger)
 _BY_ID = _Statements(_TABLE_ID, _TXN_ID, _IS_WRITABLE)
@@ -116,7 +116,7 @@ _BY_NAME = _Statements(
     _TXN_ID,
     _IS_WRITABLE,
 )
-# Every client that opens a transaction waits for the caller, so the caller must not wait for others.
+# Every client that opens a transaction waits for this caller, so that this caller must not wait for others.
 _OF_NEW = _Statements(
     _TABLE_ID, NEW_TXN_ID, select(locks.c.lock_id).where(locks.c.txn_id == NEW_TXN_ID).exists(), waits=False
 )
@@ -125,8 +125,8 @@ _OF_NEW = _Statements(
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
     """Return the calls that allocate write ids to a transaction which the same database transaction opens.
 
-    They do nothing if it has no locks, or for a table whose write ids another transaction allocates at the moment.
-    :func:`allocated_to_new` reads their answers.
+    They allocate no write id if the transaction has no locks, or for a table whose write ids another transaction
+    allocates at this moment. :func:`allocated_to_new` reads their answers.
     """
     return [
         statement(table_id=table_id)
@@ -136,7 +136,7 @@ def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
 
 
 def allocated_to_new(table_ids: Sequence[int], answers: Sequence[Rows]) -> dict[int, int]:
-    """Return the write ids of the calls of :func:`allocating_to_new`, by the ids of those tables that gave one."""
+    """Return the write ids that the calls of :func:`allocating_to_new` have allocated, by table id."""
     return {table_id: int(mapped[0][0]) for table_id, mapped in zip(table_ids, answers[2::3], strict=True) if mapped}
 
 
@@ -148,12 +148,12 @@ def allocate_one(
     operation: Operation | None = None,
     partition: str | None = None,
 ) -> int | None:
-    """Return the write id of a transaction for a table (its id, or database and name); the exchange is finished.
+    """Return the write id of a transaction for a table, and finish the exchange. One round trip.
 
-    None when there is no such table, or it gives no write ids any more. One round trip.
+    ``table`` is the id of the table, or its database and name. The result is None if the table does not exist.
 
     Raises:
-        TransactionNotOpenError: it is not open, or is read-only; nothing was changed.
+        TransactionNotOpenError: the transaction is not open, or is read-only; the database is unchanged.
     """
     statements = _BY_ID if isinstance(table, int) else _BY_NAME
     named: dict[str, Value] = (
@@ -171,7 +171,7 @@ def allocate_one(
 
 
 def dropped(table_id: int) -> NoSuchObjectError:
-    """Return the error for a table that gives no write ids."""
+    """Return the error for a dropped table, which has no write ids any more."""
     return NoSuchObjectError(f"The table with id {table_id} was dropped; it gives no write ids any more.")
 
 
@@ -180,14 +180,14 @@ def _not_writable(txn_ids: Sequence[int]) -> TransactionNotOpenError:
 
 
 def check_writable(connection: Connection, txn_ids: Sequence[int]) -> None:
-    """See to it that transactions are open and not read-only, and stay so until the caller's transaction ends.
+    """Ensure that transactions are open and not read-only until the caller's database transaction ends.
 
     Raises:
-        TransactionNotOpenError: one of them is not, or no transaction is given.
+        TransactionNotOpenError: a transaction is not open or is read-only, or ``txn_ids`` is empty.
     """
     writable: set[int] = set()
     for batch in batches([txn_id for txn_id in txn_ids if is_id(txn_id)]):
-        # The row lock keeps a reaper from aborting the transaction between this and the allocation.
+        # The row lock prevents an abort by the housekeeper before the allocation.
         writable |= set(
             connection.execute(
                 select(txns.c.id)
@@ -214,7 +214,7 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """Return the write id of each of these distinct, sorted transactions for a table; see ``TransactionManager``."""
+    """Return the write id of each transaction for a table; ``txn_ids`` are distinct and sorted."""
     mapping = txn_to_write_id.c
     allocated: dict[int, int] = {}
     for batch in batches(txn_ids):
@@ -256,7 +256,7 @@ def allocate(
 def add_dynamic_partitions(
     connection: Connection, txn_id: int, table_id: int, partitions: Sequence[str], operation: Operation
 ) -> None:
-    """Note the partitions that were written, in place of the note that some would be. Two round trips."""
+    """Replace the component of unknown partitions by components of the written partitions. Two round trips."""
     components = txn_components.c
     connection.execute(
         delete(txn_components).where(
@@ -285,7 +285,7 @@ def add_dynamic_partitions(
 def replace_components(
     connection: Connection, txn_id: int, written: Collection[tuple[int, str | None, Operation]]
 ) -> None:
-    """Let a transaction's components be exactly these: table id, partition (None: the whole table), operation."""
+    """Replace the components of a transaction by these: table id, partition (None: the whole table), operation."""
     connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
     rows = [
         {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
@@ -296,30 +296,30 @@ def replace_components(
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
-    """Remove the notes of what a transaction was about to write, if none of its statements has begun to."""
+    """Remove the components of a transaction none of whose statements has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
     connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
 
 def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
-    """Return whether a transaction has noted that it writes rows of a table. One round trip."""
+    """Return whether a transaction has a component of a table. One round trip."""
     components = txn_components.c
     query = select(components.txn_id).where(components.txn_id == txn_id, components.table_id == table_id).limit(1)
     return connection.execute(query).first() is not None
 
 
 def raise_write_ids(connection: Connection, table_id: int, next_write_id: int) -> None:
-    """Let the write ids of a table go on from ``next_write_id``, if they are lower. One round trip."""
+    """Set the next write id of a table to ``next_write_id`` if it is lower. One round trip."""
     following = next_write_ids.c
     lower = (following.table_id == table_id, following.next < next_write_id)
     connection.execute(update(next_write_ids).where(*lower).values(next=next_write_id))
 
 
 def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_id: int) -> None:
-    """Let the write ids of a table go on from ``next_write_id``.
+    """Set the next write id of a table to ``next_write_id``.
 
     Raises:
-        InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+        InvalidTransactionRequestError: this id, or a higher one, was allocated already.
     """
     raised = is_id(next_write_id) and connection.execute(
         update(next_write_ids)
@@ -333,10 +333,10 @@ def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_
 
 
 def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
-    """Let transaction ids go on from ``next_txn_id``.
+    """Set the next transaction id to ``next_txn_id``.
 
     Raises:
-        InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+        InvalidTransactionRequestError: this id, or a higher one, was used already.
     """
     raised = is_id(next_txn_id) and connection.execute(
         update(counters).where(counters.c.name == "txn", counters.c.value < next_txn_id).values(value=next_txn_id - 1)
@@ -348,24 +348,24 @@ def seed_txn_ids(connection: Connection, next_txn_id: int) -> None:
 
 
 def is_id(value: object) -> bool:
-    """Return whether a value is a number that an id can have: the database takes no others."""
+    """Return whether a value can be an id in the database: an integer from 1 to ``MAX_ID``."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID
 
 
 def check_id(txn_id: int) -> None:
-    """Refuse a number that no transaction can have.
+    """Refuse a number that cannot be the id of a transaction.
 
     Raises:
-        NoSuchTransactionError: it is not a possible id.
+        NoSuchTransactionError: the number is not a valid id.
     """
     if not is_id(txn_id):
         raise NoSuchTransactionError(txn_id)
 
 
 class WriteIdAllocator:
-    """Allocates the write ids of transactions, and notes what they are about to write.
+    """An allocator of the write ids of transactions, which also records the tables that they are about to write.
 
-    Methods that take a ``connection`` join the caller's database transaction.
+    Methods with a ``connection`` run in the caller's database transaction.
     """
 
     def __init__(self, store: Store) -> None:
@@ -381,15 +381,14 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """Return the write id of each transaction for the table, in transaction id order from 1 upwards.
+        """Return the write id of each transaction for a table. New ids rise in the order of transaction ids.
 
-        Safe to repeat: a transaction that has one gets the same again, unless ``reallocate`` asks
-        for a new one, after which the old one stands for nothing. ``operation`` also notes
-        that data of that kind is about to be written (``partition`` None: anywhere in the table),
-        so that an abort or a kill leaves a trace for the cleaner.
+        Safe to repeat: a transaction that has a write id gets the same one, unless ``reallocate`` replaces it by a new
+        one. With ``operation`` a component is recorded: the transaction is about to write to ``partition``, or anywhere
+        in the table if that is None. So the cleaner finds the files of an aborted or killed transaction.
 
         Raises:
-            TransactionNotOpenError: one of them is not open, or is read-only.
+            TransactionNotOpenError: a transaction is not open, or is read-only.
             NoSuchTableError: the table does not exist.
         """
         if len(txn_ids) == 1 and is_id(txn_ids[0]) and not reallocate:
@@ -419,10 +418,10 @@ class WriteIdAllocator:
         partition: str | None = None,
         reallocate: bool = False,
     ) -> dict[int, int]:
-        """:meth:`allocate_write_ids` in the caller's database transaction, by table id.
+        """Allocate write ids as :meth:`allocate_write_ids`, in the caller's database transaction, by table id.
 
         Raises:
-            NoSuchObjectError: the table was dropped, and its files are gone.
+            NoSuchObjectError: the table was dropped, and its files are deleted.
         """
         wanted = sorted(set(txn_ids))
         if len(wanted) == 1 and is_id(wanted[0]) and not reallocate:
@@ -436,10 +435,10 @@ class WriteIdAllocator:
     def add_dynamic_partitions(
         self, txn_id: int, database: str, table: str, partitions: Sequence[str], operation: Operation
     ) -> None:
-        """Note which partitions a dynamic-partition write has written; until then it may have been any.
+        """Record the partitions that a write with dynamic partitions has written; before, they are unknown.
 
         Raises:
-            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
             NoSuchTableError: the table does not exist.
         """
         check_id(txn_id)
@@ -452,10 +451,10 @@ class WriteIdAllocator:
         self._store.write(work, name="add partitions")
 
     def seed_write_ids(self, database: str, table: str, next_write_id: int) -> None:
-        """Let the table's write ids go on from ``next_write_id``, as an import needs it.
+        """Set the next write id of a table to ``next_write_id``, for an import.
 
         Raises:
-            InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+            InvalidTransactionRequestError: this id, or a higher one, was allocated already.
             NoSuchTableError: the table does not exist.
         """
 
@@ -466,9 +465,9 @@ class WriteIdAllocator:
         self._store.write(work, name="seed")
 
     def seed_txn_ids(self, next_txn_id: int) -> None:
-        """Let transaction ids go on from ``next_txn_id``, as an import needs it.
+        """Set the next transaction id to ``next_txn_id``, for an import.
 
         Raises:
-            InvalidTransactionRequestError: that id, or a higher one, was handed out already.
+            InvalidTransactionRequestError: this id, or a higher one, was used already.
         """
         self._store.write(lambda connection: seed_txn_ids(connection, next_txn_id), name="seed")

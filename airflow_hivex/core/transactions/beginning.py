@@ -1,7 +1,7 @@
 """Transactions that begin with their locks and write ids, in one database transaction.
 
-Most statements wait for no other, and know their tables before they open a transaction. So they commit once before
-their work, not three times.
+Most statements need not wait for locks, and know their tables before they open a transaction. So they commit to the
+database once before their work, not three times.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new transaction. ``lock`` is None if its locks are still to be asked for; then it has no write ids.
+    """A new transaction. If ``lock`` is None, its locks are still to be requested, and it has no write ids.
 
-    ``write_ids`` are by the ids of tables. A table may be missing: then its write id is still to be allocated.
+    ``write_ids`` has the write ids by table id. The write id of a missing table is still to be allocated.
     """
 
     txn_id: int
@@ -46,16 +46,16 @@ def begin(
     table_ids: Sequence[int],
     begun: Callable[[Begun], object],
 ) -> bool:
-    """Open a transaction, with the locks of ``request`` and write ids of tables if nothing is in the way of any lock.
+    """Open a transaction; if no lock must wait, also acquire the locks of ``request`` and allocate write ids.
 
-    ``begun`` is called with it; its error aborts the transaction. Returns whether it has the locks. One round trip, two
-    when open ones must be counted.
+    ``begun`` is called with the transaction; an error that it raises aborts the transaction. Returns whether the
+    transaction has its locks. One round trip, or two if open transactions must be counted.
 
     Raises:
-        TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
-        StoreUnavailableError: there is no transaction.
+        TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and fewer than a tenth have ended.
+        StoreUnavailableError: the database cannot be reached, and no transaction is open.
     """
-    # If the connection is lost while committing, or an interrupt comes, the transaction is found by its key.
+    # After a lost connection or an interrupt, the transaction can be found by its key.
     new = replace(new, key=f"statement {uuid4().hex}")
     committed = False
 
@@ -79,7 +79,7 @@ def begin(
         _abort(transactions, new)
         raise StoreUnavailableError(*error.facts) from error
     except BaseException as error:
-        # An interrupt may have come on the way.
+        # An interrupt may have come after the commit.
         if committed or not isinstance(error, HivexError):
             _abort(transactions, new)
         raise
@@ -88,7 +88,7 @@ def begin(
 def _abort(transactions: TransactionManager, new: NewTransaction) -> None:
     """Abort a transaction whose id no caller has received, if it was opened."""
     try:
-        # It waits for the end of the database transaction, which has the counter.
+        # This call waits for the end of the first database transaction, which has locked the counter of ids.
         txn_ids = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)
         transactions.abort_many(txn_ids, "its owner was interrupted when it was opened")
     except HivexError as failure:

@@ -1,7 +1,7 @@
-"""The record of the commits to tables: what each transaction has done, and in which order they have committed.
+"""The record of commits to tables: the changes of each transaction, in the order of commits.
 
-What registers writes and changes definitions notes facts while a transaction commits, and the commit writes them as
-one row for each table, with its last statements. Functions here take part in the caller's transaction.
+While a transaction commits, functions that register writes or change definitions note facts. The commit then writes one
+row for each table. The functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_hivex.core.store.schema import table_commits, tables, txns
 from airflow_hivex.core.transactions.conflicts import Write
 
 CREATION = "CREATE TABLE"
-"""The operation of the first row of a table, and of the transaction that creates it."""
+"""The operation in the first row of a table, and in the row of the transaction that creates the table."""
 
 _COLLECTED = "hivex_commit_facts"
 _ALTERED = "ALTER TABLE"
@@ -49,13 +49,13 @@ class CommitFacts:
 
     @property
     def operation(self) -> str:
-        """Return the names of the statements, each once."""
+        """Return the names of the statements, each once, separated by commas."""
         return ", ".join(dict.fromkeys(self.operations))[:_LONGEST]
 
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
-    """Collect the facts of the block by table id, for the commit that follows."""
+    """Yield the facts that functions note in the block, by table id, for the commit after it."""
     facts: dict[int, CommitFacts] = {}
     info = connection.info
     info[_COLLECTED] = facts
@@ -71,14 +71,14 @@ def _facts_of(connection: Connection, table_id: int) -> CommitFacts | None:
 
 
 def note_operation(connection: Connection, table_id: int, operation: str) -> None:
-    """Note the statement by which the transaction that commits changes a table."""
+    """Note a statement that changes a table, for the record of the transaction that commits."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.operations.append(operation)
 
 
 def note_volume(connection: Connection, table_id: int, *, added: int, deleted: int, size_bytes: int) -> None:
-    """Note rows and bytes that the transaction that commits has written to a table."""
+    """Note rows and bytes that were written to a table, for the record of the transaction that commits."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.rows_added += added
@@ -87,7 +87,7 @@ def note_volume(connection: Connection, table_id: int, *, added: int, deleted: i
 
 
 def note_columns(connection: Connection, table_id: int, before: Sequence[Column]) -> None:
-    """Note the columns that a table has had until the transaction that commits."""
+    """Note the columns of a table before a change, for the record of the transaction that commits."""
     facts = _facts_of(connection, table_id)
     if facts is not None and facts.columns_before is None:
         facts.columns_before = json.dumps([asdict(column) for column in before])
@@ -118,7 +118,7 @@ _RECORD = Prepared(
 
 
 def recording(txn_id: int, writes: Iterable[Write], facts: Mapping[int, CommitFacts], now_ms: int) -> list[Call]:
-    """Return the calls that record the commit of a transaction, one for each table that it has a write id of."""
+    """Return the calls that record the commit of a transaction, one for each table in which it has a write id."""
     letters: dict[tuple[int, int], list[str]] = {}
     for write in writes:
         if write.write_id:
@@ -145,12 +145,12 @@ def recording(txn_id: int, writes: Iterable[Write], facts: Mapping[int, CommitFa
 
 
 def record_creation(connection: Connection, table_id: int, write_id: int, user: str, now_ms: int) -> None:
-    """Record that a table begins, empty, with the write id before its first one. One round trip."""
+    """Record the creation of an empty table, with the write id before its first one. One round trip."""
     _record(connection, table_id, write_id, CREATION, user, now_ms)
 
 
 def record_break(connection: Connection, table_id: int, now_ms: int) -> None:
-    """Record that versions of a table before now cannot be read any more. One round trip."""
+    """Record that earlier versions of a table cannot be read any more. One round trip."""
     _record(connection, table_id, None, "", "", now_ms)
 
 
@@ -162,17 +162,17 @@ def _record(
 
 
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
-    """Return the retention in ms of each table that has a property for it, by table id. One round trip."""
+    """Return the retention of each table with the property ``hivex.history.retention``, in ms. One round trip."""
     has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
     rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
     return {row.id: history_retention_ms(settings, row.parameters) for row in rows}
 
 
 def purge(connection: Connection, now_ms: int, own: Mapping[int, int], settings: Settings) -> int:
-    """Remove the rows that no version within the retention needs, and return their number.
+    """Remove rows that no version within the retention needs, and return their number.
 
-    ``own`` are the retentions of tables that have one of their own. Of each table the newest commit before its
-    retention stays: it is the version with which the retention begins.
+    ``own`` has the retentions of tables with their own value, in ms by table id. The newest commit of each table before
+    its retention stays, because the retention begins with that version.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
     removed = _purge_before(connection, now_ms - history_retention_ms(settings, {}), *of_others)
@@ -193,5 +193,5 @@ def _purge_before(connection: Connection, before_ms: int, *of_tables: ColumnElem
         )
         .exists()
     )
-    # In the order of the record, as readers find that version: times may fall where the clock was put back.
+    # Rows are compared by id, as readers do: times may fall if the clock was put back.
     return connection.execute(delete(table_commits).where(is_superseded, *of_tables)).rowcount

@@ -1,4 +1,4 @@
-"""Commits of transactions: one row change, after all that becomes visible with it was written."""
+"""Commits of transactions: one change of a row, after all changes that become visible with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_hivex.core.transactions.locks.rows import HELD_BY_TXNS, releasing
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
 RegisterWrites: TypeAlias = Callable[[Connection, int], None]
-"""Registers the pending writes of a transaction, within the database transaction that commits it."""
+"""A function that registers the pending writes of a transaction, in the database transaction that commits it."""
 
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
@@ -39,7 +39,7 @@ _COMMITTED = PreparedForIds(
 class Committer:
     """Commits transactions within the database transaction of its caller.
 
-    ``register_writes`` brings the writes of a transaction's statements into the catalog.
+    ``register_writes`` registers the directories of a transaction's statements with the catalog.
     """
 
     def __init__(self, clock: Clock, register_writes: RegisterWrites | None) -> None:
@@ -53,11 +53,11 @@ class Committer:
         changes: Callable[[Connection], None] | None,
         exclusive_write_locks: bool,
     ) -> TxnRow:
-        """Commit a transaction together with ``changes``; return its row. Committing twice is a no-op.
+        """Commit a transaction together with ``changes``; return its row. A second commit changes nothing.
 
         Raises:
-            ConflictFoundError: another transaction was first.
-            TransactionAbortedError, NoSuchTransactionError: it is not open.
+            ConflictFoundError: another transaction has committed a conflicting write first.
+            TransactionAbortedError, NoSuchTransactionError: the transaction is not open.
         """
         exchange = joined(connection)
         (found,) = exchange.send(txn_rows.LOCK(txn_id=txn_id))
@@ -75,11 +75,11 @@ class Committer:
         return row
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
-        """Commit in two round trips; return None, with nothing done, if writes must be registered together with that.
+        """Commit in two round trips and return the row; return None, unchanged, if the transaction has pending writes.
 
         Raises:
-            ConflictFoundError: another transaction was first.
-            TransactionAbortedError, NoSuchTransactionError: it is not open.
+            ConflictFoundError: another transaction has committed a conflicting write first.
+            TransactionAbortedError, NoSuchTransactionError: the transaction is not open.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK(txn_id=txn_id), conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id])
@@ -94,10 +94,10 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the ones of at most 16 transactions that need no checks, and return their ids. Two round trips.
+        """Commit, of at most 16 transactions, all that need no checks, and return their ids. Two round trips.
 
-        Nothing is done with one that is not open, has writes to register or conflicts to look for, or is used by
-        another client at the moment.
+        A transaction is skipped if it is not open, has pending writes, may have conflicts, or is used by another client
+        at this moment.
         """
         found, written, held, lists = exchange.send(
             txn_rows.LOCK_FREE(txn_ids), conflicts.WRITES(txn_ids), HELD_BY_TXNS(txn_ids), LISTS(txn_ids)
@@ -124,7 +124,7 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> None:
-        """Commit a transaction whose row is locked. One round trip, and one more to look for conflicts."""
+        """Commit a transaction whose row is locked. One round trip, and another one to find conflicts of updates."""
         settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
         if settled.is_updating and not exclusive_write_locks:
             sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
@@ -140,7 +140,7 @@ class Committer:
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
     ) -> list[Call]:
-        """Return the calls that commit transactions, whose rows are locked and which have no conflicts."""
+        """Return the calls that commit transactions. The rows are locked, and there are no conflicts."""
         if not settled:
             return []
         now = self._clock()
@@ -176,9 +176,9 @@ class _Settled:
         return any(write.updates for write in self.writes)
 
     def event(self, now_ms: int, lists: Rows) -> Call | None:
-        """Return the call that records its event, None for a transaction without write ids.
+        """Return the call that records the event of the commit; None for a transaction without write ids.
 
-        The event has the write id list of each table as the commit leaves it.
+        The event has the write id list of each table after the commit.
         """
         write_ids = {write.full_name: write.write_id for write in self.writes if write.write_id}
         if not write_ids:

@@ -1,8 +1,6 @@
-"""First committer wins: write sets, and the writes committed since a snapshot.
+"""Conflicts of writes, by the rule that the first committer wins, and the commits since a snapshot.
 
-Source: docs/reference/transactions.md, "Write conflicts".
-
-Functions here take part in the caller's transaction.
+The functions run in the database transaction of the caller. Source: docs/reference/transactions.md, "Write conflicts".
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ _DELETE_COMPONENTS = PreparedForIds(lambda ids: delete(txn_components).where(txn
 
 
 class ConflictFoundError(Exception):
-    """Undoes a commit, whose transaction is aborted then; says why."""
+    """A conflict was found: rolls back the commit. The transaction is then aborted with ``sentence`` as the reason."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -112,7 +110,7 @@ class ConflictFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The operation of a transaction on a table or partition; without an operation, only that it has a write id."""
+    """The operation of a transaction on a table or partition; None if the transaction has only a write id there."""
 
     table_id: int
     database: str
@@ -133,7 +131,7 @@ class Write:
 
     @property
     def resource(self) -> str:
-        """Return ``database/table/partition`` as Hive's messages have it."""
+        """Return ``database/table/partition``, the form of Hive's messages."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
 
@@ -187,10 +185,10 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's sentence on the first transaction that has won against this one, or None. One round trip.
+    """Return Hive's message about the first transaction with a conflicting write, or None. One round trip.
 
-    The rows of the tables' write ids are locked until the caller's transaction ends, in the order
-    of their ids: of two transactions that commit at once, the second sees the write set of the first.
+    The rows of the tables' write ids stay locked until the caller's database transaction ends, in the order of table
+    ids. So if two transactions commit at the same time, the second one reads the write set of the first.
     """
     own: dict[int, dict[str | None, Write]] = defaultdict(dict)
     for write in written:
@@ -212,14 +210,14 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 
 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
-    """Keep a commit that updates a table and others that write to it from each other until the caller's end.
+    """Block other writers of tables until the caller's database transaction ends. One round trip.
 
-    ``tables`` are ids, with whether the caller updates. No other transaction changes or drops one of them meanwhile.
-    One round trip.
+    ``tables`` has table ids, with True if the caller updates or deletes rows. An updating caller blocks all writers,
+    another caller only updating ones. Meanwhile no other transaction changes or drops the tables.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
-        # The table's own row comes before its write ids, as in every change or drop of a table.
+        # The row of the table is locked before its write ids, as in every change or drop of a table.
         calls.append(_HOLD_TABLE(table_id=table_id))
         # The rows that :func:`find_conflict` locks, in its order.
         calls.append((_LOCK_WRITE_IDS if tables[table_id] else _SHARE_WRITE_IDS)(table_id=table_id))
@@ -228,7 +226,7 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-    """Return whether :func:`find_conflict` would find one for updates of these tables and partitions."""
+    """Return whether :func:`find_conflict` would find a conflict for updates of these tables and partitions."""
     own: dict[int, set[str | None]] = defaultdict(set)
     for table_id, partition in resources:
         own[table_id].add(partition)
@@ -245,10 +243,10 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 
 
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
-    """Return the own write that may have changed the same rows.
+    """Return the write of the transaction that may have changed the same rows, or None.
 
-    No partition stands for the whole table, as long as the written ones are not known; Hive takes it for another
-    partition then.
+    A partition of None stands for the whole table, if the written partitions are unknown. Hive compares None as the
+    name of a partition.
     """
     if partition is None:
         return next(iter(own.values()), None)
@@ -256,10 +254,10 @@ def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Writ
 
 
 def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
-    """Note the updates of a transaction that commits.
+    """Return the calls that record the updates of a transaction that commits.
 
-    No transaction is opened from here until the caller's transaction ends: a transaction with an id above the commit id
-    sees the commit. Source: Hive's TXN_LOCK_TBL.
+    They block new transactions until the caller's database transaction ends, so that each transaction with an id above
+    the commit id sees the commit. Source: Hive's TXN_LOCK_TBL.
     """
     return [
         _RECORD(table_id=write.table_id, partition=write.partition, txn_id=txn_id, operation=write.operation)
@@ -269,7 +267,7 @@ def recording_write_set(txn_id: int, written: Iterable[Write]) -> list[Call]:
 
 
 def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]:
-    """Return the calls that note the writes of a transaction at its commit, one row a resource."""
+    """Return the calls that record the writes of a transaction at its commit, one row for each resource."""
     updates: dict[tuple[int, str | None, int | None], bool] = {}
     for write in written:
         if write.operation in _WRITES:
@@ -289,19 +287,19 @@ def completing(txn_id: int, written: Iterable[Write], now_ms: int) -> list[Call]
 
 
 def forgetting_components(txn_ids: Sequence[int]) -> Iterator[Call]:
-    """Yield the calls that remove the notes of what transactions were about to write."""
+    """Yield the calls that remove the components of transactions."""
     return _DELETE_COMPONENTS.batched(txn_ids)
 
 
 def written_since(
     connection: Connection, table_ids: Mapping[int, str], valid_txns: ValidTxnList, *, updates_only: bool
 ) -> frozenset[str]:
-    """Return the names of those tables to which something was committed that the snapshot does not see."""
+    """Return the names of tables with committed writes that the snapshot does not see."""
     mapping = txn_to_write_id.c
     query = (
         select(mapping.table_id, mapping.txn_id)
         .outerjoin(txns, txns.c.id == mapping.txn_id)
-        # The rows of committed transactions may be gone already, those of others never are.
+        # The row of a committed transaction may be purged already, that of any other transaction never is.
         .where(or_(txns.c.state.is_(None), txns.c.state == TxnState.COMMITTED.value))
         .where(mapping.table_id.in_(list(table_ids)), _unseen(valid_txns))
     )
@@ -320,7 +318,7 @@ def written_since(
 
 
 def _unseen(valid_txns: ValidTxnList) -> ColumnElement[bool]:
-    """Return a condition that holds for each transaction that was not settled in the snapshot, and some others."""
+    """Return a condition that selects all transactions that had not ended in the snapshot, and some others."""
     lowest = valid_txns.min_open
     txn_id = txn_to_write_id.c.txn_id
     if lowest is None:

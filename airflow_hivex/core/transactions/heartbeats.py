@@ -28,17 +28,17 @@ Ended = Callable[[TransactionAbortedError], object]
 def heartbeats(
     transactions: TransactionManager, txn_id: int, timeout_s: int, ended: Ended | None = None
 ) -> Iterator[None]:
-    """Send a heartbeat every half time-out during the block, the first one after a random part of that.
+    """Send heartbeats during the block, one every half time-out; the first one comes after a random part of it.
 
-    A transaction that turns out to be aborted ends the beating; ``ended`` is called with the reason, in the thread of
-    the heartbeats, to stop what is done in vain. Source: Hive DbTxnManager.Heartbeater.
+    The heartbeats end if the transaction is aborted. Then their thread calls ``ended`` with the error, which stops the
+    work of the transaction. Source: Hive DbTxnManager.Heartbeater.
     """
 
     def heartbeat() -> None:
         try:
             transactions.heartbeat(txn_id)
         except NoSuchTransactionError:
-            # Of one that has committed just now there is a record.
+            # A transaction that has just committed still has its record.
             try:
                 transactions.get(txn_id)
             except NoSuchTransactionError:
@@ -50,13 +50,13 @@ def heartbeats(
 
 @contextmanager
 def batch_heartbeats(transactions: TransactionManager, lo: int, hi: int, timeout_s: int) -> Iterator[None]:
-    """:func:`heartbeats` of all transactions from ``lo`` to ``hi``; those that have ended are passed over."""
+    """Send heartbeats, as :func:`heartbeats`, of all open transactions with ids from ``lo`` to ``hi``."""
     with _beating(lambda: transactions.heartbeat_range(lo, hi), f"transactions {lo} to {hi}", timeout_s, None):
         yield
 
 
 def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
-    """Return the error for a transaction that a time-out has ended, and whose record was removed since."""
+    """Return the error for a transaction that was aborted by its time-out, and whose record is purged."""
     return TransactionAbortedError(
         txn_id, f"its owner had sent no heartbeat for longer than its time-out of {timeout_s} s"
     )
@@ -87,22 +87,22 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
 
     thread = threading.Thread(target=beat, name=f"hivex-heartbeat of {whose}", daemon=True)
     try:
-        # An interrupt while it starts must not leave it beating.
+        # An interrupt during start() must stop the thread, too.
         thread.start()
         yield
     finally:
         stop.set()
-        # What was never closed ends when it is collected, which may happen in the thread itself.
+        # A generator that is not closed ends at its garbage collection, perhaps in this thread itself.
         if thread.ident is not None and thread is not threading.current_thread():
             thread.join()
 
 
 @dataclass(slots=True)
 class TransactionJob:
-    """A transaction, and the job that it runs now: its runner, if there is one, and its tag.
+    """A transaction, and the runner and tag of its present job, if it runs one.
 
-    ``opened_id`` is None as long as it is not opened. ``ended`` is why the transaction has ended under its owner, as
-    the heartbeats have found.
+    ``opened_id`` is None before the transaction is opened. ``ended`` is the error by which the heartbeats have found
+    that another client has ended the transaction.
     """
 
     opened_id: int | None
@@ -117,16 +117,16 @@ class TransactionJob:
         return self.opened_id
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the job, which would run in vain: another client has ended the transaction. For its heartbeats."""
-        # Who begins a job does it the other way round, so that one of the two sees the other.
+        """Stop the job after another client has ended the transaction. The thread of the heartbeats calls it."""
+        # begin() sets the runner first and reads `ended` then, so that one of the two threads sees the other.
         self.ended = error
         self.stop()
 
     def begin(self, runner: Runner, tag: str) -> None:
-        """Note the job that runs next.
+        """Set the runner and tag of the next job.
 
         Raises:
-            TransactionAbortedError: the transaction has ended.
+            TransactionAbortedError: the transaction has been aborted.
         """
         self.tag = tag
         self.runner = runner
@@ -139,6 +139,6 @@ class TransactionJob:
             self.runner.cancel(self.tag)
 
     def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
-        """Return the end of the transaction, if ``error`` comes from it and says less."""
+        """Return the error about the transaction's end if ``error`` is only a consequence of it, or None."""
         is_symptom = isinstance(error, JobCancelledError | TransactionError)
         return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

@@ -1,4 +1,4 @@
-"""The housekeeper: settles what dead clients left behind, and removes unused records.
+"""The housekeeper: ends the transactions of dead clients, and removes unused records and files.
 
 Source: docs/reference/transactions.md, "Time-outs and housekeeping" (Hive AcidHouseKeeperService, TxnCleaner).
 """
@@ -35,20 +35,19 @@ _HIGHEST = select(counters.c.value).where(counters.c.name == "txn").scalar_subqu
 _HAS_COMPONENTS = select(txn_components.c.id).where(txn_components.c.txn_id == txns.c.id).exists()
 
 _COPIES_WHILE_WAITING_S = 2.0
-"""The time that a caller which waits for a lock spends on withdrawing copies, and again on deleting their files."""
+"""The time limits for withdrawing unused copies, and for deleting them, while the caller waits for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """The result of one round.
+    """The result of one round: ids of ended transactions and requests, and numbers of removed objects and records.
 
-    ``aborted`` are the ids of transactions that had timed out, ``dropped_locks`` those of requests
-    without transaction, ``abandoned_writes`` the number of writes whose files were deleted, ``unused_copies`` that of
-    places of copies, ``requeued_compactions`` that of compactions whose worker is gone, ``expired_partitions``
-    that of partitions that links do not show any more, ``temporary_tables`` that of temporary tables which their
-    session has left behind, ``dropped_objects`` that of tables and partitions whose files were deleted in
-    the place of a statement that was killed; the others are numbers of records removed, ``events`` of them
-    from the notification log.
+    ``aborted`` has the ids of timed-out transactions, ``dropped_locks`` the ids of lock requests without a transaction.
+    ``abandoned_writes`` counts writes whose files were deleted, ``unused_copies`` folders of unused copies,
+    ``requeued_compactions`` compactions of lost workers, ``expired_partitions`` partitions that links do not show any
+    more, ``temporary_tables`` tables of ended sessions, and ``dropped_objects`` tables and partitions whose DROP was
+    killed before it had deleted the files. The other fields count removed records; ``events`` are records of the
+    notification log.
     """
 
     aborted: tuple[int, ...] = ()
@@ -68,7 +67,7 @@ class HousekeepingResult:
 
 
 class Housekeeper:
-    """Runs the periodic tasks of Hive's AcidHouseKeeper and TxnCleaner, one round a call."""
+    """The periodic tasks of Hive's AcidHouseKeeper and TxnCleaner; each call runs one round."""
 
     def __init__(
         self,
@@ -110,12 +109,11 @@ class Housekeeper:
         self._log_purged_ms: int | None = None
 
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
-        """Run one round of all tasks. Safe to run at any time and from several places at once.
+        """Run one round of all tasks. Safe to run at any time, and by several processes at once.
 
-        With ``only_due`` a task is left out that this housekeeper has run less than its interval
-        ago (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
-        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only: a caller
-        that waits for a lock runs it meanwhile.
+        A caller that waits for a lock sets ``only_due``. Then a task is skipped that this housekeeper has run within
+        its interval (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
+        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only.
         """
         now = self._clock()
         most_s = _COPIES_WHILE_WAITING_S if only_due else None
@@ -145,7 +143,7 @@ class Housekeeper:
             if self._delete_dropped is not None:
                 result = replace(result, dropped_objects=self._delete_dropped())
             if self._drop_temporary_tables is not None and not only_due:
-                # It locks the tables; a caller that waits for a lock cannot wait for these locks.
+                # The drop locks the tables; a caller that waits for a lock cannot wait for these locks, too.
                 result = replace(result, temporary_tables=self._drop_temporary_tables())
             if self._record_capacity is not None:
                 self._record_capacity()
@@ -163,15 +161,15 @@ class Housekeeper:
         return result
 
     def _purge_record(self, connection: Connection) -> int:
-        """Remove the recorded commits that no version within the retention of its table needs."""
+        """Remove recorded commits that no version within the retention of the table needs."""
         return commit_record.purge(
             connection, self._clock(), commit_record.own_retentions(connection, self._settings), self._settings
         )
 
     def _purge_transactions(self, connection: Connection) -> int:
-        """Remove ended transactions that left nothing to clean, but never the one with the highest id.
+        """Remove ended transactions without components, but never the one with the highest id.
 
-        They are kept for another time-out: so long their owner may ask how they have ended.
+        A record stays for one time-out after the end, so that the owner can read how the transaction has ended.
         """
         ended_ms = func.coalesce(txns.c.ended_ms, txns.c.heartbeat_ms)
         kept_until = ended_ms + cast(txns.c.timeout_s, BigInteger) * 1000
@@ -186,7 +184,7 @@ class Housekeeper:
 
 
 def _purge_write_sets(connection: Connection) -> int:
-    """Remove the write sets that no open transaction overlaps."""
+    """Remove write sets that were committed before each open transaction began."""
     lowest_open = select(func.min(txns.c.id)).where(IS_OPEN).scalar_subquery()
     return connection.execute(
         delete(write_set).where(write_set.c.commit_id < func.coalesce(lowest_open, _HIGHEST + 1))
@@ -194,9 +192,9 @@ def _purge_write_sets(connection: Connection) -> int:
 
 
 def _purge_write_ids(connection: Connection) -> int:
-    """Remove the write ids of transactions that every snapshot sees as committed.
+    """Remove write ids of transactions that every snapshot sees as committed.
 
-    Of each table the highest of them stays: the high watermark of a snapshot is looked up by it.
+    The highest such write id of each table stays, because it gives the high watermark of a snapshot.
     """
     settled = and_(
         _below(txn_to_write_id.c.txn_id, _lowest_seen_open()),
@@ -217,9 +215,10 @@ def _purge_write_ids(connection: Connection) -> int:
 
 
 def _purge_completed_components(connection: Connection) -> int:
-    """Remove records of writes, except the newest, the newest update or delete, and the highest write id of each place.
+    """Remove records of writes to a table or partition that are not needed.
 
-    Who waits for commits after a write id asks for the last one.
+    The newest record, the newest update or delete, and the record with the highest write id stay: a sensor that waits
+    for a commit after a write id reads the last one.
     """
     completed = completed_txn_components.c
     newest = select(func.max(completed.id)).group_by(completed.table_id, completed.partition)
@@ -236,9 +235,9 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """Return the lowest transaction that is open, or was when the oldest open one began.
+    """Return the lowest id of a transaction that is open, or was open when an open transaction began.
 
-    Snapshots of open transactions see everything below it as settled. Source: Hive's MIN_HISTORY_LEVEL.
+    Snapshots of open transactions see all transactions below this id as ended. Source: Hive's MIN_HISTORY_LEVEL.
     """
     return select(func.min(txns.c.min_open_id)).where(IS_OPEN).scalar_subquery()
 
@@ -248,5 +247,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return whether an id is below a bound; every id is, where no such transaction exists."""
+    """Return whether an id is below a bound; without a bound the condition is true for every id."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -39,7 +39,7 @@ _LOCK_ORDERS: dict[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transaction, and its locks by state."""
+    """A transaction, and the numbers of its acquired and waiting locks."""
 
     transaction: Transaction
     locks_acquired: int
@@ -48,7 +48,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A request for locks that waits for a lock of another one. Without a transaction the ids are None."""
+    """A lock request that waits for a lock of another request. The ids of transactions are None without one."""
 
     lock_id: int
     txn_id: int | None
@@ -63,13 +63,13 @@ class Wait:
 
     @property
     def name(self) -> str:
-        """Return the name of what is locked: ``database.table partition``, as far as it goes."""
+        """Return the name of the locked database, table or partition: ``database.table partition`` or a part of it."""
         return shown_resource(self.resource)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionCounts:
-    """The numbers of open transactions and waiting requests, and the oldest of each. ``now`` is the database's time."""
+    """The numbers of open transactions and waiting requests, and the oldest ones. ``now`` is the time of the clock."""
 
     now: datetime
     open: int
@@ -86,7 +86,9 @@ class TransactionListing:
         self._clock = clock
 
     def transactions(self, wanted: PageRequest, state: TxnState | None = TxnState.OPEN) -> Page[ListedTransaction]:
-        """Return transactions of one state, or of all. Ids, users, hosts and agents are searched. Three statements.
+        """Return transactions, of one state or of all states. Three statements.
+
+        The search text is compared with ids, users, hosts and agents.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -101,14 +103,14 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the last 200 transactions of agents, and those with some ids, the oldest first. Two statements."""
+        """Return the last 200 transactions with one of the agents or ids, the oldest first. Two statements."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
             return _with_locks(connection, [transaction_from(row) for row in reversed(found)])
 
     def locks(self, wanted: PageRequest, txn_id: int | None = None, state: LockState | None = None) -> Page[LockInfo]:
-        """Return locks, of one transaction or of all. Names, users and agents are searched. Two statements.
+        """Return locks, of one transaction or of all. The search text is compared with names, users and agents.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -126,7 +128,7 @@ class TransactionListing:
             return read_page(connection, query, wanted, _LOCK_ORDERS, key, lock_from_row)
 
     def waits(self, limit: int = 200) -> list[Wait]:
-        """Return the requests that wait, each with the lock that it waits for, the oldest first. One statement."""
+        """Return the waiting requests, each with the lock that blocks it, the oldest first. One statement."""
         ahead = locks.alias("ahead")
         query = (
             select(

@@ -1,4 +1,4 @@
-"""The transaction manager: opens, commits and aborts transactions, and hands out write ids."""
+"""The transaction manager: opens, commits and aborts transactions, and allocates write ids."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ _OF_KEY = select(txns).where(txns.c.key == bindparam("key"))
 class TransactionManager(SnapshotReader, WriteIdAllocator):
     """Transactions in the metastore database (Source: docs/reference/transactions.md; Hive TxnHandler).
 
-    Every change of state is one conditional update, so that a transaction that a time-out has aborted can never commit.
-    Methods that take a ``connection`` join the caller's database transaction.
+    Each change of state is one conditional update, so that an aborted transaction can never commit. Methods with a
+    ``connection`` run in the caller's database transaction.
     """
 
     def __init__(
         self, store: Store, settings: Settings, clock: Clock, register_writes: RegisterWrites | None = None
     ) -> None:
-        """``register_writes`` brings the writes of a transaction's statements into the catalog, in its commit."""
+        """Create the manager; its commits call ``register_writes``, which registers pending writes with the catalog."""
         super().__init__(store)
         self._settings = settings
         self._clock = clock
         self._committer = Committer(clock, register_writes)
         self.when_committed: Callable[[int], None] | None = None
-        """A function that gets the id of each transaction that this process has committed."""
+        """A function that is called with the id of each transaction that this process has committed."""
         self.limit = OpenTransactionLimit(
             int(settings["hive.max.open.txns"]), int(settings["metastore.count.open.txns.interval"])
         )
@@ -97,18 +97,20 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     ) -> list[int]:
         """Return the consecutive ids of ``count`` new transactions, at most ``hive.txn.max.open.batch``.
 
-        ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or that of replication.
-        ``key`` is a name of the caller's, of up to 1,024 characters: as long as the transaction that
-        was opened with it is open, opening with it again, from wherever, answers that one's id. The
-        key is free again when the record of an ended transaction was purged.
+        ``timeout`` is in seconds; by default it is ``hive.txn.timeout``, or the time-out of replication. ``key`` is a
+        name that the caller chooses, of up to 1,024 characters. While the transaction with the key is open, another
+        call with the same key, from any process, returns the same id. The key can be used again after the record of
+        the ended transaction was purged.
+
         Two round trips, three with a key.
 
         Raises:
-            TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ten years are exceeded.
+            TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ``timeout`` exceeds ten years.
             InvalidTextError: ``user`` has a character that cannot be stored.
-            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
-            TransactionAbortedError, TransactionCommittedError: so has the one of that key ended.
-            InvalidTransactionRequestError: that can be no key, or it is given to several transactions.
+            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and fewer than a tenth have
+                ended.
+            TransactionAbortedError, TransactionCommittedError: the transaction with the key has ended.
+            InvalidTransactionRequestError: the key is not valid, or ``count`` is not 1.
         """
         if count < 1:
             raise TransactionNotOpenError([], f"{count} transactions cannot be opened")
@@ -133,7 +135,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """Return the values of a new transaction, for :meth:`open`.
 
         Raises:
-            TransactionNotOpenError: ``timeout`` is not positive, or ten years are exceeded.
+            TransactionNotOpenError: ``timeout`` is not positive, or exceeds ten years.
             InvalidTextError: ``user`` has a character that cannot be stored.
         """
         timeout_s = self._default_timeout_s(type) if timeout is None else int(timeout)
@@ -149,12 +151,12 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
-        """Return the ids of several new transactions of :meth:`described`, without keys, in their order.
+        """Return the ids of several new transactions of :meth:`described`, in their order. They have no keys.
 
-        Two round trips, as for one of them.
+        Two round trips for any number of them.
 
         Raises:
-            TooManyOpenTransactionsError: all of them are too many; none is opened.
+            TooManyOpenTransactionsError: they would exceed ``hive.max.open.txns``; no transaction is opened.
         """
         return self._open(new)
 
@@ -165,7 +167,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         def work(exchange: Exchange) -> list[int]:
             now = self._clock()
             check = (lambda found: self.limit.check(found, now)) if self.limit.must_count(len(new), now) else None
-            # It has committed then.
+            # The database transaction has committed when the call returns.
             opened[:] = open_transactions(exchange, new, now, check)
             return opened
 
@@ -212,7 +214,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         """Return the record of a transaction. One round trip.
 
         Raises:
-            NoSuchTransactionError: no transaction has that id, or it has ended and its record is gone.
+            NoSuchTransactionError: no transaction has the id, or its record is purged.
         """
         check_id(txn_id)
         with self._store.read() as connection:
@@ -222,13 +224,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key, or None if no transaction was, or its record is gone."""
+        """Return the transaction that was opened with the key; None without one, or if its record is purged."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
 
     def show(self) -> list[Transaction]:
-        """Return the open and aborted transactions, by their ids, as SHOW TRANSACTIONS lists them. One round trip."""
+        """Return the open and aborted transactions in the order of ids, as SHOW TRANSACTIONS. One round trip."""
         query = select(txns).where(txns.c.state != TxnState.COMMITTED.value).order_by(txns.c.id)
         with self._store.read() as connection:
             return [transaction_from(row) for row in connection.execute(query)]
@@ -240,23 +242,22 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         *,
         exclusive_write_locks: bool = False,
     ) -> bool:
-        """Make all that the transaction wrote visible, together with ``changes``, by one row change.
+        """Commit a transaction: make its writes visible, together with ``changes``, and release its locks.
 
-        Returns whether statements may have noted writes in it that are to be cleaned up now.
+        Returns whether the transaction may have pending writes, which the caller cleans up now. ``changes`` (such as
+        the registration of directories, or a new table) runs in the same database transaction, and is rolled back if
+        the commit is refused. A second commit changes nothing.
 
-        ``changes`` (registering directories, a new table) is applied in the same database
-        transaction while this transaction is still open, and is undone if the commit is refused.
-        Committing twice is a no-op. The transaction's locks are released. Of transactions that
-        overlap and update or delete in the same partition or table, only the first can commit;
-        with ``exclusive_write_locks`` the caller says that its locks have kept others out, and
-        nothing is looked for. An update of no certain partition is one of all of them.
+        If transactions overlap in time and update or delete rows of the same partition or table, only the first one can
+        commit. A caller whose locks exclude others sets ``exclusive_write_locks``, and no conflict is looked for. An
+        update of unknown partitions conflicts with an update of any partition.
 
         Raises:
-            WriteConflictError: another transaction was first; this one is aborted.
-            TransactionAbortedError: it was aborted; nothing of it is or becomes visible.
-            NoSuchTransactionError: no transaction has that id.
-            CommitOutcomeUnknownError: the database was lost and could not be asked; look the
-                transaction up by its id, do not delete its files.
+            WriteConflictError: another transaction has committed first; this transaction is aborted.
+            TransactionAbortedError: the transaction was aborted; its writes never become visible.
+            NoSuchTransactionError: no transaction has the id.
+            CommitOutcomeUnknownError: the connection was lost, and the outcome could not be read; look up the
+                transaction by its id, and do not delete its files.
         """
         check_id(txn_id)
 
@@ -280,7 +281,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             except HivexError as lookup_error:
                 raise CommitOutcomeUnknownError(txn_id) from lookup_error
             if found.state is TxnState.OPEN:
-                # The server had lost it before applying it.
+                # The server has not applied the commit.
                 return self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
             if found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
@@ -289,12 +290,12 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return row is None or row.statements > 0
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
-        """Commit the ones of several transactions that need not wait, and return their ids.
+        """Commit the transactions that need no checks, and return their ids.
 
-        With the others nothing is done: use :meth:`commit`. Two round trips for 16 transactions.
+        The other transactions stay open: use :meth:`commit`. Two round trips for 16 transactions.
 
         Raises:
-            OutcomeUnknownError: the connection was lost while committing; :meth:`commit` looks each of them up.
+            OutcomeUnknownError: the connection was lost during the commit; call :meth:`commit` for each transaction.
         """
         committed: set[int] = set()
         for batch in batches(sorted({txn_id for txn_id in txn_ids if is_id(txn_id)}), MOST_IDS):
@@ -305,13 +306,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return committed
 
     def abort(self, txn_id: int, reason: str | None = None, code: AbortReason = AbortReason.NONE) -> None:
-        """Make sure that nothing the transaction wrote is ever visible. Aborting twice is a no-op.
+        """Abort a transaction: its writes never become visible, and its locks are released.
 
-        Its locks are released; later uses of it raise an error with ``reason``.
+        Later uses of the transaction raise an error with ``reason``. A second abort changes nothing.
 
         Raises:
-            TransactionCommittedError: it has committed.
-            NoSuchTransactionError: no transaction has that id.
+            TransactionCommittedError: the transaction has committed.
+            NoSuchTransactionError: no transaction has the id.
         """
         check_id(txn_id)
 
@@ -324,13 +325,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="abort")
 
     def begin_again(self, txn_id: int, reason: str) -> int:
-        """Abort a transaction, open one like it that takes over its locks at once, and return the new id.
+        """Abort a transaction, open an equal one that takes over its locks, and return the new id.
 
-        So a statement that was outrun while it waited for a lock need not queue up for it again.
+        A statement uses this if others have committed while it waited for a lock: it need not wait for the lock again.
 
         Raises:
-            TransactionAbortedError, TransactionCommittedError: so has it ended meanwhile.
-            NoSuchTransactionError: no transaction has that id.
+            TransactionAbortedError, TransactionCommittedError: the transaction has ended meanwhile.
+            NoSuchTransactionError: no transaction has the id.
         """
         check_id(txn_id)
         opened: list[int] = []
@@ -362,9 +363,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             raise
 
     def _abort_unknown_successor(self, txn_id: int, opened: Sequence[int], reason: str) -> None:
-        """Abort a successor whose id no caller has received, if it exists: an interrupt may come after the commit.
+        """Abort a new transaction whose id no caller has received, because an interrupt came after its commit.
 
-        Else its id may be another one's by now.
+        If the commit was not applied, another client may have opened a transaction with this id; it stays open.
         """
         for successor in opened:
             try:
@@ -377,7 +378,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_many(
         self, txn_ids: Iterable[int], reason: str | None = None, code: AbortReason = AbortReason.ABORT_QUERY
     ) -> list[int]:
-        """Abort the open ones of the transactions, and return their ids; the others are ignored."""
+        """Abort the transactions that are still open, and return their ids; the others are ignored."""
         wanted = sorted({txn_id for txn_id in txn_ids if is_id(txn_id)})
 
         def work(connection: Connection) -> list[int]:
@@ -388,18 +389,16 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_in(
         self, connection: Connection, txn_ids: Sequence[int], reason: str | None, code: AbortReason
     ) -> list[int]:
-        """:meth:`abort_many` in the caller's database transaction; ``txn_ids`` are sorted."""
+        """Abort transactions as :meth:`abort_many`, in the caller's database transaction; ``txn_ids`` are sorted."""
         return aborting.abort_in(connection, self._clock, txn_ids, reason, code)
 
     def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
-        """Note that the owner of a transaction, of a lock, or of both is alive; None and 0 stand for none.
-
-        One round trip each.
+        """Send a heartbeat for a transaction, a lock, or both; an id of None or 0 is ignored. One round trip each.
 
         Raises:
-            TransactionAbortedError: it was aborted.
-            NoSuchTransactionError: no transaction has that id, or it has committed.
-            NoSuchLockError: there is no such lock.
+            TransactionAbortedError: the transaction was aborted.
+            NoSuchTransactionError: no transaction has the id, or the transaction has committed.
+            NoSuchLockError: the lock does not exist.
         """
         if lock_id and not is_id(lock_id):
             raise NoSuchLockError(lock_id)
@@ -421,12 +420,12 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self._store.write(work, name="heartbeat")
 
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
-        """Note that the owner of all transactions from ``lo`` to ``hi`` is alive; return which have ended.
+        """Send a heartbeat for all transactions from ``lo`` to ``hi``; return the ids that are not open.
 
-        Ids that are unknown or committed, and aborted ones, cause no error. One round trip when all are open.
+        Ids of unknown, committed or aborted transactions cause no error. One round trip if all are open.
 
         Raises:
-            InvalidTransactionRequestError: that is not a range, or it is wider than ``hive.max.open.txns``.
+            InvalidTransactionRequestError: the ids are not a range, or the range exceeds ``hive.max.open.txns``.
         """
         widest = int(self._settings["hive.max.open.txns"])
         if not (is_id(lo) and is_id(hi) and 0 <= hi - lo < widest):
@@ -453,7 +452,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def abort_timed_out(self) -> list[int]:
         """Abort every open transaction whose last heartbeat is older than its time-out; return their ids.
 
-        In batches, each in a database transaction of its own.
+        Each batch of them is a database transaction of its own.
         """
         aborted: list[int] = []
 
@@ -469,10 +468,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     # -- parts ----------------------------------------------------------------------
 
     def check_open(self, connection: Connection, txn_id: int) -> None:
-        """See to it that a transaction is open, and stays so until the caller's database transaction ends.
+        """Ensure that a transaction is open until the caller's database transaction ends.
 
         Raises:
-            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
         """
         txn_rows.check_open(connection, txn_id)
 
@@ -484,7 +483,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         raise WriteConflictError(txn_id, sentence)
 
     def heartbeat_in(self, connection: Connection, txn_id: int) -> None:
-        """Send the transaction's half of :meth:`heartbeat` in the caller's database transaction."""
+        """Send a heartbeat for a transaction, as :meth:`heartbeat`, in the caller's database transaction."""
         alive = connection.execute(update(txns).where(txns.c.id == txn_id, IS_OPEN).values(heartbeat_ms=self._clock()))
         if alive.rowcount:
             return
@@ -503,9 +502,9 @@ _FREE_AGAIN = 0.9
 
 
 class OpenTransactionLimit:
-    """Says when open transactions must be counted, and whether there are too many.
+    """The limit of open transactions, which counts them only if the limit may be near.
 
-    Once the limit was reached, nothing is opened until the count is below 90 % of it.
+    After the limit was reached, no transaction is opened until their number is below 90 % of the limit.
     """
 
     def __init__(self, limit: int, interval_s: int) -> None:
@@ -517,16 +516,16 @@ class OpenTransactionLimit:
         self._refusing = False
 
     def must_count(self, count: int, now_ms: int) -> bool:
-        """Return whether ``count`` more cannot be opened on what is known from before."""
+        """Return whether open transactions must be counted before ``count`` new ones are opened."""
         if self._refusing or self._counted is None or now_ms - self._counted_ms >= self._interval_ms:
             return True
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
 
     def check(self, open_count: int, now_ms: int) -> None:
-        """Take note of a count.
+        """Keep a count of open transactions for later calls.
 
         Raises:
-            TooManyOpenTransactionsError: there are too many.
+            TooManyOpenTransactionsError: the count has reached the limit.
         """
         self._counted, self._counted_ms, self._opened_since = open_count, now_ms, 0
         self._refusing = open_count >= (self._limit * _FREE_AGAIN if self._refusing else self._limit)
@@ -534,5 +533,5 @@ class OpenTransactionLimit:
             raise TooManyOpenTransactionsError(open_count, self._limit)
 
     def opened(self, count: int) -> None:
-        """Take note of what was opened here."""
+        """Add a number of transactions that this process has opened since the last count."""
         self._opened_since += count

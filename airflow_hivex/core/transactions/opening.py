@@ -1,4 +1,4 @@
-"""New transactions: their ids and rows. Functions here take part in the caller's exchange."""
+"""New transactions: their ids and rows. The functions send their calls in the caller's exchange."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_KEY = Prepared(SELECT_ROW.where(txns.c.key == bindparam("key", type_=String)
 _ID = counters.c.value - bindparam("before_last", type_=BigInteger)
 _COUNTER = counters.alias("txn_counter")
 NEW_TXN_ID = select(_COUNTER.c.value).where(_COUNTER.c.name == literal_column("'txn'")).scalar_subquery()
-"""The id of the transaction that was opened last, for statements that follow in the database transaction that opens."""
+"""The id of the last opened transaction, for later statements of the database transaction that opens it."""
 _NOW_MS = bindparam("now_ms", type_=BigInteger)
 _VALUES: dict[str, ColumnElement[Any]] = {
     "id": _ID,
@@ -60,7 +60,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
-    """Return the statement of a new row; its own, so that it sees all that were opened before the counter was ours."""
+    """Return the INSERT of a new row. It runs after the lock of the counter, so that it reads all earlier rows."""
     row = select(*values.values()).where(_OF_TXN_IDS)
     return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
 
@@ -81,7 +81,7 @@ class NewTransaction:
     key: str | None
 
     def row(self, now_ms: int, before_last: int = 0) -> dict[str, Value]:
-        """Return the values of its row, whose id is so far below the last one that was taken."""
+        """Return the values of the transaction's row, whose id is the last allocated id minus ``before_last``."""
         return {
             "before_last": before_last,
             "type": self.type.value,
@@ -95,7 +95,7 @@ class NewTransaction:
 
 
 class KeyTakenError(Exception):
-    """Undoes the opening of a transaction: another one has its key."""
+    """Another transaction has the key: rolls back the opening of a transaction. ``row`` is that of the other one."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)
@@ -105,12 +105,12 @@ class KeyTakenError(Exception):
 def open_transactions(
     exchange: Exchange, new: Sequence[NewTransaction], now_ms: int, check: Callable[[int], None] | None
 ) -> list[int]:
-    """Return the ids of new transactions; the exchange is finished. Only one that is alone may have a key.
+    """Return the ids of new transactions, and finish the exchange. Only a single transaction may have a key.
 
-    One round trip, two with a ``check``, which gets the number of open transactions, or with a key.
+    ``check`` is called with the number of open transactions. One round trip, two with a ``check`` or a key.
 
     Raises:
-        KeyTakenError: there is a transaction with this key.
+        KeyTakenError: a transaction with the key exists.
     """
     count, key = len(new), new[0].key
     rows = [_INSERT(**each.row(now_ms, count - number)) for number, each in enumerate(new, 1)]
@@ -123,7 +123,7 @@ def open_transactions(
         if check is not None:
             check(taken[0][1])
         if same:
-            # The transaction with this key was opened before the counter was ours.
+            # Another client has opened a transaction with this key before this one locked the counter.
             raise KeyTakenError(TxnRow(*same[0]))
         exchange.finish(*rows)
     last = int(taken[0][0])
@@ -133,9 +133,10 @@ def open_transactions(
 def open_with(
     exchange: Exchange, new: NewTransaction, now_ms: int, check: Callable[[int], None] | None, calls: Sequence[Call]
 ) -> tuple[int, list[Rows]]:
-    """Return the id of a new transaction, and the answers to ``calls``, which follow its row; the exchange is finished.
+    """Open a transaction, send ``calls`` after its row, and finish the exchange; return its id and their answers.
 
-    No other transaction may have its key. One round trip, two with a ``check``, which gets the number of open ones.
+    No other transaction may have its key. ``check`` is called with the number of open transactions. One round trip, two
+    with a ``check``.
     """
     row = _INSERT(**new.row(now_ms))
     if check is None:
@@ -148,9 +149,9 @@ def open_with(
 
 
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
-    """Return the calls that store a transaction as committed; the first one answers with its id.
+    """Return the calls that store a transaction as committed; the answer to the first call is its id.
 
-    Others that open transactions wait for the end of the caller's database transaction: send them late.
+    Send them late: clients that open transactions wait until the caller's database transaction ends.
     """
     return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 
@@ -159,7 +160,7 @@ def check_key(key: str) -> None:
     """Refuse a text that cannot be the key of a transaction.
 
     Raises:
-        InvalidTransactionRequestError: it is empty, too long, or cannot be stored.
+        InvalidTransactionRequestError: the text is empty, too long, or cannot be stored.
     """
     if not (isinstance(key, str) and 0 < len(key) <= _KEY_LENGTH and is_storable(key)):
         raise InvalidTransactionRequestError(

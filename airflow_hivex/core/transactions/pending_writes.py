@@ -1,7 +1,7 @@
-"""The writes of the statements of an open transaction, kept for its own reads and for its commit.
+"""Pending writes: the writes of an open transaction's statements, kept for its own reads and for its commit.
 
-A write is first noted without directories: such a write shows later that its statement still runs, or was killed.
-Functions here take part in the caller's transaction.
+A write is first recorded without directories. If it stays so, its statement still runs, or was killed. The functions
+run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 CONSUMES = -1
-"""The statement id of a row that has no write: it names files that a statement reads and then deletes."""
+"""The statement id of a row without a write, which lists files that a statement reads and then deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """One statement's write in an open transaction, and, once it is done, the directories that it has written.
+    """The write of one statement in an open transaction; after its end it has the written ``directories``.
 
-    One that ``is_taken_back`` never counts, even if its statement still runs; its files are being deleted.
-    ``began`` is higher in a later session of the same ``writer``; the write belongs to the session of that number.
-    ``operation`` is that of a server that writes its rows, for a statement that ``statement`` is a fingerprint of.
-    With ``is_claimed`` the session puts the files into place.
-    ``places`` are the folders of an external table that the write puts files into, from when it may have begun to.
-    ``root`` is the folder of that table, and ``depth`` the number of its partition keys. Once the write
-    ``is_registered``, its files count, and those that they replace can be deleted. ``consumed`` are the files that a
-    statement reads and then deletes, by folder and name, with their sizes and times; such a row has no write.
+    A write that ``is_taken_back`` is never committed, even if its statement still runs; its files are being deleted.
+    ``began`` is the number of the session of ``writer`` that owns the write; a later session has a higher number.
+    ``operation`` names a running operation of a Spark Connect server, and ``statement`` is the fingerprint of its
+    statement. If ``is_claimed``, the session moves the files to their place.
+
+    For a write to an external table, ``root`` is the folder of the table, ``depth`` the number of its partition keys,
+    and ``places`` the folders into which files may have been moved. If ``is_registered``, the files are visible, and
+    the files that they replace can be deleted. ``consumed`` has the files that a statement reads and then deletes, by
+    folder and name, with their sizes and times; such a row has no write.
     """
 
     id: int
@@ -57,31 +58,31 @@ class PendingWrite:
 
     @property
     def may_be_resumed(self) -> bool:
-        """Return whether a later session may wait for the operation, in place of the session that has begun it."""
+        """Return whether a later session of the writer may take over the write and wait for its operation."""
         is_over = self.is_taken_back or self.is_claimed or self.directories is not None
         return self.operation is not None and not is_over
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return its operations by partition; None stands for a table without partitions."""
+        """Return the partitions of the write with the operation on each; None is a table without partitions."""
         facts = self.facts
         named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
         return named | facts.operations(self.directories or ())
 
     @property
     def partitions(self) -> frozenset[str | None]:
-        """Return the partitions that it has written, None standing for a table without partitions."""
+        """Return the partitions that the write has written; None is a table without partitions."""
         return self.facts.partitions(self.directories or ())
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
-    """Keep others from changing writes of the transactions, and from committing them, until the caller's ends."""
+    """Lock transactions until the caller's database transaction ends, so that no other client commits their writes."""
     for batch in batches(sorted(txn_ids)):
         connection.execute(select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update()).all()
 
 
 def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
-    """Return the states of those of the transactions whose records are there."""
+    """Return the states of transactions by id; ids without a record are missing."""
     return {
         row.id: TxnState(row.state)
         for batch in batches(sorted(txn_ids))
@@ -92,7 +93,7 @@ def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, Txn
 def begin(
     connection: Connection, table: StoredTable, facts: TableWrite, *, writer: str, began: int = 0
 ) -> PendingWrite:
-    """Note that a statement is about to write. The caller is :func:`one_at_a_time`.
+    """Record that a statement is about to write. The caller has called :func:`one_at_a_time`.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has written.
@@ -130,12 +131,12 @@ def begin(
 def record(
     connection: Connection, table: StoredTable, write: PendingWrite, written: Sequence[WrittenDirectory]
 ) -> None:
-    """Note the directories of a statement, for the transaction's next ones. The caller is :func:`one_at_a_time`.
+    """Record the directories of a statement, which later statements read. The caller has called :func:`one_at_a_time`.
 
     Raises:
-        InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition
-            or table before: its base directory would hide what came later under the same write id.
-        WriteTakenBackError: a new session of the same writer has taken the write back meanwhile.
+        InvalidOperationError: an INSERT OVERWRITE of this transaction has written the same partition or table before.
+            Its base directory would hide the new rows, which have the same write id.
+        WriteTakenBackError: a later session of the same writer has withdrawn the write.
     """
     check_owned(connection, table.full_name, write)
     partitions = write.facts.partitions(written)
@@ -148,10 +149,10 @@ def record(
 
 
 def check_owned(connection: Connection, table: str, write: PendingWrite) -> PendingWrite:
-    """Return a write as it is noted now. The caller is :func:`one_at_a_time`.
+    """Return the present state of a write. The caller has called :func:`one_at_a_time`.
 
     Raises:
-        WriteTakenBackError: a later session of the same writer has taken it back, or goes on with it.
+        WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
     """
     row = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
     stored = None if row is None else _from_row(row)
@@ -168,9 +169,9 @@ def check_not_overwritten(
     *,
     except_for: int | None = None,
 ) -> None:
-    """Raise the error of a second write to a place that the transaction has overwritten; see :func:`record`.
+    """Refuse a write to a partition or table that the transaction has overwritten; see :func:`record`.
 
-    ``except_for`` is the id of the write that is asked about, where it is noted already.
+    ``except_for`` is the id of the checked write if it is recorded already.
     """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
         both = earlier.partitions & partitions if earlier.facts.overwrite and earlier.id != except_for else ()
@@ -184,13 +185,13 @@ def check_not_overwritten(
 
 
 def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_id: int, partition: str | None) -> None:
-    """Raise the error of an INSERT OVERWRITE while another one of the transaction may write to the same place.
+    """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
 
-    Both would make the same base directory, and the one that failed would delete that of the other.
-    ``partition`` is None when the rows decide, or the table has no partitions.
+    Both would write the same base directory, and a failure of one would delete the directory of the other.
+    ``partition`` is None for dynamic partitions, and for a table without partitions.
 
     Raises:
-        InvalidOperationError: there is one; it runs, or it was killed and not repeated.
+        InvalidOperationError: another INSERT OVERWRITE still runs, or was killed and not repeated.
     """
     for earlier in of_transaction(connection, txn_id, table_id=table.id):
         meets = partition is None or earlier.facts.partition in (None, partition)
@@ -205,7 +206,7 @@ def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_
 def overwritten_by_others(
     connection: Connection, write: PendingWrite, besides: Collection[int]
 ) -> frozenset[str | None]:
-    """Return where other statements of the open transaction, except ``besides``, have made a base."""
+    """Return the partitions that other statements of the transaction, except ``besides``, have overwritten."""
     noted = (
         each.partitions
         for each in of_transaction(connection, write.facts.txn_id, table_id=write.table_id)
@@ -215,7 +216,7 @@ def overwritten_by_others(
 
 
 def registered(connection: Connection, write: PendingWrite) -> frozenset[str | None]:
-    """Return where a commit has registered directories of this write's name."""
+    """Return the partitions in which a commit has registered directories of this write."""
     found = connection.execute(
         select(partitions.c.name)
         .select_from(directories.outerjoin(partitions, partitions.c.id == directories.c.partition_id))
@@ -227,7 +228,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """Return the writes of a transaction in the order of their statements; of one table or one writer, if given."""
+    """Return the writes of a transaction in the order of statements, optionally of one table or writer only."""
     query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
     if table_id is not None:
         query = query.where(pending_writes.c.table_id == table_id)
@@ -237,7 +238,7 @@ def of_transaction(
 
 
 def read(connection: Connection, write_id: int) -> PendingWrite | None:
-    """Return a write as it is noted now, None if it is not noted any more. The caller is :func:`one_at_a_time`."""
+    """Return the present state of a write, or None if it was removed. The caller has called :func:`one_at_a_time`."""
     row = connection.execute(select(pending_writes).where(pending_writes.c.id == write_id)).one_or_none()
     return None if row is None else _from_row(row)
 
@@ -245,7 +246,7 @@ def read(connection: Connection, write_id: int) -> PendingWrite | None:
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return the directories of a transaction so far, by table id and by partition (None: of the table)."""
+    """Return the directories that a transaction has written, by table id and partition (None: the table itself)."""
     found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
     for write in of_transaction(connection, txn_id):
         if write.directories is None:
@@ -258,7 +259,7 @@ def written_directories(
 
 
 def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
-    """Writes that no commit can register any more, as their transactions have ended: ``limit`` ids above ``after``."""
+    """Return writes of ended transactions, which are never registered: at most ``limit``, with ids above ``after``."""
     query = (
         select(pending_writes)
         .outerjoin(txns, txns.c.id == pending_writes.c.txn_id)
@@ -276,7 +277,7 @@ def that_consume(connection: Connection) -> list[PendingWrite]:
 
 
 def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
-    """Change facts in the document of a write. The caller is :func:`one_at_a_time`."""
+    """Change fields in the document of a write. The caller has called :func:`one_at_a_time`."""
     document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
     connection.execute(
         update(pending_writes).where(pending_writes.c.id == write_id).values(document={**document, **changes})
@@ -284,7 +285,7 @@ def change_document(connection: Connection, write_id: int, **changes: Any) -> No
 
 
 def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) -> frozenset[int]:
-    """Return the ids of those of the writes that a later session of their writer goes on with."""
+    """Return the ids of the writes that a later session of their writer has taken over."""
     began = {write.id: write.began for write in writes}
     return frozenset(
         row.id
@@ -297,8 +298,8 @@ def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) 
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
     """Withdraw writes: from now on no statement reads or commits them, and their files can be deleted.
 
-    The caller is :func:`one_at_a_time`. Returns the ids of those whose files are not known to be
-    gone, with whether they had been taken back before.
+    Returns the ids of the writes that are still recorded, each with True if it had been withdrawn before. The caller
+    has called :func:`one_at_a_time`.
     """
     rows = [
         row
@@ -315,7 +316,7 @@ def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, 
 
 
 def forget(connection: Connection, ids: Sequence[int]) -> None:
-    """Remove the rows of writes, after they were registered or their files deleted."""
+    """Remove the records of writes that are registered, or whose files are deleted."""
     for batch in batches(ids):
         connection.execute(delete(pending_writes).where(pending_writes.c.id.in_(batch)))
 

@@ -15,14 +15,14 @@ _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
 
 
 def agree(store: Store, settings: Settings) -> Settings:
-    """Return the settings with the values that the metastore's clients share.
+    """Return the settings with the values that all clients of the metastore share.
 
-    These are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is that of the last client that gave one. A
-    client with a shorter timeout would end the transactions of another that beats more slowly. Who does
-    not give one takes the metastore's; who gives another one changes it, when nothing is open.
+    These are ``hive.txn.timeout`` and ``hivex.namespace.mode``. The mode is the value that the last client has set.
+    With a shorter time-out a client would abort the transactions of another client, whose heartbeats come less often.
+    So a client without a time-out uses the stored one, and another value changes it only if no transaction is open.
 
     Raises:
-        InvalidSettingError: another value was given, and transactions or locks are open.
+        InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
     """
     with store.read() as connection:
         stored = connection.execute(_STORED).scalar_one_or_none()
@@ -33,7 +33,7 @@ def agree(store: Store, settings: Settings) -> Settings:
 
 
 def _mode(store: Store, settings: Settings) -> bool:
-    """Return whether namespaces are closed: by the client's value, else by the value that a client gave last."""
+    """Return whether namespaces are closed: this client's value, else the value that a client has set last."""
     stored_mode = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
     with store.read() as connection:
         stored = connection.execute(stored_mode).scalar_one_or_none()

@@ -1,6 +1,6 @@
 """The state that the statements of one transaction share, in all processes: a snapshot and statement ids.
 
-Functions here take part in the caller's transaction.
+The functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_txns
 from airflow_hivex.core.store.schema import txns
 
 MOST_STATEMENTS = 4096
-"""A statement id has 12 bits. Source: Hive BucketCodec."""
+"""The largest number of statements of a transaction: a statement id has 12 bits. Source: Hive BucketCodec."""
 
 
 _NOT_TAKEN = ""
-"""Stands for the snapshot of a transaction of several statements of which none has read yet."""
+"""The stored snapshot of a transaction of several statements before its first read."""
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Note that a transaction has several statements, before any of them begins: it may go on to any table.
+    """Mark a transaction of several statements, before its first statement.
 
-    So the cleaner knows that the locks of the transaction do not cover all of its reads.
+    It may read any table later. So the cleaner knows that its locks do not cover all of its reads.
     """
     connection.execute(
         update(txns)
@@ -34,13 +34,13 @@ def mark_shared(connection: Connection, txn_id: int) -> None:
 
 
 def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
-    """Return the snapshot that the transaction's statements share, or None when no statement has read yet."""
+    """Return the snapshot that the statements of a transaction share; None before the first read."""
     text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
     return ValidTxnList.parse(text) if text else None
 
 
 def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
-    """Return the snapshot that the transaction's statements share, taken now if none of them has read yet.
+    """Return the snapshot that the statements of a transaction share; the first read takes it.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
@@ -62,7 +62,7 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
 
 
 def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> None:
-    """Note an earlier snapshot as the one that a statement's own transaction reads, for the cleaner.
+    """Store an earlier snapshot as the snapshot that a transaction reads, for the cleaner.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

@@ -1,6 +1,6 @@
-"""Transactions of a single change: opened and committed in the database transaction of the change.
+"""Transactions of a single change, which are opened and committed in the database transaction of the change.
 
-So each change of a managed table has a write id, also a change that no transaction of the caller makes.
+So each change of a managed table has a write id, even if the caller has no transaction.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from airflow_hivex.core.transactions.opening import NewTransaction, open_transac
 
 _AGENT = "a change by the catalog"
 _TIMEOUT_S = 300
-"""The transaction is never seen open, so that nothing waits for its time-out."""
+"""The time-out in seconds. It has no effect, because the transaction is committed before it is visible."""
 
 
 def open_in(connection: Connection, now_ms: int) -> int:
     """Return the id of a new transaction, for :func:`commit_in`. One round trip.
 
-    Others that open transactions wait until the caller's database transaction ends: call it late.
+    Call it late: clients that open transactions wait until the caller's database transaction ends.
     """
     host = socket.gethostname()[:255]
     new = NewTransaction(TxnType.DEFAULT, _TIMEOUT_S, user="", host=host, agent_info=_AGENT, key=None)
@@ -38,13 +38,13 @@ def open_in(connection: Connection, now_ms: int) -> int:
 
 
 def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: int = 1) -> int:
-    """Return the write id of a transaction for a table. Safe to repeat. One round trip, and some with ``at_least``.
+    """Return the write id of a transaction for a table. Safe to repeat. One round trip, more with ``at_least``.
 
-    A lower id than ``at_least`` is replaced, unless the transaction has written rows under it.
+    A write id below ``at_least`` is replaced, unless the transaction has written rows with it.
 
     Raises:
         TransactionNotOpenError: the transaction is not open, or is read-only.
-        NoSuchObjectError: the table was dropped, and its files are gone.
+        NoSuchObjectError: the table was dropped, and its files are deleted.
     """
     if at_least > 1:
         allocation.raise_write_ids(connection, table_id, at_least)
@@ -57,18 +57,17 @@ def take_write_id(connection: Connection, txn_id: int, table_id: int, at_least: 
 
 
 def commit_in(connection: Connection, clock: Clock, txn_id: int) -> None:
-    """Commit the transaction of :func:`open_in`, with its event. Two round trips."""
+    """Commit the transaction of :func:`open_in`, and record its event. Two round trips."""
     Committer(clock, None).commit_alone(joined(connection), txn_id, exclusive_write_locks=True)
 
 
-# Changes of metadata that are one database transaction, together with their transaction and the check of their locks.
+# Changes of metadata, whose transaction, check of locks and commit are one database transaction.
 #
-# Most changes wait for no other transaction. Without an open transaction before them they take one commit of the
-# database, not three.
+# Most changes need not wait for other transactions. So they need one commit of the database, not three.
 
 
 class _LocksInTheWayError(Exception):
-    """Undoes changes: their locks could not be granted at once."""
+    """The locks could not be granted at once: rolls back the changes."""
 
 
 def commit_at_once(
@@ -81,22 +80,22 @@ def commit_at_once(
     user: str,
     agent_info: str | None,
 ) -> int | None:
-    """Return the id of a transaction of ``changes`` that has committed; None with nothing done if a check fails.
+    """Commit ``changes`` in a transaction and return its id; return None, unchanged, if a check of locks fails.
 
-    ``checks`` are those of ``lock_grants.checks_at_once``. They come last: what they find stays so until the commit, as
-    requests for locks wait for it. Two round trips besides those of the changes.
+    ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last, and requests for locks wait until
+    the commit, so that their result stays true. Two round trips, and those of the changes.
 
     Raises:
-        OutcomeUnknownError: the connection was lost while committing, and the outcome could not be looked up.
+        OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
     """
-    # If the connection is lost while committing, the transaction is found by its key.
+    # After a lost connection, the transaction can be found by its key.
     new = transactions.described(user=user, agent_info=agent_info, key=f"change {uuid4().hex}")
 
     def work(connection: Connection) -> int:
         with notification_log.deferred(connection) as events:
             changes(connection)
         now_ms = clock()
-        # The counter of transactions first: a change that opens one has it before the counter of locks, too.
+        # The counter of transactions is locked before the counter of locks, as in every change that opens one.
         calls = [*opening.committed(new, now_ms), *checks, *events]
         if events:
             calls.append(notification_log.announcing(now_ms))
@@ -114,9 +113,9 @@ def commit_at_once(
 
 
 def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
-    """Return the id of a transaction whose commit had no answer, None if nothing was applied."""
+    """Return the id of a transaction after the connection was lost during its commit; None if it was not applied."""
     try:
-        # It waits for the end of the database transaction, which has the counter.
+        # This call waits for the end of the first database transaction, which has locked the counter.
         (txn_id,) = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)
     except TransactionCommittedError as committed:
         return committed.txn_id

@@ -17,16 +17,16 @@ from airflow_hivex.core.transactions.table_names import read_table_ids, read_tab
 
 
 class SnapshotReader:
-    """Reads the snapshots of transactions, and compares them with what has been committed since."""
+    """A reader of snapshots, and of the commits of other transactions since a snapshot."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def valid_txns(self, txn_id: int | None = None) -> ValidTxnList:
-        """Return the current snapshot, or the one that transaction ``txn_id`` has of it. One round trip.
+        """Return the current snapshot, in which the transaction ``txn_id`` sees its own writes. One round trip.
 
         Raises:
-            NoSuchTransactionError: no transaction can have this id.
+            NoSuchTransactionError: ``txn_id`` is not a valid id.
         """
         if txn_id is not None:
             check_id(txn_id)
@@ -37,7 +37,7 @@ class SnapshotReader:
         """Return the write id lists of tables (``database.table``) in a snapshot.
 
         Raises:
-            NoSuchTableError: one of them does not exist.
+            NoSuchTableError: a table does not exist.
         """
         with self._store.read() as connection:
             wanted = {name: split_name(name) for name in names}
@@ -50,27 +50,27 @@ class SnapshotReader:
     def written_since(
         self, names: Sequence[str], valid_txns: ValidTxnList, *, updates_only: bool = False
     ) -> frozenset[str]:
-        """Return the tables (``database.table``) to which something was committed after the snapshot.
+        """Return the tables (``database.table``) with commits after the snapshot.
 
-        For a statement that has waited for locks: if the result is not empty, the snapshot is too old for a statement
-        that keeps others from writing. ``updates_only`` leaves out inserts. The snapshot's transaction is still open,
-        which keeps the records that are needed.
+        A statement with exclusive locks calls it after it has waited for them: if the result is not empty, it needs a
+        new snapshot. ``updates_only`` ignores inserts. The transaction of the snapshot must be open, so that the
+        records of the commits are kept.
 
         Raises:
-            NoSuchTableError: one of them does not exist.
+            NoSuchTableError: a table does not exist.
         """
         with self._store.read() as connection:
             found = _by_id(connection, names)
             return conflicts.written_since(connection, found, valid_txns, updates_only=updates_only)
 
     def would_conflict(self, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:
-        """Return whether :meth:`commit` would lose now, had the transaction updated the ``resources``.
+        """Return whether a commit of the transaction would now fail if it had updated the ``resources``.
 
-        Each is the id of a table and a partition, or None for all of the table. No row is locked: what
-        is committed after this is not known. One round trip for up to 10,000 tables.
+        A resource is the id of a table and a partition, or None for the whole table. No row is locked, so that a later
+        commit can change the result. One round trip for up to 10,000 tables.
 
         Raises:
-            NoSuchTransactionError: no transaction can have this id.
+            NoSuchTransactionError: ``txn_id`` is not a valid id.
         """
         check_id(txn_id)
         with self._store.read() as connection:
@@ -78,14 +78,14 @@ class SnapshotReader:
 
 
 def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    """Return the ids of tables (``database.table``), with the names as they were given. One round trip."""
+    """Return the given names of tables (``database.table``) by table id. One round trip."""
     wanted = {name: split_name(name) for name in names}
     found = read_table_ids(connection, wanted.values())
     return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest transaction up to which a snapshot of a transaction sees all as settled."""
+    """Return the highest id up to which a transaction's snapshot sees all transactions as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 
@@ -123,7 +123,7 @@ def keep(
 def keep_lower(
     connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
 ) -> None:
-    """Keep an earlier snapshot of a table for an open transaction, or the lower one of several. Two round trips."""
+    """Keep an earlier snapshot of a table for an open transaction; of several, the lowest stays. Two round trips."""
     k = kept_snapshots.c
     removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)
     before = connection.execute(removed).scalars().all()

@@ -34,7 +34,7 @@ def read_table_id(connection: Connection, database: str, table: str) -> int:
     """Return the id of a table. One round trip.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: it does not exist.
+        NoSuchDatabaseError, NoSuchTableError: the database or the table does not exist.
     """
     return read_table_ids(connection, [(database, table)])[normalise(database), normalise(table)]
 
@@ -43,7 +43,7 @@ def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> di
     """Return the ids of tables by their normalised names. One round trip.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: one of them does not exist.
+        NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
     """
     return {name: mark.id for name, mark in read_table_marks(connection, names).items()}
 
@@ -52,7 +52,7 @@ def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> 
     """Return the ids and versions of tables by their normalised names. One round trip.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: one of them does not exist.
+        NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
     """
     wanted = dict.fromkeys((normalise(database), normalise(table)) for database, table in names)
     rows = connection.execute(
@@ -69,13 +69,13 @@ def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> 
 
 
 def split_name(name: str) -> QualifiedName:
-    """Return the database and the table of ``database.table``; a name alone is of the default database."""
+    """Return the database and the table of ``database.table``; without a database it is the default database."""
     database, _, table = name.rpartition(".")
     return database or DEFAULT_DATABASE, table
 
 
 _KEPT_MS = 10 * 86_400_000
-"""No cache has an entry from before that, where the notification log is kept for a shorter time, as by default."""
+"""The time for which records are kept: longer than caches keep entries with the default length of the log."""
 
 _NEXT_OF = select(former_write_ids.c.next).where(
     former_write_ids.c.database == bindparam("of_database", type_=String),
@@ -93,7 +93,7 @@ _BEGIN = (
 
 
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
-    """Note the write ids of tables that have lost their names, those of the change itself included.
+    """Record the write ids of tables that are dropped or renamed, including the write id of this change.
 
     The text form of a write id list has the name of its table and no id. If two tables of one name had equal lists, a
     reader with such a text could get the earlier table from the cache of a process that does not know the later one.
@@ -106,7 +106,7 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
     noted = new.on_conflict_do_update(
         index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
     )
-    # A table that is external now may have taken write ids before.
+    # An external table may have write ids from the time before it became external.
     names = {table.id: (table.database, table.name) for table in left}
     for batch in batches(sorted(names)):
         found = connection.execute(select(following.table_id, following.next).where(following.table_id.in_(batch)))
@@ -119,14 +119,14 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 
 def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:
-    """Let the write ids of a new table begin at ``first``, or behind those of the earlier tables of its name.
+    """Return the first write id of a new table: ``first``, or a higher one that no earlier table of its name has used.
 
-    Returns the first one. One round trip.
+    The table's write ids begin there. One round trip.
     """
     values = {"of_database": name[0], "of_table": name[1], "of_id": table_id, "first": first}
     return int(connection.execute(_BEGIN, values).scalar_one())
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:
-    """Return the first write id that no earlier table of a name has taken. One round trip."""
+    """Return the lowest write id above all write ids of earlier tables of a name. One round trip."""
     return connection.execute(_NEXT_OF, {"of_database": name[0], "of_table": name[1]}).scalar_one_or_none() or 1

@@ -1,4 +1,4 @@
-"""The state of a transaction as it is stored, and its meaning for the users of the transaction."""
+"""The stored state of a transaction, and the errors of using a transaction that has ended."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ SELECT_ROW = select(*(txns.c[name] for name in TxnRow._fields))
 _OF_ID = SELECT_ROW.where(txns.c.id == bindparam("txn_id", type_=BigInteger))
 
 FIND = Prepared(_OF_ID)
-"""The row of ``txn_id``, as :class:`TxnRow` has it."""
+"""The query of the row of ``txn_id``, with the columns of :class:`TxnRow`."""
 LOCK = Prepared(_OF_ID.with_for_update())
-"""The same row, locked for a change."""
+"""The query of the row of ``txn_id``, which locks it for a change."""
 LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
-"""The rows of transactions that no other client has locked, locked for a change."""
+"""The query of rows of transactions, which locks them for a change, and skips rows that other clients have locked."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
-    """Raise the error of the use of a transaction (its state, reason and reason's code) that is not open.
+    """Ensure that a transaction is open, by the state, reason and reason code in its row.
 
     Raises:
-        DeadlockError, TransactionAbortedError, TransactionCommittedError: it has ended.
+        DeadlockError, TransactionAbortedError, TransactionCommittedError: the transaction has ended.
     """
     if row.state == TxnState.COMMITTED.value:
         raise TransactionCommittedError(txn_id)
@@ -56,10 +56,10 @@ def raise_if_settled(txn_id: int, row: Any) -> None:
 
 
 def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Row[Any]:
-    """Return the row of a transaction; with ``shared`` it stays as it is until the database transaction ends.
+    """Return the row of a transaction; with ``shared`` it cannot change until the database transaction ends.
 
     Raises:
-        NoSuchTransactionError: there is no transaction of that id.
+        NoSuchTransactionError: no transaction has the id.
     """
     query = SELECT_ROW.where(txns.c.id == txn_id)
     row = connection.execute(query.with_for_update(read=True) if shared else query).one_or_none()
@@ -69,10 +69,10 @@ def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Ro
 
 
 def check_open(connection: Connection, txn_id: int) -> None:
-    """Ensure that a transaction is open, and stays so until the caller's database transaction ends.
+    """Ensure that a transaction is open until the caller's database transaction ends.
 
     Raises:
-        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not.
+        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
     """
     raise_if_settled(txn_id, read_row(connection, txn_id, shared=True))
 
@@ -81,7 +81,7 @@ def row_from(txn_id: int, found: Rows) -> TxnRow:
     """Return the row of a transaction from the answer of a prepared statement.
 
     Raises:
-        NoSuchTransactionError: there is no transaction of that id.
+        NoSuchTransactionError: the answer has no row, so that no transaction has the id.
     """
     if not found:
         raise NoSuchTransactionError(txn_id)
