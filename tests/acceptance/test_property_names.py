@@ -69,6 +69,17 @@ def test_name_in_another_case_is_refused_with_the_right_one(a: Session, text: st
     assert after == before
 
 
+@pytest.mark.parametrize("name", ["hivex.folder.moving", "hivex.temporary.namespace"])
+def test_names_that_the_warehouse_keeps_for_itself_are_refused(a: Session, name: str) -> None:
+    for text in (
+        f"CREATE TABLE u (id int) TBLPROPERTIES ('{name}' = 'landing')",
+        f"CREATE EXTERNAL TABLE u (id int) STORED AS ORC LOCATION 'u' TBLPROPERTIES ('{name}' = 'landing')",
+        f"ALTER TABLE own SET TBLPROPERTIES ('{name}' = 'landing')",
+    ):
+        with pytest.raises(InvalidObjectError, match=f"property {name} (is reserved|cannot be changed)"):
+            a.sql(text)
+
+
 def test_names_that_are_read_in_any_case_are_taken(a: Session) -> None:
     a.sql("CREATE TABLE u (id int) TBLPROPERTIES ('Transactional' = 'true', 'ORC.compress' = 'ZLIB')")
     a.sql("ALTER TABLE u SET TBLPROPERTIES ('NO_AUTO_COMPACTION' = 'true', 'Owner.Team' = 'x')")

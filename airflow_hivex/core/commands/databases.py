@@ -18,6 +18,7 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import check_location
 from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.namespaces.capacity import DEFAULT_WARNING_PERCENT
@@ -49,11 +50,7 @@ _TOTALS = (
 
 def create_database(context: StatementContext, statement: CreateDatabase) -> Result:
     """CREATE DATABASE."""
-    check_mode(statement.name, statement.properties)
-    mode = statement.properties.get(NAMESPACE_MODE)
-    is_closed = bool(context.services.settings[NAMESPACE_MODE]) if mode is None else mode.lower() == "true"
-    check_location(context, "database", statement.name, statement.location, statement.name, is_closed=is_closed)
-    _check_cluster(context, statement.properties)
+    check_new_database(context, statement.name, statement.properties, statement.location)
     database = Database(
         name=statement.name,
         location=statement.location or "",
@@ -99,8 +96,7 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     catalog = context.services.catalog
     catalog.get_database(statement.name)
     check_location(context, "database", statement.name, statement.location, statement.name)
-    check_mode(statement.name, statement.properties)
-    _check_cluster(context, statement.properties)
+    check_database_properties(context, statement.name, statement.properties)
 
     def changed(database: Database) -> Database:
         check_spelling("database", database.name, statement.unset, database.parameters)
@@ -119,20 +115,36 @@ def alter_database(context: StatementContext, statement: AlterDatabase) -> Resul
     return Result()
 
 
-def check_mode(name: str, properties: Mapping[str, str]) -> None:
-    """Refuse a value of the namespace mode that is neither true nor false.
+def check_new_database(
+    context: StatementContext,
+    name: str,
+    properties: Mapping[str, str],
+    location: str | None,
+    cluster: Cluster | None = None,
+) -> None:
+    """Refuse a new database with properties or a location that it cannot have; see ``check_location``.
 
     Raises:
-        InvalidObjectError: the value is neither true nor false.
+        InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: it has one.
+    """
+    check_database_properties(context, name, properties)
+    mode = properties.get(NAMESPACE_MODE)
+    is_closed = bool(context.services.settings[NAMESPACE_MODE]) if mode is None else mode.lower() == "true"
+    check_location(context, "database", name, location, name, cluster, is_closed=is_closed)
+
+
+def check_database_properties(context: StatementContext, name: str, properties: Mapping[str, str]) -> None:
+    """Refuse a namespace mode that is neither true nor false, and a cluster that is not configured.
+
+    Raises:
+        InvalidObjectError: the mode is another one.
+        UnknownClusterError: the cluster is not configured.
     """
     mode = properties.get(NAMESPACE_MODE)
     if mode is not None and mode.lower() not in ("true", "false"):
         raise InvalidObjectError(
             "database", name, f"{NAMESPACE_MODE} = {mode!r} is not a valid mode; give true or false"
         )
-
-
-def _check_cluster(context: StatementContext, properties: Mapping[str, str]) -> None:
     cluster = properties.get(CLUSTER)
     if cluster is not None:
         context.services.clusters.get(cluster)

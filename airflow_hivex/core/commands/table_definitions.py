@@ -273,9 +273,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
     for name in fixed:
         if _meaning(before, name) != _meaning(after, name):
             raise InvalidObjectError("table", table, f"property {name} cannot be changed after the table was made")
-    check_no_constraint(
-        table, [name for name in {**before, **after} if is_constraint(name) and before.get(name) != after.get(name)]
-    )
+    check_kept_constraints(table, before, after)
     _check_layout(table, after)
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     external = TRANSACTIONAL not in before
@@ -286,6 +284,15 @@ def _meaning(properties: Mapping[str, str], name: str) -> str:
     """Return the value of a property that decides how the data is stored; a full ACID table need not name its kind."""
     is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
     return properties.get(name, _FULL_ACID if is_kind else "").lower()
+
+
+def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Refuse changes of properties that hold constraints.
+
+    Raises:
+        InvalidObjectError: such a property would change.
+    """
+    check_no_constraint(table, [name for name in {**before, **after} if before.get(name) != after.get(name)])
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:

@@ -24,9 +24,11 @@ from airflow_hivex.core.model.column_types import BUCKET_TYPES, is_bucket_type, 
 from airflow_hivex.core.model.objects import (
     BUCKETING_VERSION,
     EXTERNAL,
+    MOVING_FOLDER,
     OTHER_ENGINE,
     PARTITION_ROW_IDS,
     PURGE,
+    TEMPORARY_NAMESPACE,
     TRANSACTIONAL,
     ClusterStorageDescriptor,
     Column,
@@ -236,7 +238,8 @@ def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: boo
 
 def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of an object without those that have a place of their own here."""
-    gone = {each.lower() for each in (*STATISTICS, _COMMENT, PARTITION_ROW_IDS)}
+    own = (PARTITION_ROW_IDS, MOVING_FOLDER, TEMPORARY_NAMESPACE)
+    gone = {each.lower() for each in (*STATISTICS, _COMMENT, *own)}
     return {
         name: value
         for name, value in parameters.items()

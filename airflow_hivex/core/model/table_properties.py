@@ -33,6 +33,7 @@ _CLAUSES = {
     "provider": "the clause USING",
     "owner": "the user of the session who creates the table",
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
+    MOVING_FOLDER: "a rename that moves a folder",
 }
 """Names that are reserved, most of them by Spark, and what says the same."""
 

@@ -11,7 +11,6 @@ from airflow_hivex.core.execution.metadata_changes import check_location
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE
 from airflow_hivex.core.model.objects import Database, TableType
 from airflow_hivex.core.parser.statements import DropDatabase
-from airflow_hivex.core.settings import NAMESPACE_MODE
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
@@ -59,9 +58,8 @@ def create_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     context = endpoint.context(client, name)
     clusters = endpoint.services.clusters
     cluster = clusters.get(client.cluster(name) or clusters.default)
-    check_location(context, "database", name.name, hive.locationUri or None, name.name, cluster)
     parameters = dict(hive.parameters or {})
-    databases.check_mode(name.name, parameters)
+    databases.check_new_database(context, name.name, parameters, hive.locationUri or None, cluster)
     database = endpoint.catalog.create_database(
         Database(
             name=name.name,
@@ -82,10 +80,12 @@ def alter_database(endpoint: Endpoint, client: Client, args: Any) -> None:
     clusters = endpoint.services.clusters
     cluster = clusters.get(client.cluster(name) or clusters.default)
     location = cluster.relative(hive.locationUri) if hive.locationUri else stored.location
+    context = endpoint.context(client, name)
     if location != stored.location:
-        check_location(endpoint.context(client, name), "database", name.name, hive.locationUri, name.name, cluster)
+        check_location(context, "database", name.name, hive.locationUri, name.name, cluster)
     parameters = dict(hive.parameters or {})
-    databases.check_mode(name.name, {key: parameters[key] for key in (NAMESPACE_MODE,) if key in parameters})
+    new = {key: value for key, value in parameters.items() if stored.parameters.get(key) != value}
+    databases.check_database_properties(context, name.name, new)
     changed = replace(
         stored,
         description=hive.description,

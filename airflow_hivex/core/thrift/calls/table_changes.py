@@ -16,7 +16,7 @@ from airflow_hivex.core.catalog.tables import select_tables
 from airflow_hivex.core.commands import tables, views
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
-from airflow_hivex.core.commands.table_definitions import check_no_constraint, check_properties
+from airflow_hivex.core.commands.table_definitions import check_kept_constraints, check_no_constraint, check_properties
 from airflow_hivex.core.commands.truncation import run_truncate
 from airflow_hivex.core.errors import (
     InvalidObjectError,
@@ -155,7 +155,7 @@ def _create(
                 context,
                 "table",
                 table.full_name,
-                hive.sd.location,
+                table.storage.primary.location,
                 table.database,
                 cluster,
                 is_external=table.is_external,
@@ -301,6 +301,7 @@ def _alter(
             paths = {key: value for key, value in hive.sd.serdeInfo.parameters.items() if key.lower() != "path"}
             hive.sd.serdeInfo.parameters = paths
     table = _converted(new_name, hive, cluster, stored.storage.primary.location)
+    check_kept_constraints(table.full_name, stored.parameters, {**_fixed(stored), **table.parameters})
     check_spark_options(endpoint.services.settings, table.full_name, table.parameters)
     if stored.is_view:
         endpoint.services.namespaces.check_view(table)

@@ -466,3 +466,69 @@ def test_new_table_lies_on_the_cluster_of_its_database(hive: Any, metastore: Met
     hive.create_table(table("moved", "t"))
     assert metastore.catalog.get_table("moved", "t").storage.primary.cluster == "c2"
     assert (tmp_path / "c2/moved.db/t").is_dir()
+
+
+def of_data_source(name: str, path: Path, location: Path) -> Any:
+    """Return an external table as Spark stores one that Hive does not read: its folder is a parameter of the SerDe."""
+    schema = '{"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true, "metadata": {}}]}'
+    given = {"EXTERNAL": "TRUE", "spark.sql.sources.provider": "parquet", "spark.sql.sources.schema": schema}
+    described = table("d", name, tableType="EXTERNAL_TABLE", parameters=given)
+    described.sd.location = location.as_uri()
+    described.sd.serdeInfo.parameters = {"path": f"file://{path}", "serialization.format": "1"}
+    return described
+
+
+def test_the_folder_of_a_data_source_is_checked_as_a_location_is(
+    hive: Any, metastore: Metastore, tmp_path: Path
+) -> None:
+    root = tmp_path / "c1"
+    (root / "theirs").mkdir(parents=True)
+    (root / "linked").symlink_to(root / "theirs")
+    (root / "outside").symlink_to(tmp_path)
+    with metastore.session(user="ann") as session:
+        session.sql("CREATE EXTERNAL TABLE theirs (id int) STORED AS ORC LOCATION 'theirs'")
+        session.sql("CREATE DATABASE d WITH DBPROPERTIES ('hivex.namespace.mode' = 'true')")
+    for place in ("linked", "outside/x", "a\tb", "x*y"):
+        with pytest.raises(ttypes.InvalidObjectException):
+            hive.create_table(of_data_source("t", root / place, root / "placeholder"))
+    assert hive.get_all_tables("d") == []
+    hive.create_table(of_data_source("t", root / "own", root / "placeholder"))
+    assert metastore.catalog.get_table("d", "t").storage.primary.location == "own"
+
+
+def test_databases_of_clients_follow_the_rules_of_databases(hive: Any, metastore: Metastore, tmp_path: Path) -> None:
+    root = tmp_path / "c1"
+    (root / "theirs").mkdir(parents=True)
+    (root / "linked").symlink_to(root / "theirs")
+    with metastore.session(user="ann") as session:
+        session.sql("CREATE EXTERNAL TABLE theirs (id int) STORED AS ORC LOCATION 'theirs'")
+    closed = {"hivex.namespace.mode": "true"}
+    with pytest.raises(ttypes.InvalidObjectException, match="not apart from that of table default"):
+        hive.create_database(ttypes.Database("d", None, (root / "linked").as_uri(), closed))
+    with pytest.raises(ttypes.MetaException, match="no cluster 'nowhere'"):
+        hive.create_database(ttypes.Database("d", None, None, {"hivex.cluster": "nowhere"}))
+    hive.create_database(ttypes.Database("d", None, None, closed))
+    for wrong in ({"hivex.cluster": "nowhere"}, {"hivex.namespace.mode": "maybe"}):
+        described = hive.get_database("d")
+        described.parameters = wrong
+        with pytest.raises(ttypes.MetaException):
+            hive.alter_database("d", described)
+    assert metastore.catalog.get_database("d").parameters == closed
+
+
+def test_clients_set_no_properties_that_the_warehouse_keeps_for_itself(
+    hive: Any, metastore: Metastore, tmp_path: Path
+) -> None:
+    landing = tmp_path / "c1/landing"
+    landing.mkdir(parents=True)
+    given = {"EXTERNAL": "TRUE", "hivex.folder.moving": "landing"}
+    hive.create_table(table("default", "t", tableType="EXTERNAL_TABLE", parameters=given))
+    described = hive.get_table("default", "t")
+    described.parameters |= given
+    hive.alter_table("default", "t", described)
+    assert "hivex.folder.moving" not in metastore.catalog.get_table("default", "t").parameters
+    for name, value in (("hivex.check.c", "id > 0"), ("hivex.key.k", "x"), ("hivex.not.null", "id")):
+        described = hive.get_table("default", "t")
+        described.parameters[name] = value
+        with pytest.raises(ttypes.InvalidOperationException, match="is set by DEFAULT, NOT NULL and CHECK"):
+            hive.alter_table("default", "t", described)
