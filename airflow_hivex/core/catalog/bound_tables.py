@@ -1,4 +1,4 @@
-"""Tables as a query sees them: the partitions and directories that it needs, and where copies of them lie."""
+"""Tables as a query sees them: the partitions and directories that it needs, and the places of their copies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ALL_TXNS = ValidTxnList(MAX_ID)
 
 @dataclass(frozen=True, slots=True)
 class BoundPartition:
-    """The directories and copies of one partition that a query reads, or (None) of a table without partitions.
+    """The directories and copies of one partition that a query reads; the name is None without partitions.
 
-    ``location`` is relative to the primary cluster's file system; ``directories`` are the base and
-    deltas that its snapshot sees, in reading order; a plain table has no directories. A directory that is not
-    registered yet was made by the reader's own transaction.
+    ``location`` is relative to the primary cluster's file system; ``directories`` are the base and deltas that the
+    query's snapshot sees, in reading order; a plain table has no directories. The reader's own transaction may have
+    made directories that are not registered yet.
     """
 
     name: str | None
@@ -40,9 +40,9 @@ class BoundPartition:
 class BoundTable:
     """One table as a query sees it in its snapshot.
 
-    ``copies`` has, for each secondary cluster asked about, the locations of the needed partitions
-    whose copies are complete and current; ``stale`` the names of those that lag behind.
-    ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
+    ``copies`` has, for each secondary cluster that the caller names, the locations of the needed partitions whose
+    copies are complete and current; ``stale`` has the names of the partitions whose copies lag. ``partly_visible`` is
+    set when a directory holds write ids that the snapshot must not see.
     """
 
     table: StoredTable
@@ -59,7 +59,7 @@ class BoundTable:
 
     @property
     def registered_directories(self) -> tuple[RegisteredDirectory, ...]:
-        """Return the directories that are read, without those of the reader's own transaction."""
+        """Return the registered directories that are read, without directories of the reader's own transaction."""
         directories = (each for partition in self.partitions for each in partition.directories)
         return tuple(each for each in directories if isinstance(each, RegisteredDirectory))
 
@@ -72,10 +72,10 @@ def bind_table(
     clusters: Collection[str],
     own: Mapping[str | None, Sequence[WrittenDirectory]] = MappingProxyType({}),
 ) -> BoundTable:
-    """Return the table with what ``predicate`` leaves of it, as the snapshot sees it, and its copies on ``clusters``.
+    """Return the partitions of a table that match ``predicate`` in the snapshot, with their copies on ``clusters``.
 
-    It is pure. ``own`` has, by partition, the directories that the reader's own transaction has written and not
-    registered yet.
+    Pure. ``own`` has, by partition, the directories that the reader's own transaction has written and not registered
+    yet.
     """
     write_ids = snapshot.list_of(table)
     needed = _needed(table, contents, predicate, own)
@@ -123,7 +123,7 @@ def _needed(
     predicate: Predicate | None,
     own: Iterable[str | None],
 ) -> list[_Needed]:
-    """Return the partitions of the predicate, and those of them that the reader's transaction has made."""
+    """Return the partitions that match the predicate, including new partitions of the reader's own transaction."""
     root = table.storage.primary.location
     if not table.is_partitioned:
         return [_Needed(None, root)]
@@ -139,7 +139,7 @@ def _needed(
 
 
 def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Directory]:
-    """Return directories that have no row yet; no copy on another cluster has them."""
+    """Return written directories that are not registered yet, so that no other cluster has copies of them."""
     return [
         Directory(each.name, each.row_layout or table.row_layout, each.files, each.rows, each.size_bytes)
         for each in written
@@ -147,7 +147,7 @@ def _unregistered(written: Iterable[WrittenDirectory], table: Table) -> list[Dir
 
 
 def route_input(bound: BoundTable) -> RouteInput:
-    """Return the input of the router for one place where a table is read."""
+    """Return the input of the router for one reference to a table."""
     table = bound.table
     return RouteInput(
         table=table.full_name,
@@ -165,10 +165,10 @@ def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidT
 
 
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
-    """Return whether a snapshot may read a directory as far as that depends on the compaction that made it, if one did.
+    """Return whether a snapshot may read a directory with regard to the compaction that made it, if any.
 
-    What is registered is committed. A compaction changes no visible row, so that an older snapshot may read its result,
-    too, where all write ids that it has merged are settled for it: the directories before it may be gone.
+    Registered directories are committed. A compaction changes no visible row. So an older snapshot may read its result,
+    too, if all merged write ids are settled for the snapshot: the merged directories may be deleted already.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

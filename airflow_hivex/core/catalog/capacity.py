@@ -50,10 +50,10 @@ _D, _COPIES = directories.c, directory_copies.c
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:
-    """The directories of a table on one cluster that were registered there in one span of ages.
+    """The directories of a table that were registered on one cluster in one span of ages.
 
-    ``age`` is the number of the span, the newest is 0. ``rows`` are those of inserts, less the number of delete
-    events. Directories are obsolete when no new reader needs them and the cleaner has not removed them.
+    ``age`` is the number of the span, the newest is 0. ``rows`` is the number of inserted rows, less the number of
+    delete events. Directories are obsolete when no new reader needs them and the cleaner has not removed them.
     """
 
     namespace: str
@@ -86,7 +86,7 @@ def read_held(
 ) -> list[HeldBytes]:
     """Return the directories of tables, added up by cluster and age. One round trip.
 
-    ``begins_ms`` are the times at which the spans of ages begin, the newest first; one span is before all of them.
+    ``begins_ms`` are the times at which the spans of ages begin, the newest first; one more span is before all of them.
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
@@ -169,7 +169,7 @@ def read_linked(
 
 
 def used_bytes(connection: Connection, database_id: int, cluster: str) -> int:
-    """Return the bytes that the tables of a namespace hold on a cluster, without obsolete directories."""
+    """Return the bytes that the tables of a namespace have on a cluster, without obsolete directories."""
     judged = judged_directories(_tables_of(database_id))
     query = (
         select(_sum(judged.c.size_bytes))
@@ -204,11 +204,11 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
     A directory is obsolete when a newer base holds its rows, when a compaction has merged it into another one, or when
     its table or partition was dropped. Registered directories have all been committed.
 
-    Where nothing has been overwritten or compacted, which is most of a large metastore, nothing is sorted.
+    Tables without overwrites and compactions, which are most of a large metastore, need no sort.
     """
     place = tuple_(_D.table_id, _partition(_D))
     replacing = directories.alias("replacing").c
-    # They are looked for in the wanted tables only: a commit to a namespace with a quota waits for the answer.
+    # The search is limited to the wanted tables: a commit to a namespace with a quota waits for the answer.
     of_directory = [] if table_ids is None else [_D.table_id.in_(table_ids)]
     of_replacing = [] if table_ids is None else [replacing.table_id.in_(table_ids)]
     if partition_ids is not None:
@@ -222,8 +222,8 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
     of_partition = (_D.table_id, _D.partition_id)
     position = func.row_number().over(partition_by=of_partition, order_by=newest_first)
     bases = _selected(position, *of_directory, _D.kind == "base").subquery("bases").c
-    # Of the directories that begin no later, those of compactions; one that ends no earlier has the rows of this one.
-    # Deltas and delete deltas that one compaction has written have the same range, and both are read.
+    # Compacted directories that begin no later than this one; if such a directory ends no earlier, it has the rows of
+    # this one. Deltas and delete deltas of one compaction have the same range, and both are read.
     merged = func.max(case((_D.visibility_txn_id > 0, _D.max_write_id))).over(
         partition_by=of_partition,
         order_by=(_D.min_write_id, _D.max_write_id.desc(), _D.visibility_txn_id.desc()),
@@ -259,7 +259,7 @@ def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Coll
 
 
 def _selected(judgement: ColumnElement[int], *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Return some directories, what is computed about each, and whether its table or partition was dropped."""
+    """Return some directories, each with its judgement and whether its table or partition was dropped."""
     return (
         select(
             _D.id,
@@ -282,7 +282,7 @@ def _columns(of: Any) -> list[ColumnElement[Any]]:
 
 
 def _partition(of: Any) -> ColumnElement[int]:
-    """Return the partition's id, and a number that no partition has for a table without partitions."""
+    """Return the partition's id; for a table without partitions, a number that no partition has."""
     return func.coalesce(of.partition_id, literal_column("-1"))
 
 
@@ -312,7 +312,7 @@ _LARGEST = 3
 class Quota:
     """The most bytes that the tables of a namespace may hold on a cluster, their copies included.
 
-    From ``warning_percent`` of it on, commits log a warning.
+    Above ``warning_percent`` of the quota, commits log a warning.
     """
 
     namespace: str
@@ -329,7 +329,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """A quota, and the bytes that were used of it before a commit brings some."""
+    """A quota, and the bytes that were used before a commit adds more."""
 
     quota: Quota
     database_id: int
@@ -349,7 +349,7 @@ def read_quotas(connection: Connection) -> list[Quota]:
 def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | None:
     """Return the use of the quota that a table's namespace has on a cluster, None without one.
 
-    Until the caller's transaction ends, no other commit brings bytes to the namespace there. Two round trips.
+    Until the caller's transaction ends, no other commit adds bytes to the namespace there. Two round trips.
     """
     query = (
         select(_Q.database_id, databases.c.name, _Q.size_bytes, _Q.warning_percent)
@@ -366,7 +366,7 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
 
 
 def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
-    """Return the use of the quota of a namespace on a cluster, None without one; otherwise as :func:`lock_use`."""
+    """Return the use of the quota of a namespace on a cluster, None without a quota; otherwise as :func:`lock_use`."""
     query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -376,12 +376,12 @@ def lock_use_of(connection: Connection, database_id: int, namespace: str, cluste
 
 
 def check_use(connection: Connection, use: QuotaUse | None) -> None:
-    """Refuse the directories that were registered since :func:`lock_use`, if they are too much for the quota.
+    """Refuse the directories that were registered since :func:`lock_use`, if they exceed the quota.
 
-    A commit that leaves no more bytes than were there is not refused. One round trip; none without a quota.
+    A commit that does not increase the bytes is not refused. One round trip; none without a quota.
 
     Raises:
-        QuotaExceededError: the namespace would hold more than its quota.
+        QuotaExceededError: the namespace would have more bytes than its quota.
     """
     if use is None:
         return
@@ -409,6 +409,6 @@ def put_quota(connection: Connection, database_id: int, quota: Quota) -> None:
 
 
 def delete_quota(connection: Connection, database_id: int, cluster: str) -> bool:
-    """Remove the quota of a namespace on a cluster; return whether there was one."""
+    """Remove the quota of a namespace on a cluster; return whether it existed."""
     of_namespace = (_Q.database_id == database_id, _Q.cluster == cluster)
     return bool(connection.execute(delete(quotas).where(*of_namespace)).rowcount)

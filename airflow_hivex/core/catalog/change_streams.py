@@ -1,8 +1,8 @@
 """The progress of streams of the changes of tables. Functions here take part in the caller's transaction.
 
-A batch is noted before it is processed, and forgotten when it is done: one that is repeated has the same rows. Its
-number is that of its last commit in the record of all tables. So the numbers of a stream rise also where another table
-has come in the place of its table: a writer that takes each number once skips no batch.
+A batch is noted before it is processed, and forgotten when it is done: a repeated batch has the same rows. Its number
+is the number of its last commit in the record of all tables. So the numbers of a stream still rise after another table
+has replaced its table: a writer that takes each number once skips no batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _S, _C = change_streams.c, table_commits.c
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """One batch of a stream: the changes after ``since``, or all rows without it, up to the version ``until``."""
+    """One batch of a stream: the changes after ``since`` up to the version ``until``; without ``since``, all rows."""
 
     batch_id: int
     since: int | None
@@ -29,7 +29,7 @@ class ChangeBatch:
 
 
 def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
-    """Return the number and write id of the last commit to a table, after which no earlier one will be recorded.
+    """Return the number and write id of the last commit to a table; no earlier commit will be recorded any more.
 
     On PostgreSQL it waits for commits that are being recorded. Two round trips.
     """
@@ -41,9 +41,9 @@ def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | N
 
 
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
-    """Return the next batch of a stream, the same as before if that was not finished; None without new commits.
+    """Return the unfinished batch of a stream, else the next one; None without new commits.
 
-    ``since`` counts for a stream that begins. Four round trips.
+    ``since`` is used only for a new stream. Four round trips.
     """
     of_stream = (_S.table_id == table_id, _S.stream == stream)
     row = connection.execute(select(change_streams).where(*of_stream).with_for_update()).one_or_none()
@@ -65,7 +65,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Note that a batch is done; nothing changes if another process has done so. One round trip."""
+    """Note that a batch is done; nothing changes if another process has noted it. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
@@ -90,7 +90,7 @@ def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
 def record(connection: Connection, table_id: int, key: BatchKey, txn_id: int) -> bool:
     """Record a batch with the commit of its rows; return whether it is new. One round trip.
 
-    Of two writers of the same batch the second waits here for the first to commit, and then gets False.
+    If two writers have the same batch, the second one waits here for the first one's commit, and then gets False.
     """
     insert = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert(written_batches).values(

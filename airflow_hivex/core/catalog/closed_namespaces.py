@@ -1,4 +1,4 @@
-"""Closed namespaces: which ones are, and what a table of one may not have. Takes part in the caller's transaction."""
+"""Closed namespaces, and the rules for their tables. Functions here take part in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHARED = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE).scal
 
 
 def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset[str]:
-    """Return the closed ones of these namespaces. One round trip.
+    """Return the closed namespaces among ``names``. One round trip.
 
     The property ``hivex.namespace.mode`` of the database decides, else the mode that the clients share.
     """
@@ -29,8 +29,7 @@ def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset
 def is_closed(connection: Connection, name: str) -> bool:
     """Return whether a namespace is closed. One round trip.
 
-    Raises:
-        NoSuchDatabaseError: it does not exist.
+    NoSuchDatabaseError: the namespace does not exist.
     """
     query = select(databases.c.parameters, _SHARED).where(databases.c.name == normalise(name))
     row = connection.execute(query).one_or_none()
@@ -40,12 +39,12 @@ def is_closed(connection: Connection, name: str) -> bool:
 
 
 def check_parents(connection: Connection, namespace: str, table: Table) -> None:
-    """Refuse foreign keys of a table in a closed namespace that reference tables of another one.
+    """Refuse foreign keys of a table in a closed namespace that reference tables of another namespace.
 
-    One round trip where there is such a key, else none.
+    One round trip if the table has such a key, else none.
 
     Raises:
-        ForeignNameError: the namespace is closed, and a key does so.
+        ForeignNameError: the namespace is closed, and a key references a table of another namespace.
     """
     parents = (key.parent for key in Constraints.of(table.parameters).keys.values() if key.parent is not None)
     foreign = sorted(parent for parent in parents if parent[0] != namespace)
@@ -59,8 +58,8 @@ def check_folder(
 ) -> None:
     """Refuse a folder that is, holds or lies in a folder of another namespace, if either of the two is closed.
 
-    ``table_id`` is the table that gets the folder. Of two transactions that choose folders, the second one waits for
-    the first. Two round trips where no other namespace has a folder there.
+    ``table_id`` is the table that gets the folder. If two transactions choose folders, the second one waits for the
+    first one. Two round trips if no other namespace has a folder there.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -84,9 +83,9 @@ def foreign_owner(
     *,
     closed: Collection[str] | None = None,
 ) -> str | None:
-    """Return the owner of a folder as :func:`check_folder` refuses it, None if every owner accepts it.
+    """Return the owner because of which :func:`check_folder` refuses a folder, None if it accepts the folder.
 
-    ``closed`` are the closed namespaces where the caller knows them.
+    ``closed`` are the closed namespaces, if the caller knows them.
     """
     found = _others_at(connection, namespace, cluster, location, table_id)
     if not found:
@@ -97,7 +96,7 @@ def foreign_owner(
 
 
 def foreign_owners(connection: Connection, namespace: str, cluster: str, location: str) -> list[str]:
-    """Return an owner in each other namespace that has a folder there, whether any is closed or not."""
+    """Return one owner for each other namespace that has a folder there, closed or not."""
     return sorted(_others_at(connection, namespace, cluster, location, 0).values())
 
 

@@ -1,4 +1,4 @@
-"""The commits to a table or partition: for clients that wait for them, or note with one how far they have read."""
+"""The commits to a table or partition, for clients that wait for commits or note in one how far they have read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _META = "_meta"
 class TableCommit:
     """A transaction that has written to a table or partition and committed.
 
-    ``partition`` is None for a table without partitions, and when it is not known which were written.
+    ``partition`` is None for a table without partitions, and when the written partitions are not known.
     """
 
     table: str
@@ -73,9 +73,9 @@ class WrittenDirectory:
 class CommitMark:
     """A point in the commits to a table.
 
-    Write ids are handed out when a transaction begins to write, so that a lower one may be committed
-    after a higher one: ``open_ids`` are those up to ``write_id`` that were still open. ``table_id``
-    distinguishes a table from a later one of the same name, whose write ids come after those of this one.
+    A transaction gets its write id when it begins to write, so a lower id may be committed after a higher one:
+    ``open_ids`` are the ids up to ``write_id`` that were still open. ``table_id`` distinguishes a table from a later
+    table of the same name, whose write ids continue after the ids of this one.
     """
 
     table_id: int
@@ -83,7 +83,7 @@ class CommitMark:
     open_ids: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the mark in JSON's types."""
+        """Return the mark as values of JSON."""
         return {"table_id": self.table_id, "write_id": self.write_id, "open_ids": list(self.open_ids)}
 
     @classmethod
@@ -100,10 +100,9 @@ class CommitMark:
 
 
 class Commits:
-    """The commits to tables: whether there was one since a point, and one with a property of a table.
+    """The commits to tables: asks for a commit after a mark, and commits with a change of a table's property.
 
-    The first asks for what housekeeping keeps of every table and partition: the last commit, and the one with
-    the highest write id.
+    Of each table and partition the housekeeping keeps the last commit, and the commit with the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
@@ -112,7 +111,7 @@ class Commits:
         self._transactions = transactions
 
     def mark(self, database: str, table: str) -> CommitMark:
-        """Return the present point: what is committed now is not after it. Six round trips.
+        """Return the present point: commits of the past are not after it. Six round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: it does not exist.
@@ -123,7 +122,8 @@ class Commits:
             snapshot = read_valid_txns(connection)
             seen = read_valid_write_ids(connection, {table_id: full_name}, snapshot)[table_id]
         if len(seen.open_ids) > _MOST_OPEN_IDS:
-            # Marks are passed around. An earlier point is a safe one: a commit may count twice, none is missed.
+            # Clients store marks and read them back. An earlier point is safe: a commit may count twice, but none is
+            # missed.
             return CommitMark(table_id, seen.open_ids[0] - 1)
         return CommitMark(table_id, seen.high_watermark, seen.open_ids)
 
@@ -132,9 +132,8 @@ class Commits:
     ) -> TableCommit | None:
         """Return the last commit to a table or partition after a mark or a write id, or None. Three round trips.
 
-        Without ``since`` any commit counts; after a write id, those with a higher one. The partition
-        is ``key=value/...`` and need not exist yet; a commit that does not record to which partitions it wrote counts
-        for all of them.
+        Without ``since`` any commit counts; after a write id, commits with higher write ids count. The partition is
+        ``key=value/...`` and need not exist yet; a commit that does not record its partitions counts for all of them.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -151,7 +150,7 @@ class Commits:
             if partition is not None:
                 name = spelled_name(found, partition)
                 query = query.where(or_(completed.partition == name, completed.partition.is_(None)))
-            # Marks of an earlier table of the same name say nothing: all is new.
+            # A mark of an earlier table of the same name does not count: all commits are new.
             if isinstance(since, int) or (since is not None and since.table_id == table_id):
                 query = query.where(_is_after(since))
             row = connection.execute(query.order_by(completed.id.desc()).limit(1)).one_or_none()
@@ -166,7 +165,7 @@ class Commits:
         """
         completed = completed_txn_components.c
         named = databases.c.name.label("database_name"), tables.c.name.label("table_name")
-        # By the tables that they have write ids of, which an index has.
+        # Found by the tables of their write ids, which have an index.
         written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
         query = (
             select(completed_txn_components, *named)
@@ -223,7 +222,7 @@ class Commits:
     def volumes(self, txn_ids: Sequence[int]) -> dict[str, Volume]:
         """Return the rows and bytes that committed transactions have added to each table. One round trip.
 
-        A table is missing whose directories were compacted and cleaned meanwhile.
+        A table whose directories were compacted and cleaned meanwhile is missing.
         """
         written = select(txn_to_write_id.c.table_id).where(txn_to_write_id.c.txn_id.in_(txn_ids))
         query = (
@@ -249,7 +248,7 @@ class Commits:
         }
 
     def commit_with_property(self, txn_id: int, database: str, table: str, key: str, value: str) -> None:
-        """Commit a transaction and change one property of a table with it, such as a reader's offset.
+        """Commit a transaction together with a change of one property of a table, such as a reader's offset.
 
         Source: Hive CommitTxnKeyValue.
 

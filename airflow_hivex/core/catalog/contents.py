@@ -1,4 +1,4 @@
-"""The contents of a table: partitions with their directories, and the places of copies. Read in one round trip."""
+"""The contents of a table: partitions with their directories, and the places of copies, read in one round trip."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _Restriction: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 class TableContents:
     """The chosen partitions of a table, their registered directories, and the copies on the clusters asked about.
 
-    ``directories`` are by partition id, that of a table without partitions is None. ``locations`` has, for each
-    cluster, where it has copies of which partitions, and ``held`` the ids of the directories that are among them.
+    ``directories`` are by partition id, which is None for a table without partitions. ``locations`` has, for each
+    cluster, the places of its copies by partition; ``held`` has the ids of the directories in these copies.
     """
 
     partitions: Sequence[FoundPartition] = ()
@@ -59,11 +59,11 @@ _TAKEN_ALONG = 200
 def read_contents(
     connection: Connection, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
 ) -> TableContents:
-    """Return the contents of a table that a predicate of its partition keys leaves, and their copies on some clusters.
+    """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
-    One round trip. Where the database cannot decide the predicate alone, and leaves more than 200 partitions, it takes
-    one more for each batch of those that are wanted; so do partitions of plain tables that have storage descriptors
-    of their own. Directories and copies of partitions that are not wanted may be among the others.
+    One round trip. If the database cannot decide the predicate alone, and finds more than 200 partitions, each batch of
+    wanted partitions takes one more; so do partitions of plain tables with storage descriptors of their own. The result
+    may include directories and copies of partitions that are not wanted.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.
@@ -77,7 +77,7 @@ def read_contents(
         .where(partitions.c.table_id == table.id, ~partitions.c.dropped, *conditions)
         .cte("wanted")
     )
-    # The number of a partition is the id of its own storage descriptor.
+    # For a partition, the number is the id of its own storage descriptor.
     columns = (wanted.c.id, wanted.c.id, wanted.c.name, wanted.c.location, wanted.c.storage_descriptor_id)
     names = _part(_PARTITION, *columns, *[cast(null(), BigInteger)] * 2)
     parts = _of_partitions(table, secondaries, partial(_is_in, select(wanted.c.id)) if conditions else None)
@@ -121,14 +121,14 @@ def _merged(
 
 
 def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
-    """Return a part of the one answer: all have the columns of a directory."""
+    """Return one part of the combined answer; all parts have the columns of a directory."""
     names = ("partition_id", "id", "name", "text", "files", "rows", "size_bytes")
     labelled = [column.label(name) for column, name in zip(columns, names, strict=True)]
     return select(literal_column(str(kind), Integer).label("kind"), *labelled)
 
 
 def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: _Restriction | None) -> list[Any]:
-    """Return the contents besides the names of partitions; with ``restriction`` of some of them."""
+    """Return the queries of all contents except partition names; ``restriction`` selects some partitions."""
 
     def chosen(part: Any, column: ColumnElement[Any]) -> Any:
         return part if restriction is None else part.where(restriction(column))
@@ -142,8 +142,8 @@ def _of_partitions(table: StoredTable, secondaries: Sequence[str], restriction: 
     if secondaries:
         nothing = (no_number, no_number, no_number)
         part = _part(_LOCATION, copies.partition_id, no_number, copies.cluster, copies.location, *nothing)
-        # The row without a partition is the copy of a table without partitions; of others, it only says where the
-        # copies of their partitions lie.
+        # A row without a partition is the copy of a table without partitions; for other tables it only has the folder
+        # below which copies of partitions lie.
         is_copy = copies.partition_id.is_not(None) if table.is_partitioned else copies.partition_id.is_(None)
         parts.append(
             chosen(

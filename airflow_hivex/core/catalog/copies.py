@@ -34,13 +34,13 @@ Files = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NewCopies:
-    """Registered directories that are on ``cluster`` now, as they were when they were copied.
+    """New copies of registered directories on ``cluster``; the directories are as they were when they were copied.
 
-    ``checksums`` are by directory id. ``partitions`` are copied completely besides those of the directories: such as
-    are empty, or have no registered directories since their table is not transactional. ``location`` is the table's
-    folder there, None for that of its copies, or else the same as on the primary. ``locations`` are those of single
-    partitions (None: of a table without) that lie elsewhere. ``write_ids`` are those that the copied directories have,
-    ``moment`` is the snapshot that they were copied in.
+    ``checksums`` are by directory id. ``partitions`` are further partitions that are copied completely: they are empty,
+    or their table is not transactional, so that they have no registered directories. ``location`` is the table's folder
+    there; None means the folder of its copies, or else the same as on the primary. ``locations`` are the places of
+    single partitions (None: of a table without partitions) that lie elsewhere. ``write_ids`` are the write ids of the
+    copied directories, ``moment`` is the snapshot of the copy.
     """
 
     table: StoredTable
@@ -57,8 +57,8 @@ class NewCopies:
 def add_copies(connection: Connection, new: NewCopies, now_ms: int) -> list[str]:
     """Write the rows of copies; return the names of their partitions. Safe to repeat.
 
-    The caller has the table locked for a change. Where the copies of a partition lay elsewhere before, those are
-    forgotten. On the primary cluster there are only checksums to keep.
+    The caller has locked the table for a change. Earlier copies of a partition in another place are forgotten. On the
+    primary cluster only the checksums are stored.
 
     Raises:
         CopyOutdatedError: a directory is not registered any more, or has grown since.
@@ -90,10 +90,10 @@ def _check_current(connection: Connection, new: NewCopies) -> None:
 
 
 def _places(connection: Connection, new: NewCopies) -> dict[int, tuple[str, str]]:
-    """Return name and location on the primary of the partitions, by id.
+    """Return the names and primary locations of the partitions, by id.
 
     Raises:
-        NoSuchPartitionError: one was dropped.
+        NoSuchPartitionError: a partition was dropped.
     """
     table = new.table
     if not table.is_partitioned:
@@ -125,7 +125,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
     before = _locations(connection, table, cluster, list(places))
     root = new.location if new.location is not None else before.get(None, table.storage.primary.location)
     root = new.locations.get(None, root)
-    # The row without a partition says where the table's folder is.
+    # The row without a partition has the table's folder.
     wanted: dict[int | None, str] = {None: root}
     if before.get(None) != root:
         check_folder(connection, table.namespace, cluster, root, "copy", table.full_name, table.id)
@@ -182,7 +182,7 @@ def drop_copies(connection: Connection, table: StoredTable, partition_ids: Seque
 
 
 def drop_all_copies(connection: Connection, table: StoredTable, cluster: str) -> None:
-    """Forget all that ``cluster`` has of a table, with the folder of its copy."""
+    """Forget all copies of a table on ``cluster``, and the folder of the copy."""
     c = cluster_storage_descriptors.c
     connection.execute(delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
     _forget_copies(connection, table, None, cluster)
@@ -221,7 +221,7 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
 
 
 def place_in_copy(table: Table, name: str | None, location: str) -> str:
-    """Return where a partition lies below the folder of a copy: as on the primary, or by its name."""
+    """Return the path of a partition below the folder of a copy: as on the primary, or by its name."""
     if name is None:
         return ""
     root = f"{table.storage.primary.location}/"
@@ -231,8 +231,8 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 def differences(primary: Files, secondary: Files) -> list[str]:
     """Return the differences of a copy, one text a file; empty when it is complete.
 
-    Files that only the copy has do not matter: readers go by the registered directories, and a
-    plain table's additional file is reported below.
+    Files that only the copy has do not matter: readers read registered directories only. For a plain table
+    :func:`extra_files` returns them.
     """
     found = []
     for name, size in sorted(primary.items()):
@@ -249,17 +249,17 @@ def extra_files(primary: Files, secondary: Files) -> list[str]:
 
 
 def below(files: Files, folder: str) -> dict[str, int]:
-    """Return the files of ``files`` that lie in ``folder``, under the same names; or the file of that name."""
+    """Return the files of ``files`` that lie in ``folder``, under the same names, or the file that ``folder`` names."""
     prefix = f"{folder}/" if folder else ""
     return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
 
 def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_root: str) -> list[str]:
-    """Return how the copy of the bound partitions differs from the primary; empty when it is complete.
+    """Return the differences of the bound partitions' copy from the primary; empty when the copy is complete.
 
-    ``copy_root`` is the folder of the copy. Only what the snapshot reads of a transactional table counts: its visible
-    directories. Files of the primary itself, such as behind a link, do not count as copied. Lists both folders once,
-    and each partition that lies outside of the table's.
+    ``copy_root`` is the folder of the copy. In a transactional table only the directories that the snapshot reads
+    count. Files of the primary itself, such as behind a symbolic link, do not count as copied. Lists both folders once,
+    and each partition outside of the table's folder.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
@@ -300,10 +300,11 @@ _IS_SECONDARY = and_(~_T.dropped, _COPIES.cluster != _T.primary_cluster)
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """The copies on a cluster of tables whose primary is another one.
+    """The copies on a cluster of tables whose primary is another cluster.
 
-    ``tables`` counts the tables, and ``lagging_tables`` those of which a copy lacks a directory that current snapshots
-    read. ``oldest_ms`` is when the oldest of these directories was registered on its primary; None if no copy lags.
+    ``tables`` is the number of tables, and ``lagging_tables`` the number of tables whose copy lacks a directory that
+    current snapshots read. ``oldest_ms`` is the time at which the oldest of these directories was registered on its
+    primary; None if no copy lags.
     """
 
     cluster: str
@@ -315,7 +316,7 @@ class CopyLag:
 def read_copy_lags(connection: Connection) -> list[CopyLag]:
     """Return the lag of each cluster that has copies, by name. Two statements.
 
-    A partition without any copy on the cluster does not count, and neither does a directory that another one replaces.
+    Partitions without any copy on the cluster do not count, nor do directories that another directory replaces.
     """
     held = (
         select(_COPIES.cluster, func.count(_COPIES.table_id.distinct()))
@@ -324,7 +325,7 @@ def read_copy_lags(connection: Connection) -> list[CopyLag]:
         .group_by(_COPIES.cluster)
     )
     numbers: dict[str, int] = {row[0]: row[1] for row in connection.execute(held)}
-    # Two queries, as an index serves equality, but not "both are null".
+    # Two queries: an index serves equality, but not "both are null".
     of_partitions = (
         _lacking(_D.partition_id == _COPIES.partition_id, _OTHER.c.partition_id == _D.partition_id)
         .join(partitions, _P.id == _COPIES.partition_id)
@@ -343,7 +344,7 @@ def read_copy_lags(connection: Connection) -> list[CopyLag]:
 
 
 def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) -> Select[Any]:
-    """Return the query of directories that a copy lacks and no other directory replaces."""
+    """Return the query of directories that a copy lacks and that no other directory replaces."""
     replaced = select(_OTHER.c.id).where(is_beside, _replaces()).correlate(directories).exists()
     return (
         select(_COPIES.cluster, _COPIES.table_id, _ON_PRIMARY.c.registered_ms)
@@ -356,7 +357,7 @@ def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) ->
 
 
 def _replaces() -> ColumnElement[bool]:
-    """Return the condition on another directory that makes this one obsolete (``model.directories``), in short."""
+    """Return the condition, in short, on another directory that makes this one obsolete (``model.directories``)."""
     other = _OTHER.c
     by_base = and_(
         other.kind == _BASE,

@@ -36,13 +36,12 @@ class CopyMethods(SnapshotReading):
         *,
         location: str | None = None,
     ) -> list[str]:
-        """Make known that files which others copied are on ``cluster``; return what is there now.
+        """Register files that another program has copied to ``cluster``; return the copies that are there now.
 
-        ``partitions`` are names (``month=1``) or values; None means all, or the table without
-        partitions, which comes back as its name. ``location`` is the table's folder there, by default
-        the same as on the primary. The files that the current snapshot reads are compared by name
-        and size first; what is written to the primary later makes the copy stale until it is
-        registered again (docs/reference/clusters.md, M11).
+        ``partitions`` are names (``month=1``) or values; None means all partitions, or a table without partitions, for
+        which its name is returned. ``location`` is the table's folder there, by default the same as on the primary. The
+        files that the current snapshot reads are compared by name and size first. Later writes to the primary make the
+        copy stale until it is registered again (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -96,22 +95,22 @@ class CopyMethods(SnapshotReading):
         write_ids: ValidWriteIdList | None = None,
         moment: Moment | None = None,
     ) -> None:
-        """Make known that copies of registered directories are on ``cluster`` now. One transaction; safe to repeat.
+        """Register copies of registered directories on ``cluster``. One transaction; safe to repeat.
 
-        The caller has copied and verified the files; ``checksums`` are what it has found, by directory id. Queries use
-        the copy of a partition if it holds all directories that their snapshot reads. So the directories may come in
-        several calls, and those of earlier calls stay. ``partitions`` are copied besides those of the directories,
-        since they are empty or the table is not transactional. ``location`` is the table's folder there, by default
-        where its copies are, or else the same as on the primary. ``locations`` are those of single partitions (None:
-        of a table without) that lie elsewhere. ``write_ids`` are those that the copy has, for people to see. ``moment``
-        is the snapshot of the copies, by which sessions that accept a lag can read them later. On the primary cluster
-        checksums are kept, and nothing else.
+        The caller has copied and verified the files; ``checksums`` are its results, by directory id. Queries use the
+        copy of a partition if it has all directories that their snapshot reads. So several calls may register the
+        directories, and the directories of earlier calls stay. ``partitions`` are further copied partitions, which are
+        empty or whose table is not transactional. ``location`` is the table's folder there, by default the folder of
+        its copies, or else the same as on the primary. ``locations`` are the places of single partitions (None: of a
+        table without partitions) that lie elsewhere. ``write_ids`` are the copy's write ids, to be shown. ``moment`` is
+        the snapshot of the copies, by which sessions that accept a lag can read them later. On the primary cluster only
+        the checksums are stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            NoSuchTableError, NoSuchPartitionError: it was dropped meanwhile.
+            NoSuchTableError, NoSuchPartitionError: the table or a partition was dropped meanwhile.
             CopyOutdatedError: a directory is not registered any more, or has grown since it was given.
-            QuotaExceededError: the namespace would hold more than its quota on the cluster.
+            QuotaExceededError: the namespace would have more bytes than its quota on the cluster.
         """
         target = self._clusters.get(cluster)
         self._add_copies(
@@ -129,7 +128,7 @@ class CopyMethods(SnapshotReading):
         )
 
     def copy_checksums(self, directories: Collection[RegisteredDirectory]) -> dict[int, str]:
-        """Return the checksums that are known of registered directories, by id; they are the same on each cluster."""
+        """Return the known checksums of registered directories, by id; a checksum is the same on each cluster."""
         with self._read() as connection:
             return copies.checksums_of(connection, [each.id for each in directories])
 
@@ -139,7 +138,7 @@ class CopyMethods(SnapshotReading):
             return copies.registered_ms(connection, [each.id for each in directories], cluster)
 
     def history(self, table: StoredTable, clusters: Collection[str]) -> TableHistory:
-        """Return how far back a table can be read, and the moments of its copies on clusters."""
+        """Return the bounds of a table's history, and the moments of its copies on clusters."""
         with self._read() as connection:
             return read_history(connection, table, clusters)
 
@@ -163,7 +162,7 @@ class CopyMethods(SnapshotReading):
     def unregister_copy(
         self, database: str, table: str, cluster: str, partitions: Sequence[str | Sequence[Value]] | None = None
     ) -> None:
-        """Forget the copies of partitions (None: of all, or of the table) on ``cluster``; files stay.
+        """Forget the copies of partitions on ``cluster`` (None: of all partitions, or of the table); files stay.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.

@@ -29,8 +29,8 @@ class DatabaseMethods(StorePart):
         """Add a database and return it as stored.
 
         Raises:
-            AlreadyExistsError: one of that name exists.
-            InvalidObjectError: the name is not a name.
+            AlreadyExistsError: a database of that name exists.
+            InvalidObjectError: the name is not a valid name.
         """
         placed = replace(
             database, location=self._default_cluster.relative(database.location) if database.location else ""
@@ -48,7 +48,7 @@ class DatabaseMethods(StorePart):
         """Return a database. One round trip.
 
         Raises:
-            NoSuchDatabaseError: it does not exist.
+            NoSuchDatabaseError: the database does not exist.
         """
         (found,) = self._store.ask(databases.finding(name), connection=self._connection)
         if not found:
@@ -56,7 +56,7 @@ class DatabaseMethods(StorePart):
         return database_from_row(found[0])
 
     def alter_database(self, name: str, database: Database) -> Database:
-        """Store description, owner, location and parameters of a database; its name stays."""
+        """Store the description, owner, location and parameters of a database; its name stays."""
         return self.change_database(name, lambda _: database)
 
     def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:
@@ -65,7 +65,7 @@ class DatabaseMethods(StorePart):
         ``change`` returns the database that is made of the present one.
 
         Raises:
-            NoSuchDatabaseError: it does not exist.
+            NoSuchDatabaseError: the database does not exist.
         """
 
         def work(connection: Connection) -> Database:
@@ -84,8 +84,8 @@ class DatabaseMethods(StorePart):
         Returns the tables that were dropped.
 
         Raises:
-            InvalidOperationError: it has tables, functions or links and ``cascade`` is false, or is the default
-                database.
+            InvalidOperationError: the database is the default one, or has tables, functions or links without
+                ``cascade``.
         """
 
         def work(connection: Connection) -> list[StoredTable]:
@@ -106,7 +106,7 @@ class DatabaseMethods(StorePart):
                 record_function_event(connection, self._clock(), EventType.DROP_FUNCTION, function)
             for table in dropped:
                 self._record(connection, EventType.DROP_TABLE, table, message=of_table(table))
-            # No list of theirs can be read any more, so that they take no write ids.
+            # Their write id lists cannot be read any more, so the dropped tables take no write ids.
             table_names.leave_names(connection, dropped, self._clock())
             self._record_database(connection, EventType.DROP_DATABASE, stored)
             return dropped

@@ -25,13 +25,13 @@ _FIND = Prepared(_OF_NAME)
 
 
 def database_at(connection: Connection, location: str) -> str | None:
-    """Return the name of a database whose folder is, holds or lies in a location; or None."""
+    """Return the name of a database whose folder is, holds or lies in a location, or None."""
     query = select(databases.c.name).where(overlaps(databases.c.location)).limit(1)
     return connection.execute(query, beside(location)).scalar_one_or_none()
 
 
 def finding(name: str) -> Call:
-    """Return the call that answers with the row of a database, if there is one, as :func:`select_database` does."""
+    """Return the call that reads the row of a database, if it exists, as :func:`select_database` does."""
     return _FIND(name=normalise(name))
 
 
@@ -39,8 +39,8 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
     """Add a database and return its stored name.
 
     Raises:
-        AlreadyExistsError: one of that name exists.
-        InvalidObjectError: the name is not a name.
+        AlreadyExistsError: a database of that name exists.
+        InvalidObjectError: the name is not a valid name.
     """
     name = check_name("database", database.name)
     check_spelling("database", name, database.parameters)
@@ -66,7 +66,7 @@ def check_database_folder(connection: Connection, name: str, location: str) -> N
     """Refuse a folder of a database that belongs to another namespace, if either is closed, on any cluster.
 
     Raises:
-        InvalidObjectError: it does.
+        InvalidObjectError: the folder belongs to another namespace.
     """
     clusters = select(tables.c.primary_cluster).union(select(cluster_storage_descriptors.c.cluster))
     for cluster in sorted({*connection.execute(clusters).scalars(), ""}):
@@ -125,7 +125,7 @@ def delete_database(connection: Connection, name: str) -> None:
     """Remove a database that has no tables, functions and links left.
 
     Raises:
-        InvalidOperationError: it is the default database, or has tables, functions or links.
+        InvalidOperationError: the database is the default one, or has tables, functions or links.
     """
     row = select_database(connection, name)
     if row.name == DEFAULT_DATABASE:
@@ -153,12 +153,12 @@ def delete_database(connection: Connection, name: str) -> None:
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:
-    """Wait for transactions that add objects to a database, and keep others from it until the caller's ends."""
+    """Wait for transactions that add objects to a database, and block others until the caller's transaction ends."""
     connection.execute(select(databases.c.id).where(databases.c.id == database_id).with_for_update()).all()
 
 
 def matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Return the names that a pattern of names matches, sorted; None matches all."""
+    """Return the names that match a pattern of Hive, sorted; the pattern None matches all."""
     if pattern is None:
         return sorted(names)
     expression = name_expression(pattern)

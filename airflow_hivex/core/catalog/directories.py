@@ -1,4 +1,4 @@
-"""The registered directories: what was written, where copies of it lie, and how it is forgotten."""
+"""The registered directories: their rows, the places of their copies, and their removal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _LATER_BASE_IN = Prepared(_OF_PARTITIONS.where(partitions.c.name == bindparam("n
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of a table or partition as a reader knows it, or an original file."""
+    """A directory of a table or partition, or an original file, as readers know it."""
 
     name: str
     row_layout: str
@@ -90,24 +90,24 @@ class Directory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Return whether its rows take others away."""
+        """Return whether the directory is a delete delta, whose rows name deleted rows."""
         return self.name.startswith("delete_delta_")
 
     @property
     def is_growing(self) -> bool:
-        """Return whether it is the delta of a streaming batch, to which later transactions add files."""
+        """Return whether the directory is the delta of a streaming batch, to which later transactions add files."""
         found = parse_directory(self.name)
         return found is not None and found.is_batch
 
     @property
     def is_original(self) -> bool:
-        """Return whether it is an original file, by its path in the partition."""
+        """Return whether the entry is an original file, by its path in the partition."""
         return parse_directory(self.name) is None
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDirectory(Directory):
-    """One row of ``directories``, without what a query does not need. ``partition_id`` is None of a whole table's."""
+    """The part of a row of ``directories`` that a query needs. ``partition_id`` is None without partitions."""
 
     id: int
     partition_id: int | None
@@ -115,9 +115,9 @@ class RegisteredDirectory(Directory):
 
 @dataclass(frozen=True, slots=True)
 class NewDirectory:
-    """A row of ``directories`` to be: a directory of a partition (None: of a table without), or an original file.
+    """A new row of ``directories``, for a directory or an original file. The partition is None without partitions.
 
-    ``checksum`` is that of its files, where it is known.
+    ``checksum`` is the checksum of its files, if it is known.
     """
 
     partition: str | None
@@ -147,7 +147,7 @@ def insert_directories(
 ) -> None:
     """Write the rows of directories that were made on ``cluster``. Two round trips a batch.
 
-    With ``may_grow`` one that is there already gets the numbers of files, rows and bytes in addition.
+    With ``may_grow`` the numbers of files, rows and bytes are added to the row of a directory that exists already.
     """
     if may_grow:
         new = _not_there(connection, table, new, partition_ids, txn_id, cluster)
@@ -185,12 +185,12 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[NewDirectory]:
-    """Return the partitions that have no row yet; to the rows of the others, what was written is added.
+    """Add the written files, rows and bytes to existing rows; return the partitions that have no row yet.
 
-    Copies elsewhere lack the new files, so that they do not hold the directory any more; nor is its checksum known.
+    Copies elsewhere lack the new files: they do not count as copies of the directory any more. Its checksum is unknown.
 
     Raises:
-        InvalidOperationError: the files that are there have another row layout.
+        InvalidOperationError: the existing files have another row layout.
     """
     d = directories.c
     new = []
@@ -224,13 +224,13 @@ def _not_there(
 
 
 def put_copies(connection: Connection, checksums: Mapping[int, str | None], cluster: str, now_ms: int) -> None:
-    """Note that ``cluster`` holds these directories, by id; a checksum of None is not known. Safe to repeat."""
+    """Note that ``cluster`` has these directories, by id; None is an unknown checksum. Safe to repeat."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(directory_copies)
     given = statement.excluded
     statement = statement.on_conflict_do_update(
         index_elements=[directory_copies.c.directory_id, directory_copies.c.cluster],
-        # The time of the first registration stays: on the primary it is that of the commit.
+        # The time of the first registration stays: on the primary it is the time of the commit.
         set_={"checksum": func.coalesce(given.checksum, directory_copies.c.checksum)},
     )
     rows = [
@@ -264,7 +264,7 @@ def directories_of(
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
     """Return the transactions that have written to these partitions (None: to a table without partitions).
 
-    Transactions of compactions are not among them: the rows that they merged were there before.
+    Transactions of compactions are left out: they only merge rows of earlier transactions.
     """
     query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
     query = query.distinct()
@@ -279,9 +279,9 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
 
 
 def has_later_base(connection: Connection, table: Table, names: Collection[str | None], write_id: int) -> bool:
-    """Return whether a base hides a delta of the write id in one of these partitions (None.
+    """Return whether, in one of these partitions, a base hides a delta of the write id.
 
-    A table without partitions).
+    The name None stands for a table without partitions.
     """
     values = {"table_id": table.id, "write_id": write_id}
     if not table.is_partitioned:
@@ -312,9 +312,9 @@ def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
 
 def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     """Remove all rows of dropped tables, after their files are gone."""
-    # First, because a transaction that takes a write id locks this row before it refers to that of the table.
+    # First, because a transaction that takes a write id locks this row before it refers to the row of the table.
     connection.execute(delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
-    # From here no row that refers to the tables is added.
+    # From here on no transaction adds a row that refers to the tables.
     connection.execute(select(tables.c.id).where(tables.c.id.in_(ids)).order_by(tables.c.id).with_for_update()).all()
     storage_ids = [
         *_storage_of_partitions(connection, partitions.c.table_id.in_(ids)),
@@ -346,7 +346,7 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
 
 
 def _storage_of_partitions(connection: Connection, *conditions: ColumnElement[bool]) -> Sequence[int]:
-    """Return the storage descriptors that partitions have for themselves."""
+    """Return the ids of the storage descriptors that belong to partitions."""
     of_their_own = select(partitions.c.storage_descriptor_id).where(
         *conditions, partitions.c.storage_descriptor_id.is_not(None)
     )

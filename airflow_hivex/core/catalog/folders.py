@@ -1,6 +1,6 @@
-"""Queries about the folders of tables, copies and partitions: whose are where, and which ones several namespaces have.
+"""Queries about the owners and places of the folders of tables, copies and partitions, and about shared folders.
 
-Each of the first is made once: to make one takes longer than to run it.
+The queries about owners are constructed once, since the construction takes longer than the execution.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from airflow_hivex.core.store.schema import cluster_storage_descriptors, databas
 
 _COPIES = cluster_storage_descriptors.c
 _CLUSTER = bindparam("cluster", type_=String)
-# Any constant will do, as long as all clients take the same one.
+# Any constant works if all clients use the same one.
 _LOCK_KEY = 0x68697665_79
 _LOCKS = {
     chosen: text(f"SELECT pg_advisory_xact_lock{kind}({_LOCK_KEY})")
@@ -41,10 +41,10 @@ _LOCKS = {
 
 
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
-    """Wait for the transactions that register folders, so that a check sees theirs; others wait for the caller's.
+    """Wait for other transactions that register folders, so that a check sees them; later ones wait for the caller's.
 
-    A folder that a user has ``chosen`` may be anywhere and waits for all. One that the warehouse chooses waits for
-    those. One round trip on PostgreSQL; on SQLite one transaction writes at a time.
+    A folder that a user has ``chosen`` may be anywhere, so it waits for all others. A folder that the warehouse chooses
+    waits only for chosen ones. One round trip on PostgreSQL; on SQLite one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCKS[chosen])
@@ -55,7 +55,7 @@ def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def beginning(text: str) -> dict[str, str]:
-    """Return the parameter of a query for what begins with a text."""
+    """Return the query parameter for values that begin with a text."""
     return {"beginning": text.replace("/", "//").replace("%", "/%").replace("_", "/_") + "%"}
 
 
@@ -96,8 +96,9 @@ def _owners(*, only_managed: bool) -> CompoundSelect[Any]:
 
 
 OWNERS = {only_managed: _owners(only_managed=only_managed) for only_managed in (True, False)}
-"""The database, table, location and kind of a folder of ``cluster`` that is, holds or lies in one that is
-:func:`beside`, but not of table ``but_id``; one row at most. Among managed tables only, or among all."""
+"""The queries for the owner of a folder on ``cluster`` that overlaps a location (:func:`beside`), except folders of
+table ``but_id``. At most one row: its database, table, location and kind. True searches managed tables only, False all
+tables."""
 
 LOCATIONS = union_all(
     *(
@@ -105,14 +106,14 @@ LOCATIONS = union_all(
         for column, on in ((tables.c.location, tables.c.primary_cluster), (_COPIES.location, _COPIES.cluster))
     )
 )
-"""The locations of tables and copies on ``cluster`` that have a :func:`beginning`."""
+"""The locations of tables and copies on ``cluster`` that begin with a text (:func:`beginning`)."""
 
 HOLDING_DATABASE = (
     select(databases.c.name)
     .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
     .limit(1)
 )
-"""The name of a database whose folder is ``location`` or has a :func:`beginning`; one row at most."""
+"""The name of a database whose folder is ``location``, or begins with a text (:func:`beginning`); at most one row."""
 
 _OWN = databases.alias("own")
 _IN_OWN_FOLDER = (
@@ -123,7 +124,7 @@ _IN_OWN_FOLDER = (
     )
     .exists()
 )
-"""Return whether ``location`` lies in the folder of the database ``own``, which may itself lie in that of another."""
+"""Whether ``location`` lies in the folder of the database ``own``, which may lie in the folder of another database."""
 
 
 NAMESPACE_OF_TABLE = case(
@@ -133,13 +134,13 @@ NAMESPACE_OF_TABLE = case(
     ),
     else_=databases.c.name,
 )
-"""The namespace that the folders of a table belong to, as :attr:`Table.namespace` has it."""
+"""The namespace to which the folders of a table belong, as in :attr:`Table.namespace`."""
 
 
 def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:
     """Return queries for the folders of tables, copies, partitions and databases of namespaces, with their kinds.
 
-    ``database`` is the condition on the database of an object, ``namespace`` that on the namespace of a table.
+    ``database`` is the condition on the database of an object, ``namespace`` the condition on the namespace of a table.
     """
     t, p = tables.c, partitions.c
     but_id = bindparam("but_id", type_=BigInteger)
@@ -178,8 +179,8 @@ def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -
 _OWN_NAME, _NAMESPACE = bindparam("own", type_=String), bindparam("namespace", type_=String)
 _OTHERS = union_all(*_folders_of(databases.c.name != _OWN_NAME, NAMESPACE_OF_TABLE != _OWN_NAME)).subquery()
 NAMESPACES_AT = select(_OTHERS.c.namespace).distinct()
-"""The namespaces other than ``own`` with a folder of ``cluster`` that is, holds or lies in one that is :func:`beside`
-``location``, besides the folders of table ``but_id``."""
+"""The namespaces other than ``own`` with a folder on ``cluster`` that overlaps ``location`` (:func:`beside`), except
+folders of table ``but_id``."""
 
 _OF_ONE = union_all(*_folders_of(databases.c.name == _NAMESPACE, NAMESPACE_OF_TABLE == _NAMESPACE)).subquery()
 OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
@@ -188,7 +189,7 @@ OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of a table, or (``table`` None) of a database, on a cluster; ``kind`` is such as ``table``."""
+    """A folder on a cluster of a table or, if ``table`` is None, of a database; ``kind`` is for example ``table``."""
 
     namespace: str
     database: str
@@ -200,7 +201,7 @@ class Folder:
 
     @property
     def owner(self) -> str:
-        """Return the owner of the folder, as messages name it."""
+        """Return the name of the folder's owner for messages."""
         return f"{self.kind} {self.database}" + ("" if self.table is None else f".{self.table}")
 
 
@@ -213,12 +214,12 @@ class SharedFolder:
 
     @property
     def cluster(self) -> str:
-        """Return the cluster; a database has its folder on each."""
+        """Return the cluster; a database has its folder on each cluster."""
         return self.inner.cluster or self.outer.cluster
 
 
 def shared_folders(connection: Connection) -> list[SharedFolder]:
-    """Return the folders that are or lie in one of another namespace, each with the nearest such one.
+    """Return the folders that are, or lie in, a folder of another namespace, each with the nearest such folder.
 
     A managed table that was renamed to another namespace stays in the folder of its former database, and a database may
     lie in another one: these are not returned. Four round trips, whatever the number of tables is.
@@ -263,7 +264,7 @@ def _databases(connection: Connection) -> Iterator[Folder]:
 
 
 def table_folders(connection: Connection) -> Iterator[Folder]:
-    """Yield the folders of tables and copies, and of the partitions that lie elsewhere. Three round trips."""
+    """Yield the folders of tables, copies, and partitions outside of their table's folder. Three round trips."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     columns = (NAMESPACE_OF_TABLE, databases.c.name, t.name, t.type)
     of_database = and_(t.database_id == databases.c.id, ~t.dropped)

@@ -36,7 +36,7 @@ def select_function(connection: Connection, database: str, name: str) -> Permane
 
 
 def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the existing ones of these functions, by their normalised databases and names, sorted. One round trip."""
+    """Return the named functions that exist, as normalised databases and names, sorted. One round trip."""
     query = select(databases.c.name, functions.c.name).join(databases, functions.c.database_id == databases.c.id)
     found = connection.execute(query.where(tuple_(databases.c.name, functions.c.name).in_(sorted({*names}))))
     return sorted((database, name) for database, name in found)
@@ -63,7 +63,7 @@ def insert_function(connection: Connection, function: PermanentFunction, now_ms:
     """Add a function.
 
     Raises:
-        NoSuchDatabaseError: its database does not exist.
+        NoSuchDatabaseError: the function's database does not exist.
         AlreadyExistsError: the database has a function of that name.
     """
     row = select_database(connection, function.database)
@@ -81,9 +81,9 @@ def update_function(connection: Connection, stored: PermanentFunction, function:
     """Store a changed function in the place of ``stored``; it may have another name and database.
 
     Raises:
-        NoSuchDatabaseError: its new database does not exist.
+        NoSuchDatabaseError: the function's new database does not exist.
         NoSuchFunctionError: the function was dropped meanwhile.
-        AlreadyExistsError: its new name is taken.
+        AlreadyExistsError: another function has the new name.
     """
     before = select_database(connection, stored.database)
     after = before if function.database == stored.database else select_database(connection, function.database)
@@ -118,7 +118,7 @@ def delete_functions(connection: Connection, database_id: int) -> None:
 def record_function_event(
     connection: Connection, now_ms: int, type: EventType, function: PermanentFunction, **others: Any
 ) -> None:
-    """Record an event with the function as it is afterwards. One round trip. Source: Hive CreateFunctionMessage."""
+    """Record an event with the function after the change. One round trip. Source: Hive CreateFunctionMessage."""
     document = {
         "database": function.database,
         "name": function.name,
@@ -170,9 +170,9 @@ class FunctionMethods(StorePart):
         """Add a function and return it as stored.
 
         Raises:
-            NoSuchDatabaseError: its database does not exist.
+            NoSuchDatabaseError: the function's database does not exist.
             AlreadyExistsError: the database has a function of that name.
-            InvalidObjectError, InvalidParametersError, InvalidTextError: it cannot be stored.
+            InvalidObjectError, InvalidParametersError, InvalidTextError: the function cannot be stored.
         """
         checked = _checked(function)
 
@@ -188,7 +188,7 @@ class FunctionMethods(StorePart):
         """Return a function. One round trip.
 
         Raises:
-            NoSuchFunctionError: the database, or a function of that name in it, does not exist.
+            NoSuchFunctionError: the database does not exist, or has no function of that name.
         """
         with self._read() as connection:
             return select_function(connection, database, name)
@@ -208,13 +208,13 @@ class FunctionMethods(StorePart):
             return select_function_names(connection, database, pattern)
 
     def alter_function(self, database: str, name: str, function: PermanentFunction) -> PermanentFunction:
-        """Store a changed function: name, database, class, resources or owner. The time of its creation stays.
+        """Store a function with another name, database, class, owner or other resources. Its creation time stays.
 
         Raises:
-            NoSuchFunctionError: it does not exist.
-            NoSuchDatabaseError: its new database does not exist.
-            AlreadyExistsError: its new name is taken.
-            InvalidObjectError, InvalidParametersError, InvalidTextError: it cannot be stored.
+            NoSuchFunctionError: the function does not exist.
+            NoSuchDatabaseError: the function's new database does not exist.
+            AlreadyExistsError: another function has the new name.
+            InvalidObjectError, InvalidParametersError, InvalidTextError: the function cannot be stored.
         """
         checked = _checked(function)
 
@@ -232,7 +232,7 @@ class FunctionMethods(StorePart):
         """Remove a function and return it. Its files stay.
 
         Raises:
-            NoSuchFunctionError: it does not exist.
+            NoSuchFunctionError: the function does not exist.
         """
 
         def work(connection: Connection) -> PermanentFunction:

@@ -1,4 +1,4 @@
-"""The write id lists that callers of the RawStore give: which state of a table they want to read."""
+"""The write id lists that callers pass to the RawStore, to say which state of a table they want to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_hivex.core.transactions.table_names import next_of
 
 
 class StateOf(enum.Enum):
-    """The state that a caller wants who gives no write id list."""
+    """The state for a caller that passes no write id list."""
 
     NOW = "now"
     """The current state, as the database has it."""
@@ -29,7 +29,7 @@ def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdLis
     """Return the given list of a table as a value.
 
     Raises:
-        InvalidWriteIdListError: the text is empty or not a list, or the list is that of another table.
+        InvalidWriteIdListError: the text is empty or not a valid list, or the list belongs to another table.
     """
     if given is None or isinstance(given, StateOf):
         return given
@@ -56,14 +56,14 @@ def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> No
 
 
 def check_writer(connection: Connection, table: StoredTable, given: ValidWriteIdList | StateOf | None) -> None:
-    """Refuse a change of a table for a caller whose write id list is not one of this very table.
+    """Refuse a change of a table if the caller's write id list does not belong to this very table.
 
-    A table's write ids come after those of the earlier tables of its name, so that a list without one of them is that
-    of an earlier table. One round trip for a list in text form.
+    A table's write ids continue after the ids of earlier tables of its name, so a list with none of its ids belongs to
+    an earlier table. One round trip for a list in text form.
 
     Raises:
         MissingWriteIdListError: the list is None, and the table is transactional.
-        InvalidWriteIdListError: the list is that of a table that had this name before.
+        InvalidWriteIdListError: the list belongs to an earlier table of this name.
     """
     check_has_list(table, given)
     if not isinstance(given, ValidWriteIdList):
@@ -71,7 +71,7 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
     if given.mark is not None:
         is_of_this_table = given.mark.id == table.id
     else:
-        # The creation of a managed table takes the first write id, that of an external one takes none.
+        # The creation of a managed table takes the first write id; the creation of an external table takes none.
         first = next_of(connection, (table.database, table.name)) - (not table.is_transactional)
         is_of_this_table = given.high_watermark >= first
     if not is_of_this_table:
@@ -80,5 +80,5 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
 
 
 def list_or_none(given: ValidWriteIdList | StateOf | None) -> ValidWriteIdList | None:
-    """Return the list of a write for its event; without one, the event gets the list of its transaction."""
+    """Return the list of a write for its event, or None: then the event gets the list of its transaction."""
     return None if isinstance(given, StateOf) else given

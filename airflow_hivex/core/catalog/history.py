@@ -1,13 +1,14 @@
 """The history of a table: its commits, its versions, and the moments that were copied to other clusters.
 
 A moment is the snapshot of a replication. A table is read as of a moment from the directories whose transactions the
-moment sees. That is complete unless rows of directories were removed since. So the removal of rows leaves a bound:
+moment sees. This state is complete unless directories were removed from the catalog since. So each removal leaves a
+bound:
 
-- The cleaner removes directories that others replace. ``history_write_id`` of the partition, or of a table without
-  partitions, is the highest write id of the replacing ones: a moment has to see all bases and results of compactions
-  up to it.
+- The cleaner removes replaced directories. ``history_write_id`` of the partition, or of a table without partitions, is
+  the highest write id of the replacing directories: a moment has to see all bases and results of compactions up to
+  this id.
 - A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
-  ``history_txn_id`` of the table is the transaction of the last such change: a moment has to see it.
+  ``history_txn_id`` of the table is the transaction of the last such change: a moment has to see this transaction.
 
 Functions that have a connection take part in the caller's transaction.
 """
@@ -106,9 +107,9 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Let the history of a table begin with a change of its definition, by its transaction if it has one.
+    """Note that the history of a table begins with a change of its definition, by the change's transaction, if any.
 
-    The changes of one table wait for each other, so that the last one stands.
+    The changes of one table wait for each other, so the last one counts.
     """
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
@@ -117,7 +118,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms
 
 
 def raise_floor(connection: Connection, table_id: int, partition_id: int | None, write_id: int) -> None:
-    """Note that directories were removed which others up to a write id replace."""
+    """Note the removal of directories that newer directories, with write ids up to ``write_id``, have replaced."""
     if partition_id is not None:
         p = partitions.c
         is_lower = func.coalesce(p.history_write_id, 0) < write_id
@@ -154,7 +155,7 @@ class RecordedCommit:
 def read_commits(connection: Connection, table_id: int, limit: int | None = None) -> list[RecordedCommit]:
     """Return the recorded commits of a table, the newest first. One round trip.
 
-    The row of its creation is left out where the transaction that has created it is there.
+    The row of the table's creation is left out if the record has the transaction that created the table.
     """
     newer = table_commits.alias("newer").c
     is_repeated = and_(
@@ -222,11 +223,11 @@ def bind_version(
     version: TableVersion,
     floors: Mapping[int | None, int],
 ) -> BoundTable:
-    """Return the table as of a version, with its columns of then, and its copies on ``clusters``. Pure.
+    """Return the table as of a version, with the version's columns, and its copies on ``clusters``. Pure.
 
-    A version is read from directories that hold nothing of later commits. The result of a compaction that has merged
-    some of them is skipped, as long as the directories before it are registered: the cleaner removes them when no
-    version within the retention needs them.
+    A version is read from directories without rows of later commits. The result of a compaction that has merged such
+    rows is skipped, as long as the merged directories are registered: the cleaner removes them when no version within
+    the retention needs them.
 
     Raises:
         VersionExpiredError: the cleaner has removed directories of the version.
@@ -248,10 +249,10 @@ def bind_version(
 def _of_version(
     table: StoredTable, registered: Sequence[RegisteredDirectory], version: TableVersion, floor: int
 ) -> list[RegisteredDirectory]:
-    """Return the directories of a partition without those that hold rows, or lack them, because of later commits.
+    """Return the directories of a partition, without directories that have, or lack, rows because of later commits.
 
     Raises:
-        VersionExpiredError: directories that the version would read instead are removed.
+        VersionExpiredError: directories that the version needs have been removed.
     """
     later = sorted(version.later)
     kept = []
@@ -271,9 +272,9 @@ class NotReadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EarlierTable:
-    """A table as of a moment; ``write_id`` is the highest that it sees.
+    """A table as of a moment; ``write_id`` is the highest write id that it sees.
 
-    ``unseen`` has the commits to the needed partitions that the moment does not see: the time of each transaction.
+    ``unseen`` has the times of the commits to the needed partitions that the moment does not see, by transaction.
     """
 
     bound: BoundTable
@@ -296,7 +297,7 @@ def bind_earlier(
     A table without transactions has no moments; its copy is read as it is.
 
     Raises:
-        NotReadableError: the history does not go back so far, or the cluster lacks directories.
+        NotReadableError: the history of the table begins after the moment, or the cluster lacks directories.
     """
     name, is_primary = table.full_name, cluster == table.storage.primary.cluster
     there = {each: places for each, places in contents.locations.items() if each == cluster}
@@ -334,7 +335,7 @@ def bind_earlier(
     )
     bound = bind_table(table, filtered, predicate, everything, {cluster})
     if not bound.registered_directories:
-        # A table without partitions that had no rows then needs no copy.
+        # A table without partitions that had no rows at the moment needs no copy.
         location = table.storage.primary.location
         copies = {cluster: {each.name: location for each in bound.partitions}}
         bound = replace(bound, copies={} if is_primary else copies)
@@ -353,7 +354,7 @@ def _is_read(
     """Return whether a moment may read a directory.
 
     Raises:
-        NotReadableError: what the moment would read instead of it is gone.
+        NotReadableError: the moment would read other directories in its place, which are gone.
     """
     writer = history.writers.get(directory.id)
     is_seen = writer is not None and moment.valid_txns.is_valid(writer)

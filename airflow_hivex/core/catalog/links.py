@@ -69,7 +69,7 @@ _DESCRIBED = _select(_L.parameters, _L.owner, _L.created_ms).order_by(_OWN.c.nam
 
 
 def find_links(connection: Connection, names: Collection[LinkName]) -> dict[LinkName, Link]:
-    """Return the existing ones of these links, with the partitions that ALTER LINK has changed. One round trip.
+    """Return the named links that exist, with the partitions that ALTER LINK has changed. One round trip.
 
     Properties, owner and time are left out.
     """
@@ -105,7 +105,7 @@ def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> 
 
 
 def combined(found: Link, described: Link) -> Link:
-    """Return a link of :func:`find_links` with the properties of the same one of :func:`describe_links`."""
+    """Return a link of :func:`find_links` with the properties that :func:`describe_links` has read for it."""
     return replace(found, properties=described.properties, owner=described.owner, created_at=described.created_at)
 
 
@@ -122,22 +122,22 @@ def _link(row: Row[Any], name: LinkName, **others: Any) -> Link:
 
 
 def links_in(database: str) -> ColumnElement[bool]:
-    """Return the condition of the links that a namespace has."""
+    """Return the SQL condition for the links that a namespace has."""
     return _OWN.c.name == database
 
 
 def links_to(table_ids: Collection[int]) -> ColumnElement[bool]:
-    """Return the condition of the links that show one of the tables."""
+    """Return the SQL condition for the links that show one of the tables."""
     return _L.table_id.in_(table_ids)
 
 
 def links_from(database: str) -> ColumnElement[bool]:
-    """Return the condition of the links that show tables of a database."""
+    """Return the SQL condition for the links that show tables of a database."""
     return _OF_SOURCES.c.name == database
 
 
 def link_is(name: LinkName) -> ColumnElement[bool]:
-    """Return the condition of the link of a name."""
+    """Return the SQL condition for the link of a name."""
     return and_(_OWN.c.name == name.database, _L.table_name == name.table, _L.namespace == name.namespace)
 
 
@@ -152,12 +152,12 @@ def insert_link(
     owner: str | None,
     now_ms: int,
 ) -> None:
-    """Add a link that shows no partition that its source has now.
+    """Add a link, which shows none of the current partitions of its source.
 
     The caller has locked the row of the source for a change, so that no commit adds a partition meanwhile.
 
     Raises:
-        AlreadyExistsError: the namespace has a link of that name, or another one to the same table.
+        AlreadyExistsError: the namespace has a link of that name, or another link to the same table.
     """
     last = connection.execute(select(func.max(partitions.c.id)).where(partitions.c.table_id == source.id)).scalar_one()
     values = {
@@ -185,7 +185,7 @@ def insert_link(
 def delete_links(connection: Connection, ids: Collection[int]) -> None:
     """Remove links with their partitions; the files of their sources stay."""
     for batch in batches(sorted(ids)):
-        # From here no other writer adds partitions to them.
+        # From here on no other writer adds partitions to the links.
         connection.execute(select(_L.id).where(_L.id.in_(batch)).order_by(_L.id).with_for_update()).all()
         connection.execute(delete(link_partitions).where(_EXCEPTIONS.link_id.in_(batch)))
         connection.execute(delete(links).where(_L.id.in_(batch)))
@@ -202,7 +202,7 @@ def lock_link(connection: Connection, link_id: int) -> bool:
 
 
 def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *, shown: bool, now_ms: int) -> None:
-    """Let a link show partitions of its source, or hide them. One statement a batch."""
+    """Store that a link shows, or hides, partitions of its source. One statement a batch."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(link_partitions)
     statement = statement.on_conflict_do_update(
@@ -222,7 +222,7 @@ def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> No
 
 
 def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict[LinkName, list[str]]:
-    """Take dropped partitions out of all links; return those of static links, by link. Two round trips a batch."""
+    """Remove dropped partitions from all links; return the ones of static links, by link. Two round trips a batch."""
     lost: dict[LinkName, list[str]] = {}
     for batch in batches(partition_ids):
         of_partitions = _EXCEPTIONS.partition_id.in_(batch)
@@ -241,7 +241,7 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
 
 
 def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tuple[list[int], list[int]]:
-    """Return the partitions that came to a link before a time: those of ALTER LINK, and those that came by themselves.
+    """Return the partitions that came to a link before a time: first by ALTER LINK, second by the dynamic link itself.
 
     One round trip.
     """
@@ -260,7 +260,7 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Let a dynamic link begin behind the partitions that it hides, so that they need no rows any more.
+    """Move the beginning of a dynamic link behind the partitions that it hides, so that they need no rows any more.
 
     The caller has locked the row of the source for a change. Four round trips.
     """

@@ -32,7 +32,7 @@ _D_OF_COMMIT_HISTORY, _C_OF_COMMIT_HISTORY = directories.c, directory_copies.c
 
 @dataclass(frozen=True, slots=True)
 class CommitPeriod:
-    """The transactions of a period that have written to a table, and the compactions of it.
+    """The transactions of a period that have written to a table, and the compactions of the table.
 
     ``rows`` and ``size_bytes`` were added by the transactions; an update adds the rows that it changes.
     """
@@ -139,7 +139,7 @@ class ListedPartition:
 class ListedDirectory:
     """A registered directory, and the clusters that hold it.
 
-    One that is obsolete stays for earlier versions and open transactions, until the cleaner deletes it.
+    An obsolete directory stays for earlier versions and open transactions, until the cleaner deletes it.
     """
 
     partition: str | None
@@ -157,7 +157,7 @@ class ListedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """The directories of a table on a cluster, and how many there are of the table in all, without obsolete ones."""
+    """The number of a table's directories on a cluster, and of all its directories, without obsolete ones."""
 
     cluster: str
     is_primary: bool
@@ -168,7 +168,7 @@ class HeldCopy:
 
     @property
     def is_current(self) -> bool:
-        """Return whether no directory is missing there."""
+        """Return whether the cluster lacks no directory."""
         return self.directories == self.all_directories
 
 
@@ -186,7 +186,7 @@ class TableDeltas:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUse:
-    """The tables whose primary is a cluster, the bytes that readers need there, and those of obsolete directories."""
+    """The number of tables whose primary is a cluster, the bytes that readers need there, and the obsolete bytes."""
 
     cluster: str
     tables: int
@@ -195,13 +195,13 @@ class ClusterUse:
 
 
 class CatalogListing:
-    """Lists of objects of the catalog as it is now. Only reads the metastore."""
+    """Lists of the current objects of the catalog. Only reads the metastore."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def tables(self, wanted: PageRequest, database: str | None = None) -> Page[ListedTable]:
-        """Return tables and views, of one database or of all. Names, owners and clusters are searched. 3 statements.
+        """Return tables and views, of one database or of all. The search is by name, owner and cluster. 3 statements.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -234,7 +234,7 @@ class CatalogListing:
         """Return the partitions of a table. Four statements.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError: the table does not exist.
             InvalidObjectError: the list cannot be sorted by the column.
         """
         with self._store.read() as connection:
@@ -243,7 +243,7 @@ class CatalogListing:
             if wanted.search:
                 query = query.where(contains(wanted.search, _P.name))
             found = read_page(connection, query, wanted, _PARTITION_ORDERS, _P.id, lambda row: row)
-            # Of the rows of the page only: a database computes the columns of skipped rows, too.
+            # Computed for the rows of the page only: a database computes the columns of skipped rows, too.
             shown = [row.id for row in found.rows]
             judged = judged_directories(select(_T.id).where(_T.id == table_id), shown).c
             summed = (
@@ -267,7 +267,7 @@ class CatalogListing:
         """Return the registered directories of a table, or of one of its partitions. Six statements.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError: the table does not exist.
             InvalidObjectError: the list cannot be sorted by the column.
         """
         with self._store.read() as connection:
@@ -300,11 +300,11 @@ class CatalogListing:
     def copies(self, database: str, table: str) -> list[HeldCopy]:
         """Return the clusters that hold directories of a table, the primary first. Three statements.
 
-        ``Replicator.copies`` compares what snapshots read, partition by partition. This is a sum, which is fast for any
-        number of partitions.
+        ``Replicator.copies`` compares the directories that snapshots read, partition by partition. This method only
+        adds up numbers, which is fast for any number of partitions.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError: the table does not exist.
         """
         with self._store.read() as connection:
             found = select_table(connection, database, table)
@@ -330,13 +330,13 @@ class CatalogListing:
         """Return the commits to a table since a time, in periods, oldest first. Three statements.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError: the table does not exist.
         """
         with self._store.read() as connection:
             return read_commit_history(connection, select_table(connection, database, table), period_ms, since_ms)
 
     def copy_lags(self) -> list[CopyLag]:
-        """Return the clusters that have copies of tables, by name, and what lags there. Two statements."""
+        """Return the clusters that have copies of tables, by name, with the lag of the copies. Two statements."""
         with self._store.read() as connection:
             return read_copy_lags(connection)
 
@@ -436,7 +436,7 @@ def _listed_directory(
 
 
 def transactions_by_cluster(connection: Connection) -> dict[str, int]:
-    """Return how many transactions hold locks on tables of each cluster, of all processes. One round trip.
+    """Return, for each cluster, the number of transactions of all processes with locks on its tables. One round trip.
 
     A lock on a whole database counts for the clusters of its tables.
     """

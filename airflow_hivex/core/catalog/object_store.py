@@ -20,9 +20,9 @@ from airflow_hivex.core.events.notification_log import EventType
 class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMethods, CopyMethods):
     """Databases, functions, tables and partitions in the metastore database. See ``RawStore`` for the interface.
 
-    Every change is one database transaction together with its event; those of :meth:`joining` are part
-    of the caller's transaction instead. Locations that come back are full URIs; locations that are given
-    may be URIs, or relative to the cluster's file system, or empty for the default place.
+    Every change is one database transaction together with its event; changes through :meth:`joining` are part of the
+    caller's transaction instead. Returned locations are full URIs; locations in arguments may be URIs, or relative to
+    the cluster's file system, or empty for the default place.
     """
 
     def register(self, *registrations: Registration) -> None:
@@ -31,7 +31,7 @@ class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMetho
         Raises:
             NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
             InvalidOperationError: the row layout of a streaming batch has changed.
-            QuotaExceededError: a namespace would hold more than its quota after all of them.
+            QuotaExceededError: a namespace would have more bytes than its quota after all registrations.
         """
         self._write(lambda connection: self._register(connection, registrations))
 

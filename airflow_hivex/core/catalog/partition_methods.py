@@ -37,7 +37,7 @@ class PartitionMethods(StorePart):
     """The methods of ``RawStore`` for partitions, and :meth:`forget_partitions`."""
 
     def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
-        """Return a partition of ``table`` to give to :meth:`add_partitions`; no round trip.
+        """Return a partition of ``table`` as an argument for :meth:`add_partitions`; no round trip.
 
         Raises:
             InvalidObjectError: the values do not fit the table's partition keys.
@@ -58,8 +58,8 @@ class PartitionMethods(StorePart):
         """Add partitions, all or none, and return the names of the added ones.
 
         Raises:
-            AlreadyExistsError: one exists already and ``if_not_exists`` is false.
-            InvalidObjectError: values do not fit the keys, or a location is not apart from a managed table.
+            AlreadyExistsError: a partition exists already and ``if_not_exists`` is false.
+            InvalidObjectError: values do not fit the keys, or a location overlaps the folder of a managed table.
             LocationOutsideClusterError: a location is not on the table's primary cluster.
         """
         write_ids = checked_list(database, table, valid_write_ids)
@@ -88,10 +88,7 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _place(self, table: Table, partition: Partition) -> str:
-        """Return the location that a new partition is given, relative to the file system of its table's primary.
-
-        Or "".
-        """
+        """Return the given location of a new partition, relative to the primary cluster's file system, or ""."""
         self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = partition.location
@@ -104,7 +101,7 @@ class PartitionMethods(StorePart):
         """Refuse a partition whose own storage descriptor names another primary cluster than its table's.
 
         Raises:
-            InvalidObjectError: it does.
+            InvalidObjectError: the partition names another primary cluster.
         """
         primary = table.storage.primary.cluster
         if partition.storage is not None and partition.storage.primary.cluster != primary:
@@ -123,7 +120,7 @@ class PartitionMethods(StorePart):
 
         Raises:
             NoSuchPartitionError: the table has no such partition.
-            NotOnClusterError: it has no copy on ``cluster``.
+            NotOnClusterError: the partition has no copy on ``cluster``.
         """
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
@@ -141,7 +138,7 @@ class PartitionMethods(StorePart):
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]:
-        """Yield all partitions (with ``cluster``, those with a copy there), in lists of up to ``batch_size``."""
+        """Yield all partitions, or the partitions with a copy on ``cluster``, in lists of up to ``batch_size``."""
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions", write_ids)
@@ -209,12 +206,12 @@ class PartitionMethods(StorePart):
         if_exists: bool = False,
         txn_id: int | None = None,
     ) -> list[StoredPartition]:
-        """Take partitions out of sight, all or none, and return them.
+        """Drop partitions, all or none, and return them.
 
-        Their files stay, for :meth:`forget_partitions` to follow. Links show them no longer.
+        Their files stay; :meth:`forget_partitions` is called once they are deleted. Links do not show them any more.
 
         Raises:
-            NoSuchPartitionError: one does not exist and ``if_exists`` is false.
+            NoSuchPartitionError: a partition does not exist and ``if_exists`` is false.
         """
         write_ids = checked_list(database, table, valid_write_ids)
 
@@ -259,12 +256,12 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Store changed partitions, all or none: parameters, storage descriptors and times of the last access.
 
-        They are found by their values. Their places stay; :meth:`rename_partition` changes values. One that comes
-        without a storage descriptor is stored as its table says from now on.
+        Partitions are found by their values. Their places stay; :meth:`rename_partition` changes values. From now on a
+        partition without a storage descriptor is stored as its table says.
 
         Raises:
-            NoSuchPartitionError: one does not exist.
-            InvalidObjectError: one is given twice, or its primary copy would be on another cluster.
+            NoSuchPartitionError: a partition does not exist.
+            InvalidObjectError: a partition is given twice, or its primary copy would be on another cluster.
         """
         write_ids = checked_list(database, table, valid_write_ids)
 
@@ -300,14 +297,14 @@ class PartitionMethods(StorePart):
         *,
         txn_id: int | None = None,
     ) -> int | None:
-        """Give a partition other values; where it lies changes with its name, and its files are the caller's.
+        """Change the values of a partition. Its place changes with its name, and the caller copies the files.
 
-        Returns the id under which the former name of a partition that has moved is noted as dropped, for
-        :meth:`forget_partitions` to follow.
+        Returns the id of a row that notes the former name of a moved partition as dropped, until
+        :meth:`forget_partitions`.
 
         Raises:
-            NoSuchPartitionError: it does not exist.
-            AlreadyExistsError: there is one of the new name.
+            NoSuchPartitionError: the partition does not exist.
+            AlreadyExistsError: another partition has the new name.
         """
         write_ids = checked_list(database, table, valid_write_ids)
 
@@ -315,7 +312,7 @@ class PartitionMethods(StorePart):
             stored = self._partitioned(connection, database, table, "RENAME PARTITION", write_ids, for_change=True)
             row = partitions.select_partition(connection, stored, name)
             if not partitions.partition_ids(connection, stored, [new_name]):
-                # Those of a partition of that name that an earlier release has dropped.
+                # Rows of a partition of that name that an earlier release has dropped.
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
             moves = partitions.rename_partition(connection, stored, row, new_name)
             left = partitions.leave_former_name(connection, row, self._clock()) if moves else None

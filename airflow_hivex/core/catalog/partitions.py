@@ -58,7 +58,7 @@ def stored_values(table: str, keys: Sequence[Column], values: Sequence[Value]) -
     partition.
 
     Raises:
-        InvalidObjectError: a value is not of its key's type, or their number is wrong.
+        InvalidObjectError: a value is not of its key's type, or the number of values is wrong.
     """
     if len(keys) != len(values):
         raise InvalidObjectError(
@@ -83,7 +83,7 @@ def _stored(table: str, key: Column, value: Value) -> str:
 
 
 def _fitted(text: str, type: ColumnType) -> Value:
-    """Return the text as its key's type holds it: CHAR is padded, and only spaces may be cut off."""
+    """Return the text as a value of its key's type: CHAR is padded, and only spaces may be cut off."""
     if not isinstance(type, Primitive) or type.name not in ("char", "varchar"):
         return typed(text, type)
     (length,) = type.parameters
@@ -93,9 +93,9 @@ def _fitted(text: str, type: ColumnType) -> Value:
 
 
 def text_of(value: Value, *, single: bool = False) -> str:
-    """Return a value as Spark casts it to text, which is how an INSERT names the partitions that it finds in rows.
+    """Return a value as Spark casts it to text: an INSERT names dynamic partitions in this way.
 
-    ``single`` says that a number is one of 32 bits.
+    ``single`` says that a number has 32 bits.
     """
     match value:
         case bool():
@@ -142,8 +142,8 @@ def insert_partitions(
 ) -> dict[str, int]:
     """Add the missing partitions (name to relative location); return the ids of the added ones.
 
-    A location of "" is the default one, below the table's. ``given`` has the rest of what is known of them, by name.
-    Two statements a batch of rows, and one more where partitions have storage descriptors of their own.
+    A location of "" is the default one, below the table's folder. ``given`` has the other facts of partitions, by name.
+    Two statements a batch of rows, and one more if partitions have storage descriptors of their own.
     """
     given = given or {}
     storage_ids = _insert_storage_descriptors(connection, given)
@@ -164,7 +164,7 @@ def insert_partitions(
                 "last_accessed_ms": None if partition is None else stored_time(name, partition.last_accessed_at),
             }
         )
-    # A concurrent writer may add the same partition: the first one makes it.
+    # A concurrent writer may add the same partition: the first writer adds it.
     insert_or_skip = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_skip(partitions).on_conflict_do_nothing().returning(partitions.c.id, partitions.c.name)
     added: dict[str, int] = {}
@@ -244,8 +244,8 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
     """Return the names of the partitions to add.
 
     Raises:
-        AlreadyExistsError: one exists, or is given twice, and ``skip`` is false.
-        InvalidObjectError: one is given twice, in two folders.
+        AlreadyExistsError: a partition exists, or is given twice, and ``skip`` is false.
+        InvalidObjectError: a partition is given twice, in two folders.
     """
     known = set(existing)
     folders: dict[str, str] = {}
@@ -265,7 +265,7 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def two_folders(table: Table, name: str, one: str, other: str) -> InvalidObjectError:
-    """Return the error of two folders that both are one partition, of which only one can be registered."""
+    """Return the error of two folders for one partition, of which only one folder can be registered."""
     reason = f"folders {one} and {other} both have its values; move the files of one into the other and delete it"
     return InvalidObjectError("partition", f"{table.full_name} {name}", reason)
 
@@ -281,7 +281,7 @@ def name_of(table: Table, values: Sequence[Value]) -> str:
 
 
 def spelled_name(table: Table, partition: str) -> str:
-    """Return a partition's name as the table spells it, whatever the order and case of the keys given.
+    """Return a partition's name as the table spells it, for keys in any order and case.
 
     Raises:
         InvalidObjectError: the table cannot have such a partition.
@@ -338,12 +338,12 @@ def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list
 
 
 def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> bool:
-    """Give a partition another name, and those of a managed table the locations that go with it.
+    """Give a partition another name and, in a managed table, the location of this name.
 
-    Returns whether its files lie elsewhere with that.
+    Returns whether its files move.
 
     Raises:
-        AlreadyExistsError: there is one of that name.
+        AlreadyExistsError: the table has a partition of that name.
     """
     old, new = f"/{stored.name}", f"/{name}"
     check_partition_name(name)
@@ -380,7 +380,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 
 
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
-    """Give the partitions below a folder their places below another one; return their names by id."""
+    """Store the places of the partitions below a folder as places below another folder; return their names by id."""
     below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
     of_table = (partitions.c.table_id == table.id) & below
     names = {row.id: row.name for row in connection.execute(select(partitions.c.id, partitions.c.name).where(of_table))}
@@ -395,10 +395,10 @@ def update_location(connection: Connection, partition_id: int, location: str) ->
 
 
 def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, str]:
-    """Return the locations of those of the partitions that exist, relative to the primary cluster.
+    """Return the locations of the named partitions that exist, by name, relative to the primary cluster.
 
     Raises:
-        InvalidOperationError: one of them is stored in another format than the table.
+        InvalidOperationError: a partition is stored in another format than the table.
     """
     p = partitions.c
     query = select(p.id, p.name, p.location, p.storage_descriptor_id).where(p.table_id == table.id, ~p.dropped)
@@ -411,7 +411,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartition:
-    """A partition that is out of sight: the names of the directories that it had, and the places where they lie."""
+    """A dropped partition: the names of its directories, and the places where they lie."""
 
     id: int
     name: str
@@ -420,11 +420,10 @@ class DroppedPartition:
 
 
 def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> None:
-    """Take partitions of managed tables out of sight; their rows stay until the cleaner has deleted their files.
+    """Mark partitions of managed tables as dropped; their rows stay until the cleaner has deleted their files.
 
-    Until then no partition is renamed to that name: a rename copies directories under their own names, which may be
-    those that are being deleted.
-    Of a dropped partition ``created_ms`` is the time at which it was dropped.
+    Until then no partition can be renamed to that name: a rename copies directories under their own names, and the
+    cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
     """
     copies = cluster_storage_descriptors
     for batch in batches(ids):
@@ -470,7 +469,7 @@ def has_files(connection: Connection, table_id: int, name: str) -> bool:
 
 
 def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the directories of those of the named partitions that exist. One round trip a batch."""
+    """Return the directories of the named partitions that exist, by name. One round trip a batch."""
     p, d = partitions.c, directories.c
     found: defaultdict[str, set[str]] = defaultdict(set)
     for batch in batches(names):

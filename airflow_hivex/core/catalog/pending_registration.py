@@ -1,4 +1,4 @@
-"""The commit of a transaction of several statements: what they have written is registered, or it is refused."""
+"""The commit of a transaction of several statements: it registers their writes, or it is refused."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
     Writes of killed statements stay noted, so that the cleaner finds their files.
 
     Raises:
-        NoSuchObjectError: a table that was written to has been dropped.
-        ConflictFoundError: what another transaction has written meanwhile hides this, or the other way round.
+        NoSuchObjectError: a written table has been dropped.
+        ConflictFoundError: rows of this transaction hide rows that another one has written meanwhile, or vice versa.
     """
     done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
     by_id = {each.id: each for each in tables.select_tables_by_id(connection, {write.table_id for write in done})}
     snapshot = stored_snapshot(connection, txn_id)
     overwritten = {write.table_id for write in done if write.facts.overwrite}
     one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})
-    # Before anything is registered: its own directories are not another's.
+    # Checked before the registration, so that the transaction's own directories do not count as another's.
     for write in done:
         table = by_id.get(write.table_id)
         if table is None:
@@ -51,7 +51,7 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         registrations.append(Registration.of_write(table, write.facts, write.directories or ()))
     catalog.joining(connection).register(*registrations)
     pending_writes.forget(connection, [write.id for write in done])
-    # The locks have noted what the statements might write; this is what they did.
+    # The locks have noted the partitions that the statements might write; now only the written ones stay.
     allocation.replace_components(
         connection,
         txn_id,
@@ -66,11 +66,11 @@ def hidden(
     snapshot: ValidTxnList | None,
     write: TableWrite,
 ) -> str | None:
-    """Return why a write to these partitions (None: to a table without) cannot count, or None if it can.
+    """Return the reason why a write to partitions (None: without partitions) cannot count, or None if it can.
 
-    A base directory hides all of lower write ids, also what its statement could not see. An INSERT INTO
-    does not conflict with an update, so the commit does not ask. Others can insert between the snapshot
-    of a transaction and its INSERT OVERWRITE; with shared locks, they do so side by side.
+    A base directory hides all directories of lower write ids, also those that its statement could not see. The commit
+    does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert between
+    the snapshot of a transaction and its INSERT OVERWRITE; with shared locks, both run at the same time.
     """
     if not write.overwrite:
         if directories.has_later_base(connection, table, names, write.write_id):

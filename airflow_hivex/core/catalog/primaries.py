@@ -1,6 +1,6 @@
 """The change of a table's primary cluster, in one database transaction.
 
-Functions here take part in the caller's transaction, which has the table alone.
+Functions here take part in the caller's transaction, which has an exclusive lock on the table.
 Source: docs/reference/clusters.md, "Changes of the primary cluster".
 """
 
@@ -40,15 +40,16 @@ def switch_primary(
     now_ms: int,
     seen: Collection[int],
 ) -> StoredTable:
-    """Make a cluster with a whole copy the primary one, and the cluster before a secondary; return the table.
+    """Make a cluster with a whole copy the primary, and the former primary a secondary; return the table.
 
-    ``seen`` are the directories that the copy was planned from. Of these some may be missing on the cluster, which the
-    cleaner is about to delete.
+    ``seen`` are the directories from which the copy was planned. The cluster may lack some of them, if the cleaner is
+    about to delete these.
 
     Raises:
         NoSuchTableError: the table was dropped.
-        CopyOutdatedError: a partition or a directory was added since it was copied.
-        InvalidOperationError: the primary cluster was changed meanwhile, or the copy of a partition lies apart.
+        CopyOutdatedError: a partition or a directory was added since the copy.
+        InvalidOperationError: the primary cluster was changed meanwhile, or a partition's copy lies outside of the
+            folder.
     """
     current = _locked(connection, table)
     root, places = _places(connection, current, cluster)
@@ -82,14 +83,15 @@ def switch_primary(
 def replace_primary(
     connection: Connection, table: StoredTable, cluster: str, withdrawn: Collection[int]
 ) -> StoredTable:
-    """Make a cluster the primary one in the place of a lost cluster, with what it has; return the table.
+    """Make a cluster, with the directories that it has, the primary in place of a lost cluster; return the table.
 
-    The rows of the directories that the cluster lacks are removed, and of those that are ``withdrawn``. Nothing is
-    registered on the lost cluster any more.
+    The rows of directories that the cluster lacks, and of ``withdrawn`` directories, are removed. The lost cluster has
+    no registered directories any more.
 
     Raises:
         NoSuchTableError: the table was dropped.
-        InvalidOperationError: the primary cluster was changed meanwhile, or the copy of a partition lies apart.
+        InvalidOperationError: the primary cluster was changed meanwhile, or a partition's copy lies outside of the
+            folder.
     """
     current = _locked(connection, table)
     root, places = _places(connection, current, cluster)
@@ -123,7 +125,7 @@ def _locked(connection: Connection, table: StoredTable) -> StoredTable:
 
 
 def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[str | None, dict[int, str]]:
-    """Return the folder of the table's copy on a cluster, and where the copies of partitions lie, by id."""
+    """Return the folder of the table's copy on a cluster, and the places of the partitions' copies, by id."""
     c = cluster_storage_descriptors.c
     query = select(c.partition_id, c.location).where(c.table_id == table.id, c.cluster == cluster)
     found = {row.partition_id: row.location for row in connection.execute(query)}
@@ -132,7 +134,7 @@ def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[s
 
 
 def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: Collection[int]) -> None:
-    """Ensure that a cluster has each directory of a table that its copy was not planned from."""
+    """Ensure that a cluster has each directory of a table that is not in ``seen``."""
     d, held = directories.c, directory_copies.c
     is_held = select(held.directory_id).where(held.directory_id == d.id, held.cluster == cluster).exists()
     for row in connection.execute(select(d.id, d.name).where(d.table_id == table.id, ~is_held)):
@@ -150,7 +152,7 @@ def _partitions(connection: Connection, table: StoredTable) -> dict[int, tuple[s
 def _move(
     connection: Connection, table: StoredTable, cluster: str, root: str, places: Mapping[int, str]
 ) -> StoredTable:
-    """Change the places of a table and its partitions to those on another cluster, and remove that one's copies."""
+    """Change the places of a table and its partitions to another cluster, and remove this cluster's rows of copies."""
     if not table.is_external:
         names = {id_: name for id_, (name, _) in _partitions(connection, table).items()}
         apart = next((id_ for id_, place in places.items() if place != f"{root}/{names[id_]}"), None)

@@ -1,4 +1,4 @@
-"""Finding the partitions that a predicate leaves, in the database where it can say so."""
+"""The partitions that may match a predicate, found by the database as far as it can decide the predicate."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import partition_key_values, partitions, storage_descriptors
 
 _STRING, _DATE, _BOOLEAN = Primitive("string"), Primitive("date"), Primitive("boolean")
-# More values than this in one IN list are filtered here instead.
+# An IN list with more values is decided by this module instead of the database.
 _MOST_VALUES = 1000
-# More conditions than this are filtered here, too: SQLite takes expressions up to a depth of 1000.
+# More conditions are decided by this module, too: SQLite takes expressions up to a depth of 1000.
 _MOST_CONDITIONS = 100
 
 
 class FoundPartition(NamedTuple):
-    """A row of ``partitions``, without what a query does not need."""
+    """The part of a row of ``partitions`` that a query needs."""
 
     id: int
     name: str
@@ -54,9 +54,8 @@ def find_partitions(
 ) -> Sequence[FoundPartition]:
     """Return the partitions whose rows may satisfy ``predicate``, by id. One round trip.
 
-    Equality and IN on any key are index look-ups. Ranges of texts and dates, and LIKE with a fixed
-    beginning, are asked of the database, too; whatever it cannot decide for certain is decided here
-    over the names that are left.
+    Equality and IN on any key are index look-ups. The database also decides ranges of texts and dates, and LIKE with a
+    fixed beginning. Conditions that it cannot decide for certain are decided here, over the remaining names.
     """
     conditions, residual = database_conditions(connection, table, predicate)
     query = (
@@ -73,7 +72,7 @@ def find_partitions(
 def database_conditions(
     connection: Connection, table: Table, predicate: Predicate | None
 ) -> tuple[list[ColumnElement[bool]], list[Predicate]]:
-    """Return the conditions of a predicate that the database decides, and what is decided over the names it finds."""
+    """Return the conditions that the database decides, and the conditions to decide over the names that it finds."""
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
@@ -96,10 +95,10 @@ def check_stored_alike(
 ) -> None:
     """Refuse partitions whose own storage descriptor has another format than their table.
 
-    One round trip where there are storage descriptors of their own, else none.
+    One round trip if partitions have storage descriptors of their own, else none.
 
     Raises:
-        InvalidOperationError: a scan of the table cannot read one of them, and a write of it would have other files.
+        InvalidOperationError: a partition has another format: a scan cannot read it, and a write would mix formats.
     """
     names = {each.storage_descriptor_id: each.name for each in found if each.storage_descriptor_id is not None}
     storage = storage_descriptors.c
@@ -117,14 +116,14 @@ def check_stored_alike(
 
 
 def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
-    # Hive writes it to every table, and it means something for some text files only.
+    # Hive writes this parameter to every table, and it has a meaning only for some text files.
     return {name: value for name, value in parameters.items() if name != "serialization.format"}
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return the conditions on partition keys in a table reference's filters, without those on other columns.
+    """Return the conditions on partition keys in a table reference's filters, without conditions on other columns.
 
-    None for nothing.
+    None if the filters have no such condition.
     """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
@@ -167,7 +166,7 @@ def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | No
 
 
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
-    """Return a condition that every partition meets whose rows may satisfy the predicate; NULL never does."""
+    """Return a condition that holds for every partition whose rows may satisfy the predicate; NULL never does."""
     low: str | None = None
     high: str | None = None
     match predicate:
@@ -184,7 +183,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
     if position is None or (low is None and high is None):
         return None
     is_date = table.partition_keys[position].parsed_type == _DATE
-    # By code points, as Spark compares texts; the database's own order may be that of a language.
+    # Compared by code points, as Spark compares texts; the database's own order may be that of a language.
     stored = partition_key_values.c.value.collate(collation)
     # Days after the year 9999 begin with a sign.
     conditions = [] if low is None else [or_(stored >= low, stored < "0") if is_date else stored >= low]
@@ -193,7 +192,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 
 
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
-    """Return the text that is among the stored values of a key where ``value`` is among the values, None if none is."""
+    """Return the text of ``value`` if the stored texts of the key have the order of its values, else None."""
     position = _key(table, column)
     key_type = None if position is None else table.partition_keys[position].parsed_type
     if key_type == _STRING and isinstance(value, str):
@@ -217,7 +216,7 @@ def _after(beginning: str) -> str | None:
 
 
 def _is_storable(text: str) -> bool:
-    """Return whether the databases can be asked for it; no partition has a value that they cannot hold."""
+    """Return whether the databases can store a text; a partition never has a value that they cannot store."""
     return "\0" not in text and not any("\ud800" <= character < "\ue000" for character in text)
 
 
@@ -229,13 +228,13 @@ def _with_value(table: Table, position: int, condition: ColumnElement[bool]) -> 
 
 
 def _key(table: Table, column: ColumnReference) -> int | None:
-    """Return the position of a partition key."""
+    """Return the position of a column among the partition keys, or None."""
     names = [key.name.lower() for key in table.partition_keys]
     return names.index(column.name.lower()) if column.name.lower() in names else None
 
 
 def _stored_text(value: Value, type: ColumnType) -> str | None:
-    """Return the one text under which ``value`` is stored in a key of ``type``, or None if there may be others."""
+    """Return the only text under which ``value`` is stored in a key of ``type``, or None if there may be several."""
     if isinstance(value, bool):
         return str(value).lower() if type == _BOOLEAN else None
     if isinstance(value, int):
@@ -244,14 +243,14 @@ def _stored_text(value: Value, type: ColumnType) -> str | None:
         # NULL and the empty string share one stored value.
         held = type == _STRING and value not in ("", DEFAULT_PARTITION) and _is_storable(value)
         return value if held else None
-    # A time of a day is a date to Python.
+    # Python's ``datetime`` is also a ``date``.
     if type == _DATE and isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return None
 
 
 class _Named(Protocol):
-    """Something that has the name of a partition."""
+    """An object with the name of a partition."""
 
     @property
     def name(self) -> str:
@@ -274,7 +273,7 @@ def matching(
 ) -> Sequence[_N]:
     """Return the partitions whose rows may satisfy ``predicate``, decided by their values.
 
-    ``values_of`` returns the values of one as they are stored; without it they are read from the name.
+    ``values_of`` returns the stored values of a partition; by default they are read from its name.
     """
     if predicate is None:
         return rows
@@ -285,7 +284,7 @@ def matching(
         read = {column.name.lower() for column in columns_in(conjunct)}
         own = [position for position, name in enumerate(names) if read == {name}]
         (alone[own[0]] if own else together).append(conjunct)
-    # Many partitions share a key's value; whatever is asked of it alone is asked once.
+    # Many partitions share a key's value; conditions on this key alone are evaluated once for each value.
     tests = [_KeyTest(key, And(tuple(conjuncts))) for key, conjuncts in zip(keys, alone, strict=True)]
     types = {key.name.lower(): key.parsed_type for key in keys}
     rest = And(tuple(together))
@@ -302,9 +301,9 @@ def matching(
 def allowed_values(
     table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
 ) -> list[set[str] | None]:
-    """Return, for each partition key, those of its ``distinct`` stored values that a predicate of it alone allows.
+    """Return, for each partition key, the ``distinct`` stored values that satisfy the conditions on this key alone.
 
-    None where the predicate asks nothing of the key alone. Partitions of these values are then :func:`matching`'s.
+    None for a key without a condition on it alone. :func:`matching` decides the partitions of these values.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)
@@ -326,7 +325,7 @@ def allowed_values(
 
 
 def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
-    """Return the stored values that an equality or IN is satisfied by, None for other predicates."""
+    """Return the stored values that satisfy an equality or IN, None for other predicates."""
     found = _looked_up(table, predicate)
     return None if found is None else found[1]
 
@@ -341,7 +340,7 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
     def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
-        """Return the answer, and the key's name with its value; without them where Python has no such value.
+        """Return the answer, and the key's name with its value, if Python has such a value.
 
         Spark has days before the year 1 and after the year 9999.
         """

@@ -1,5 +1,5 @@
 # ruff: noqa: D102 - ObjectStore says what each method gives and raises
-"""RawStore: what any keeper of metadata offers, whether the database or a cache before it."""
+"""RawStore: the interface of every store of metadata, the database or a cache in front of it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class RawStore(Protocol):
     """Reads and writes of databases, functions, tables and partitions (Source: Hive RawStore).
 
     ``valid_write_ids`` of a read is the query's own list for the table, as a value or as text, which a cache compares
-    with that of its entry. Without the argument a read returns the current state. None says that the caller has no
-    list: of a transactional table it is refused, and of another one a cache may answer with what it has.
+    with the list of its entry. Without the argument a read returns the current state. None says that the caller has no
+    list: this is refused for a transactional table; for another table a cache may answer with its entry.
 
-    ``valid_write_ids`` of a write is the list of the writer. A write on a managed table takes the write id of the
-    transaction ``txn_id``, or of one that is opened and committed together with the write. The event of the change has
-    the list with this write id as committed.
+    ``valid_write_ids`` of a write is the list of the writer. A write on a managed table takes a write id of the
+    transaction ``txn_id``, or of a transaction that is opened and committed together with the write. The event of the
+    change has the list with this write id as committed.
 
-    ``cluster`` is the view of a session after USE CLUSTER; without it a client sees the default cluster's location,
-    else the primary's (docs/reference/clusters.md, M3 and S5).
+    ``cluster`` is the cluster of a session after USE CLUSTER; without it a client sees the location on the default
+    cluster, else on the primary (docs/reference/clusters.md, M3 and S5).
     """
 
     def create_database(self, database: Database) -> Database: ...

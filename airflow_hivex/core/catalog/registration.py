@@ -1,4 +1,4 @@
-"""The one door by which a commit brings directories into the catalog: of statements, compactions and conversions."""
+"""The registration of directories in a commit, the only one for statements, compactions and conversions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """A file that lies in a table which becomes transactional; ``name`` is its path below its partition."""
+    """A file of a table that becomes transactional; ``name`` is the file's path below its partition."""
 
     partition: str | None
     name: str
@@ -33,10 +33,10 @@ class OriginalFile:
 class Registration:
     """The directories of a table that a transaction has written on ``cluster``.
 
-    ``partitions`` exist afterwards even where no directory lies in them; those that are missing are added if
-    ``adds_partitions``. ``replaces`` says that the rows were there before, in other directories. With ``is_batch``
-    the directories are those of a streaming batch, to which an earlier transaction of it may have added.
-    ``reveals_table`` says that the table appears with this commit. ``operation`` is the statement, for the record.
+    ``partitions`` exist afterwards even without a directory; missing ones are added if ``adds_partitions``.
+    ``replaces`` says that other directories had the rows before. With ``is_batch`` the directories belong to a
+    streaming batch, and earlier transactions of the batch may have added files to them. ``reveals_table`` says that
+    this commit makes the table visible. ``operation`` is the statement, for the record.
     """
 
     table: StoredTable
@@ -52,7 +52,7 @@ class Registration:
 
     @property
     def grows(self) -> bool:
-        """Return whether it brings rows, for which a quota may be too small: no compaction does, and no DELETE."""
+        """Return whether the commit adds bytes that a quota may refuse: a compaction or a DELETE does not count."""
         return not self.replaces and any(each.kind != "delete_delta" for each in self.directories)
 
     @classmethod
@@ -124,9 +124,9 @@ class Registration:
     def of_originals(
         cls, table: StoredTable, files: Iterable[OriginalFile], row_layout: str, txn_id: int, cluster: str
     ) -> Self:
-        """Return the files of a table that becomes transactional, as an entry each.
+        """Return the registration of a table that becomes transactional, with one entry for each file.
 
-        So a reader of one row deletes or copies this file alone.
+        So each file is deleted or copied by itself.
         """
         found = tuple(
             NewDirectory(
@@ -146,24 +146,25 @@ class Registration:
 
 
 def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
-    """Write the rows of a transaction's registrations, in its commit; return the ids of the partitions that each adds.
+    """Write the rows of a transaction's registrations in its commit; return the ids of each one's new partitions.
 
-    Quotas are compared with the bytes after all of them.
+    Quotas are compared with the bytes after all registrations.
 
     Raises:
         NoSuchTableError, NoSuchPartitionError: a table or partition was dropped meanwhile.
         PrimaryChangedError: the primary cluster of the table has changed since the directories were written.
         InvalidOperationError: the files of a streaming batch have another row layout than the files that are there.
-        QuotaExceededError: a namespace would hold more than its quota.
+        QuotaExceededError: a namespace would have more bytes than its quota.
     """
     growing = []
     for each in registrations:
         if each.replaces:
-            # No write id shows this change. It comes first, as it locks the row of the table for a change.
+            # This change has no write id. It comes first, as it locks the row of the table for a change.
             tables.raise_versions(connection, [each.table.id])
         if tables.check_writable(connection, each.table, each.cluster) and each.grows:
             growing.append((each.table.database, each.cluster, each.table.id))
-    # In one order, so that commits to several namespaces do not wait for each other. Each namespace counts once.
+    # Always in the same order, so that commits to several namespaces do not wait for each other. Each namespace counts
+    # once.
     of_namespaces = {(database, cluster): table_id for database, cluster, table_id in growing}
     uses = [capacity.lock_use(connection, of_namespaces[key], key[1]) for key in sorted(of_namespaces)]
     added = [_register(connection, each, now_ms) for each in registrations]
@@ -183,10 +184,10 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
     if missing:
         added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), now_ms)
         if len(added) < len(missing):
-            # A concurrent writer was faster with some of them.
+            # A concurrent writer has added some of the partitions first.
             ids |= partitions.partition_ids(connection, table, missing)
     if any(each.kind == "original" for each in found):
-        # Before that the rows were those of a plain table.
+        # Before this change the table was not transactional.
         history.begin_with(connection, table.id, registration.txn_id, now_ms)
     directories.insert_directories(
         connection,
@@ -204,7 +205,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
 
 
 def _note_commit(connection: Connection, registration: Registration) -> None:
-    """Note the statement and its rows for the record of the commit."""
+    """Note the statement and the numbers of its rows for the record of the commit."""
     written, table_id = registration.directories, registration.table.id
     if registration.operation:
         commit_record.note_operation(connection, table_id, registration.operation)

@@ -42,10 +42,10 @@ _COLUMN_FIELDS = fields(Column)
 
 
 def stored_time(name: str, time: datetime | None) -> int | None:
-    """Return a time of the object of that name, in milliseconds.
+    """Return a time in milliseconds since the epoch; ``name`` is the object of the message.
 
     Raises:
-        InvalidObjectError: it has no time zone.
+        InvalidObjectError: the time has no time zone.
     """
     if time is None:
         return None
@@ -59,7 +59,7 @@ def _time_or_none(milliseconds: int | None) -> datetime | None:
 
 
 def columns_from_json(columns: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    """Return stored columns as values."""
+    """Return stored columns as Column values."""
     return tuple(Column(**column) for column in columns)
 
 
@@ -69,7 +69,7 @@ def _column_to_json(column: Column) -> dict[str, Any]:
 
 
 def database_from_row(row: Row[Any]) -> Database:
-    """Return a row of ``databases``."""
+    """Return the database of a row of ``databases``."""
     return Database(
         name=row.name,
         location=row.location,
@@ -84,7 +84,7 @@ def database_from_row(row: Row[Any]) -> Database:
 def storage_from_row(
     row: Row[Any], primary: ClusterStorageDescriptor, secondaries: Iterable[ClusterStorageDescriptor] = ()
 ) -> StorageDescriptor:
-    """Return a row with the columns :data:`STORAGE_COLUMNS`."""
+    """Return the storage descriptor of a row with the columns :data:`STORAGE_COLUMNS`."""
     return StorageDescriptor(
         columns=columns_from_json(row.columns),
         primary=primary,
@@ -113,9 +113,9 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 
 
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
-    """Return a row of ``tables`` joined with its storage descriptor and ``database_name``.
+    """Return the table of a row of ``tables``, joined with its storage descriptor and ``database_name``.
 
-    The location is the primary's; who asks on behalf of a cluster sets its own.
+    The location is that of the primary cluster; a caller for another cluster replaces it.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return StoredTable(
@@ -142,7 +142,7 @@ def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor
 def partition_from_row(
     table: Table, row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()
 ) -> StoredPartition:
-    """Return a row of ``partitions``, joined with its own storage descriptor if it has one."""
+    """Return the partition of a row of ``partitions``, joined with its own storage descriptor if it has one."""
     secondaries = tuple(secondaries)
     primary = ClusterStorageDescriptor(table.storage.primary.cluster, row.location)
     return StoredPartition(
@@ -161,7 +161,7 @@ def partition_from_row(
 
 
 def storage_to_values(storage: StorageDescriptor) -> dict[str, Any]:
-    """Return the columns of ``storage_descriptors``."""
+    """Return the values of a row of ``storage_descriptors``."""
     return {
         "columns": [_column_to_json(column) for column in storage.columns],
         "format": storage.format,
@@ -188,7 +188,7 @@ def _skew_to_json(skew: Skew) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """Return a table in JSON's types, as events carry it."""
+    """Return a table as values of JSON, for events."""
     return {
         "database": table.database,
         **table_to_values(table),
@@ -198,9 +198,9 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
-    """Return a partition in JSON's types, as events carry it.
+    """Return a partition as values of JSON, for events.
 
-    Its storage is None where it is stored as its table says.
+    The storage is None if the partition is stored as its table says.
     """
     return {
         "name": partition.name,
@@ -214,7 +214,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def database_document(database: Database) -> dict[str, Any]:
-    """Return a database in JSON's types, as events carry it."""
+    """Return a database as values of JSON, for events."""
     return {
         "name": database.name,
         "location": database.location,
@@ -226,7 +226,7 @@ def database_document(database: Database) -> dict[str, Any]:
 
 
 def table_to_values(table: Table) -> dict[str, Any]:
-    """Return the columns of ``tables`` that describe the table itself, without its place and ids."""
+    """Return the values of a row of ``tables`` that describe the table itself, without its place and ids."""
     return {
         "name": table.name,
         "type": table.type.value,

@@ -19,11 +19,11 @@ from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 class MetadataReader(Protocol):
     """Reads tables, partitions, directories and copies as of a snapshot.
 
-    A cache decides by a snapshot whether its entries are still true (``Snapshot.agrees_with``): a
-    commit changes the write id list of what it has written, and everything else that changes what a reader gets raises
-    the version of the table. These are: the commit of a compaction, which has no write id; the cleaner when it has
-    removed directories; a registration of copies; an addition of partitions; a change of a table that has no write ids.
-    A snapshot has both, so that it is the one question that a cache has to ask.
+    A cache decides by a snapshot whether its entries are still true (``Snapshot.agrees_with``): a commit changes the
+    write id list of the written table, and every other change that readers notice raises the version of the table.
+    These are: the commit of a compaction, which has no write id; the removal of directories by the cleaner; a
+    registration of copies; an addition of partitions; a change of a table that has no write ids. A snapshot has the
+    list and the version, so a cache needs only the snapshot.
     """
 
     def snapshot(
@@ -36,9 +36,9 @@ class MetadataReader(Protocol):
     ) -> Snapshot:
         """Return the tables of these names, and all of their write id lists, at one moment. One round trip.
 
-        It is the current snapshot, with ``txn_id`` the one that this transaction takes now, or, with ``valid_txns``,
-        the one that a transaction has taken. ``known`` are tables that the caller has from an earlier snapshot:
-        those that have not changed are not read again.
+        This is the current snapshot; with ``txn_id``, the snapshot that this transaction takes now; with
+        ``valid_txns``, a snapshot that was taken before. ``known`` are tables from an earlier snapshot of the caller:
+        unchanged ones are not read again.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -48,10 +48,11 @@ class MetadataReader(Protocol):
     def contents(
         self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
     ) -> TableContents:
-        """Return the partitions that ``predicate`` leaves, with their directories, and their copies on ``clusters``.
+        """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
 
-        It has all that the snapshot sees, and may have more: what a snapshot reads of it is :func:`binding.bind`'s
-        to say. At most one round trip, and one more where a predicate that the database cannot decide leaves many.
+        The result has all directories that the snapshot sees, and may have more: ``bind_table`` selects the visible
+        ones. At most one round trip, and one more if the database cannot decide the predicate and many partitions
+        remain.
         """
         ...
 
@@ -65,7 +66,7 @@ def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
 
 
 class SnapshotReading(StorePart, MetadataReader):
-    """Reads from the database, and keeps nothing."""
+    """Reads from the database, without a cache."""
 
     def snapshot(
         self,
@@ -77,7 +78,7 @@ class SnapshotReading(StorePart, MetadataReader):
     ) -> Snapshot:
         """Return the tables of these names and their write id lists; see ``MetadataReader``.
 
-        One round trip; another one where a table of ``known`` has changed, or with ``valid_txns``.
+        One round trip; one more if a table of ``known`` has changed, or with ``valid_txns``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -97,7 +98,7 @@ class SnapshotReading(StorePart, MetadataReader):
                 # Distinguishes a missing database from a missing table.
                 found.update(_by_name([tables.select_table(connection, *name) for name in behind]))
             if any(found[name].id not in read.write_ids for name in behind):
-                # It was made while this was read.
+                # The table was created during the read.
                 return self.snapshot(names, txn_id, valid_txns=valid_txns)
         write_ids = read.write_ids
         if valid_txns is not None:
@@ -119,6 +120,6 @@ class SnapshotReading(StorePart, MetadataReader):
         predicate: Predicate | None,
         clusters: Collection[str],
     ) -> TableContents:
-        """Return the partitions that ``predicate`` leaves, with directories and copies; see ``MetadataReader``."""
+        """Return the partitions that match ``predicate``, with directories and copies; see ``MetadataReader``."""
         with self._read() as connection:
             return read_contents(connection, table, predicate, clusters)

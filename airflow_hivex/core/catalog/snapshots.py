@@ -51,7 +51,7 @@ from airflow_hivex.core.store.schema import (
     txns,
 )
 
-# Besides the kinds of rows that write_id_lists reads.
+# Kinds of rows, next to those of write_id_lists.
 _TXNS, _TABLE = 3, 4
 _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
@@ -60,7 +60,7 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 class SnapshotRows:
     """The answer of :func:`snapshot_call`, read for one transaction.
 
-    ``committed`` are the write id lists without a transaction of the reader, ``history`` that of the database.
+    ``committed`` are the write id lists without a transaction of the reader; ``history`` is the database's history.
     """
 
     valid_txns: ValidTxnList
@@ -73,10 +73,10 @@ class SnapshotRows:
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
     """Return the statement that takes a snapshot; :func:`read_snapshot` reads its answer.
 
-    It is one statement, so that transactions and write ids are of one moment on both databases: an id is handed out
-    and its row written in the same database transaction.
+    One statement reads transactions and write ids of the same moment, on both kinds of databases: a database
+    transaction that allocates an id also writes its row.
     """
-    # Of what the statement sees, nothing is above the last transaction that was opened.
+    # The statement sees no transaction above the one that was opened last.
     return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)
 
 
@@ -110,12 +110,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
 
 
 def _size(names: Collection[QualifiedName]) -> int:
-    """Return the number of names that a statement is made for: a power of two, so that there are few of them."""
+    """Return the number of names in a statement: a power of two, so that there are few different statements."""
     return 0 if not names else 1 << (len(names) - 1).bit_length()
 
 
 def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
-    """Return the parameters of a statement; the last name fills up."""
+    """Return the parameters of a statement; the last name fills the remaining places."""
     given = list(names)
     padded = given + given[-1:] * (_size(names) - len(given))
     values: dict[str, Value] = {}

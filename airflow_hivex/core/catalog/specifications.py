@@ -1,7 +1,7 @@
-"""PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: which partitions they cover, exactly.
+"""PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: the exact partitions that they cover.
 
-The filter of a query may keep a partition when it is not certain that no row fits. What is dropped
-must be certain, so values are first converted to the types of their keys, and then compared.
+The filter of a query may keep a partition if one of its rows might fit. A dropped partition must match for certain, so
+values are first converted to the types of their keys, and then compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
     Raises:
         InvalidOperationError: the table has no partition keys.
-        NoSuchColumnError: it names a column that is not a partition key.
+        NoSuchColumnError: the clause names a column that is not a partition key.
         InvalidObjectError: a value is not of its key's type.
     """
     check_partitioned(operation, table)
@@ -68,11 +68,11 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
 
 def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal | None]) -> Predicate:
-    """Return the specification of a PARTITION clause whose keys have values, or (None) any.
+    """Return the specification of a PARTITION clause. A key has a value, or None for any value.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
-        NoSuchColumnError: it names a column that is not a partition key.
+        NoSuchColumnError: the clause names a column that is not a partition key.
         InvalidObjectError: a value is not of its key's type.
     """
     check_partitioned(operation, table)
@@ -83,7 +83,7 @@ def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal 
             raise NoSuchColumnError(table.full_name, f"{key} among its partition keys", keys)
         if literal is not None:
             column = ColumnReference(key)
-            # A binary value is refused as one that is not of the key's type.
+            # A binary value is refused, because it is not of the key's type.
             conditions.append(IsNull(column) if literal.value is None else Comparison(column, "=", literal.value))  # type: ignore[arg-type]
     return typed_specification(operation, table, And(tuple(conditions)))
 
@@ -91,7 +91,7 @@ def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
     """Return the partitions that a typed specification covers.
 
-    One whose values are not of its keys' types never is.
+    A partition whose values are not of its keys' types is never covered.
     """
     found = []
     for name in names:

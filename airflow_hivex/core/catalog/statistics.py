@@ -17,7 +17,7 @@ from airflow_hivex.core.store.schema import partitions, statistics
 def select_statistics(
     connection: Connection, table: StoredTable, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
-    """Return the results of ANALYZE for a table (None) and of these partitions, where it was asked.
+    """Return the results of ANALYZE for a table (under None) and for some of its partitions, by id, if they exist.
 
     One round trip a batch.
     """
@@ -42,13 +42,13 @@ def select_statistics(
 def store_statistics(connection: Connection, table: StoredTable, found: Mapping[str | None, Statistics]) -> None:
     """Store the statistics of ANALYZE, by the partition's name or None for the table; they replace earlier ones.
 
-    Statistics of columns that were not asked about stay as they are, and partitions that were dropped
-    meanwhile are left out. Two round trips, and three a batch of partitions.
+    Statistics of columns that were not analyzed stay as they are, and partitions that were dropped meanwhile are
+    skipped. Two round trips, and three a batch of partitions.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
     """
-    # Others that analyze the same table wait here, so that none loses what another has found.
+    # Other ANALYZE statements of the table wait here, so that none overwrites the results of another.
     if not lock_for_change(connection, [table.id]):
         raise NoSuchTableError(table.database, table.name)
     ids: dict[str | None, int | None] = {None: None}
@@ -91,7 +91,7 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
 def delete_column_statistics(
     connection: Connection, table: StoredTable, partition_id: int | None, column: str | None
 ) -> bool:
-    """Delete the statistics of a column (its name in files), or of all columns; return whether there were any.
+    """Delete the statistics of a column (its name in files), or of all columns; return whether any existed.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
@@ -113,7 +113,7 @@ def delete_column_statistics(
 def store_sizes(
     connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:
-    """Keep how many files and bytes there are now, where there are statistics; all else that they say stays."""
+    """Update the numbers of files and bytes in existing statistics; their other facts stay."""
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     sizes = {"num_files": num_files, "total_size": total_size}

@@ -1,4 +1,4 @@
-"""The shared base of the parts of the ObjectStore: locations as a cluster sees them, and events."""
+"""The common base of the parts of the ObjectStore: locations as a cluster sees them, and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_hivex.core.transactions.txn_rows import check_open
 T = TypeVar("T")
 
 EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
-"""Ends the queued compactions of tables, or of partitions of one table (names), that are dropped at a time in ms."""
+"""Ends the queued compactions of dropped tables, or of dropped partitions (names) of one table; the time is in ms."""
 
 
 class StorePart(JoinsTransactions):
@@ -44,7 +44,7 @@ class StorePart(JoinsTransactions):
         return self._clusters.get(self._clusters.default)
 
     def _seen_from(self, table: StoredTable, cluster: str | None) -> StoredTable:
-        """Return the table with its location for a session on ``cluster``, or an old client; a view has no location.
+        """Return the table with its location for a session on ``cluster`` or an old client; a view has no location.
 
         Source: docs/reference/clusters.md, M3.
         """
@@ -56,7 +56,7 @@ class StorePart(JoinsTransactions):
         return table.with_location(self._uri(copy))
 
     def _uri(self, copy: ClusterStorageDescriptor) -> str:
-        # A cluster may have been taken out of the configuration: its tables can still be listed.
+        # A cluster may have been removed from the configuration: its tables can still be listed.
         return self._clusters.get(copy.cluster).uri(copy.location) if copy.cluster in self._clusters else copy.location
 
     def _visible_copy(
@@ -80,14 +80,14 @@ class StorePart(JoinsTransactions):
             record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
 
     def _write_as(self, txn_id: int | None, work: Callable[[Connection], T]) -> T:
-        """Change a table in a database transaction, as a part of the open transaction ``txn_id`` if there is one.
+        """Change a table in a database transaction, as part of the open transaction ``txn_id`` unless it is None.
 
         Raises:
-            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
         """
 
         def checked(connection: Connection) -> T:
-            # A commit of the transaction has its row before that of the table, too.
+            # A commit also locks the transaction's row before the table's row.
             if txn_id and self._connection is None:
                 check_open(connection, txn_id)
             return work(connection)
@@ -105,11 +105,11 @@ class StorePart(JoinsTransactions):
         *,
         was: StoredTable | None = None,
     ) -> None:
-        """Record the event of a change of a definition or of partitions; a managed table takes a write id with it.
+        """Record the event of a change of a definition or of partitions, with a new write id for a managed table.
 
-        The write id is that of the transaction ``txn_id``. Without one, a transaction of this change alone is opened
+        The write id belongs to the transaction ``txn_id``. Without it, a separate transaction for this change is opened
         and committed here. The event has the given list with this write id as committed, else the list of the
-        transaction. ``was`` is the table before the change, if it may have another name now. Call it last, as
+        transaction. ``was`` is the table before the change, if its name may have changed. Call this method last, as
         ``notification_log.record``.
 
         Raises:
@@ -132,7 +132,7 @@ class StorePart(JoinsTransactions):
         if own_id is None:
             self._record(connection, type, table, write_ids, writer, message)
         else:
-            # The change comes before its commit in the log, also within a commit of the caller.
+            # In the log the change comes before its commit, also within a commit of the caller.
             with notification_log.at_once(connection):
                 self._record(connection, type, table, write_ids, writer, message)
             single_changes.commit_in(connection, self._clock, writer)

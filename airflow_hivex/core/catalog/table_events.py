@@ -1,4 +1,4 @@
-"""Events of tables and partitions: each has the objects as they are afterwards, and the table's write id list."""
+"""Events of tables and partitions: each has the objects after the change, and the table's write id list."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def record_table_event(
     """Record an event of a table in the caller's transaction.
 
     A transactional table's event always has a write id list: the given one, else the list of the transaction, else the
-    current one. In a commit the list is read at its end, so that write ids that the commit itself allocates are in it.
-    One round trip; two more where the list is not given.
+    current list. A commit reads the list at its end, so the list has the write ids that the commit itself allocates.
+    One round trip; two more if the list is not given.
     """
 
     def complete() -> dict[str, Any]:
@@ -66,7 +66,7 @@ def of_partitions(partitions: Sequence[Partition], **others: Any) -> dict[str, A
 
 
 def of_compaction(partitions: Collection[str], directories: Sequence[str]) -> dict[str, Any]:
-    """Return the message of a compaction's commit: its partition, None of a table without, and what it has made."""
+    """Return the message of a compaction's commit: its partition, if the table has partitions, and its directories."""
     return {"partition": next(iter(partitions), None), "directories": list(directories)}
 
 
@@ -78,7 +78,7 @@ def record_statistics_event(
     columns: Sequence[str] = (),
     txn_id: int | None = None,
 ) -> None:
-    """Record that statistics of a table (None) or of partitions have changed, and of which columns."""
+    """Record that statistics of some columns have changed, of partitions or (None) of the table."""
     event = EventType.UPDATE_TABLE_COLUMN_STAT if partitions is None else EventType.UPDATE_PARTITION_COLUMN_STAT
     message = {"partitions": partitions, "columns": sorted(columns)}
     record_table_event(connection, now_ms, event, table, None, txn_id, message)

@@ -34,9 +34,9 @@ class TableMethods(StorePart):
 
         Raises:
             AlreadyExistsError: a table of that name exists.
-            NoSuchDatabaseError: its database does not.
-            UnknownClusterError, LocationOutsideClusterError: its primary copy cannot lie there.
-            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
+            NoSuchDatabaseError: the table's database does not exist.
+            UnknownClusterError, LocationOutsideClusterError: the primary copy cannot lie in the wanted place.
+            InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(table.database, table.name, valid_write_ids)
         check_has_list(table, write_ids)
@@ -65,10 +65,10 @@ class TableMethods(StorePart):
         """Return a table. One round trip.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
             UnknownClusterError: ``cluster`` is not configured.
-            NotOnClusterError: the table has no copy there.
-            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
+            NotOnClusterError: the table has no copy on ``cluster``.
+            InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(database, name, valid_write_ids)
         calls = table_calls([(normalise(database), normalise(name))])
@@ -89,10 +89,10 @@ class TableMethods(StorePart):
     ) -> list[StoredTable]:
         """Return the named tables that exist (and, with ``cluster``, have a copy there), by name.
 
-        ``valid_write_ids`` has the lists of some of them, by their names.
+        ``valid_write_ids`` has the lists of some of the tables, by name.
 
         Raises:
-            InvalidWriteIdListError, MissingWriteIdListError: a list is not one of its table.
+            InvalidWriteIdListError, MissingWriteIdListError: a list does not belong to its table.
         """
         lists = {normalise(name): checked_list(database, name, ids) for name, ids in (valid_write_ids or {}).items()}
         with self._read() as connection:
@@ -111,15 +111,15 @@ class TableMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
-        """Store a changed table: its database, name, columns, parameters, owner or comment. Its place stays.
+        """Store a table with another database, name, owner or comment, or other columns or parameters. Its place stays.
 
         Raises:
-            NoSuchTableError, NoSuchDatabaseError: it, or its new database, does not exist.
-            AlreadyExistsError: its new name is taken.
-            InvalidOperationError: the change would move it to another cluster.
-            LinkedTableError: links show it, and it would get another database.
-            QuotaExceededError: its new database would hold more than its quota.
-            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
+            NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.
+            AlreadyExistsError: another table has the new name.
+            InvalidOperationError: the change would move the table to another cluster.
+            LinkedTableError: links show the table, and it would get another database.
+            QuotaExceededError: the new database would have more bytes than its quota. InvalidWriteIdListError,
+            MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(database, name, valid_write_ids)
 
@@ -147,7 +147,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
-        """Store a table in another database. Its bytes count for the quotas of that database from now on."""
+        """Store a table in another database. From now on its bytes count for the quotas of that database."""
         found = links.describe_links(connection, links.links_to([stored.id]))
         if found:
             raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
@@ -169,14 +169,14 @@ class TableMethods(StorePart):
         *,
         cascade: bool = False,
     ) -> StoredTable:
-        """Take a table out of sight and return it. Its files stay, for :meth:`forget_tables` to follow.
+        """Drop a table and return it. Its files stay; :meth:`forget_tables` is called once they are deleted.
 
-        With ``cascade`` the links that show it are dropped, too.
+        With ``cascade`` the links that show the table are dropped, too.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError: it does not exist.
-            LinkedTableError: links show it and ``cascade`` is false.
-            InvalidWriteIdListError, MissingWriteIdListError: the list is not one of the table.
+            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
+            LinkedTableError: links show the table and ``cascade`` is false.
+            InvalidWriteIdListError, MissingWriteIdListError: the list does not belong to the table.
         """
         write_ids = checked_list(database, name, valid_write_ids)
 
@@ -209,7 +209,7 @@ class TableMethods(StorePart):
             return tables.select_table_names(connection, database, pattern, type)
 
     def set_location(self, database: str, name: str, location: str, partition: str | None = None) -> None:
-        """Give an external table, or one of its partitions, another folder on the primary cluster. No file is moved.
+        """Store another folder on the primary cluster for an external table or one of its partitions. No file is moved.
 
         Copies on other clusters are withdrawn. As in Hive, the partitions of a table stay where they are.
 
@@ -244,9 +244,9 @@ class TableMethods(StorePart):
         self._write(work)
 
     def move_folder(self, database: str, name: str, location: str) -> None:
-        """Store that the folder of an external table has been moved, with all that is below it.
+        """Store that the folder of an external table has been moved, with all folders below it.
 
-        Copies on other clusters are withdrawn: they lie where the folder was.
+        Copies on other clusters are withdrawn: they lie at the old place of the folder.
 
         Raises:
             NoSuchTableError: it does not exist.

@@ -101,7 +101,7 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
     """Return a table with its secondaries. Two round trips.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: it does not exist.
+        NoSuchDatabaseError, NoSuchTableError: the table does not exist.
     """
     found = select_tables(connection, [(normalise(database), normalise(name))])
     if not found:
@@ -111,17 +111,17 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 
 
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
-    """Lock and return a table: no other transaction changes or drops it until the caller's ends. Three round trips.
+    """Lock and return a table: until the caller's transaction ends, no other one changes or drops it. 3 round trips.
 
-    Call it before anything else in that transaction touches the table. A row that was locked in order to be read is
-    not locked for a change later: two that do so wait for each other.
+    Call this before the transaction touches the table otherwise. A transaction must not lock a row for reading and
+    later for a change: two such transactions would wait for each other.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: it does not exist.
+        NoSuchDatabaseError, NoSuchTableError: the table does not exist.
     """
     of_name = (databases.c.name == normalise(database), tables.c.name == normalise(name), ~tables.c.dropped)
     named = select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(*of_name)
-    # In a statement of its own: the next one sees what was committed while this one waited.
+    # A statement of its own: the next statement sees the commits for which this one has waited.
     connection.execute(named.with_for_update(key_share=True, of=tables)).all()
     return select_table(connection, database, name)
 
@@ -129,7 +129,7 @@ def select_table_for_change(connection: Connection, database: str, name: str) ->
 def lock_for_change(connection: Connection, table_ids: Collection[int]) -> frozenset[int]:
     """Lock the tables until the caller's transaction ends, and return the ids of those that exist.
 
-    In the order of ids, as everywhere; see :func:`select_table_for_change`. One round trip a batch.
+    Tables are always locked in the order of ids; see :func:`select_table_for_change`. One round trip a batch.
     """
     held: set[int] = set()
     for batch in batches(sorted(table_ids)):
@@ -158,7 +158,7 @@ def lock_as_named(connection: Connection, table: StoredTable) -> None:
 
 
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[StoredTable]:
-    """Return the tables of (database, name) pairs that exist. Two round trips, whatever the number."""
+    """Return the existing tables of (database, name) pairs. Two round trips for any number."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
         by_database[database].append(name)
@@ -198,7 +198,7 @@ def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list
 def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
-    """Return the names of a database's tables, or of those of one type, that match Hive's pattern, sorted."""
+    """Return the sorted names of a database's tables, perhaps of one type, that match Hive's pattern."""
     database_id = select_database(connection, database).id
     query = select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
     if type is not None:
@@ -216,16 +216,15 @@ def has_secondaries(connection: Connection, table: StoredTable) -> bool:
 def insert_table(
     connection: Connection, table: Table, now_ms: int, *, hidden: bool = False, first_write_id: int = 1
 ) -> StoredTable:
-    """Add a table; an empty location becomes one below its database's that no other table holds.
+    """Add a table; an empty location becomes a folder below the database's folder that no other table has.
 
-    A ``hidden`` one is out of everybody's sight until :func:`reveal`: its row keeps its location
-    from being used again if its writer dies before that. ``first_write_id`` is above the write ids of a table of its
-    name that is still there.
+    A ``hidden`` table is invisible until :func:`reveal`: if its writer dies before, the row keeps other tables from its
+    location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
         NoSuchDatabaseError: the database does not exist.
-        InvalidObjectError: its files would lie among those of another table.
+        InvalidObjectError: the files would lie among the files of another table.
     """
     name = check_name("table", table.name)
     check_spelling("table", table.full_name, table.parameters)
@@ -243,7 +242,7 @@ def insert_table(
     table_id = connection.execute(_INSERT_NEW[connection.dialect.name], {**row, "dropped": hidden}).scalar_one_or_none()
     if table_id is None:
         raise AlreadyExistsError("table", f"{database.name}.{name}")
-    # Only now: the name is taken, so that the transaction that dropped the earlier table of the name has committed.
+    # Checked last: this transaction has the name, so the transaction that dropped the earlier table has committed.
     first = table_names.begin_after(connection, (database.name, name), table_id, first_write_id)
     if table.is_transactional:
         commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
@@ -260,10 +259,10 @@ def insert_table(
 
 
 def reveal(connection: Connection, table: StoredTable) -> None:
-    """Bring a hidden table into sight.
+    """Make a hidden table visible.
 
     Raises:
-        AlreadyExistsError: another table has taken its name meanwhile.
+        AlreadyExistsError: another table has got the name meanwhile.
     """
     try:
         with connection.begin_nested():
@@ -275,12 +274,12 @@ def reveal(connection: Connection, table: StoredTable) -> None:
 def check_writable(connection: Connection, table: StoredTable, cluster: str) -> bool:
     """Check that the table has not been dropped, and that ``cluster`` is its primary cluster.
 
-    Neither changes until the caller's transaction ends. Returns whether the namespace of the table has a quota on the
+    Both facts stay until the caller's transaction ends. Returns whether the namespace of the table has a quota on the
     cluster. One round trip.
 
     Raises:
-        NoSuchTableError: it was dropped.
-        PrimaryChangedError: another cluster is its primary now.
+        NoSuchTableError: the table was dropped.
+        PrimaryChangedError: another cluster is the table's primary now.
     """
     (found,) = joined(connection).send(_HOLD_WRITABLE(table_id=table.id, cluster=cluster))
     row = next(iter(_HOLD_WRITABLE.named(found)), None)
@@ -292,10 +291,10 @@ def check_writable(connection: Connection, table: StoredTable, cluster: str) -> 
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
-    """Return ``wanted``, or the same with a ``.vN`` behind it while an earlier table's files may lie there.
+    """Return ``wanted``, with ``.vN`` appended while files of an earlier table may lie there.
 
-    Write ids of a new table start again at 1, so that it must never share a folder with what a
-    dropped table or a killed writer left. Source: Hive's soft delete (table name + ``.v`` + number).
+    Write ids of a new table start again at 1, so it must never share a folder with files of a dropped table or of a
+    killed writer. Source: Hive's soft delete (table name + ``.v`` + number).
     """
     taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
     location, number = wanted, 1
@@ -306,7 +305,7 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
 
 
 def check_apart(connection: Connection, table: StoredTable) -> None:
-    """Refuse a table whose folder is, holds or lies in that of another, if either is managed.
+    """Refuse a table whose folder is, holds or lies in the folder of another table, if either table is managed.
 
     DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
 
@@ -328,8 +327,8 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
 def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
     """Refuse a location of a partition of an external table that is, holds or lies in the folder of a managed table.
 
-    Its directories are read as that table's snapshots allow, and deleted with it. A folder of another namespace is
-    refused, too, where either namespace is closed.
+    The snapshots of the managed table would decide which files are read, and its drop would delete them. A folder of
+    another namespace is refused, too, if either namespace is closed.
 
     Raises:
         InvalidObjectError: a managed table is there, or the folder belongs to another namespace.
@@ -347,9 +346,9 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
-    """Return whose folder is, holds or lies in a location of a cluster, besides a table's own: as people read it.
+    """Return the owner, as text for messages, of another folder that is, holds or lies in a location of a cluster.
 
-    It is a table, its copy, or a partition that lies apart from its table, which only external tables have.
+    The owner is a table, its copy, or a partition outside of its table's folder, which only external tables have.
     """
     values = {"cluster": cluster, "but_id": but_id, **beside(location)}
     found = connection.execute(OWNERS[only_managed], values).one_or_none()
@@ -357,9 +356,9 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
-    """Return whose folder is, holds or lies in the location of a dropped table, besides its own; None without one.
+    """Return the owner of another folder that is, holds or lies in the location of a dropped table, or None.
 
-    With ``is_partition`` it is the location of a partition that was dropped from the table.
+    With ``is_partition`` the location belongs to a partition that was dropped from the table.
     """
     other = _owner(connection, table.storage.primary.cluster, location, table.id, only_managed=False)
     if other is not None or not is_partition:
@@ -380,19 +379,19 @@ def owner_at(connection: Connection, cluster: str, location: str, *, only_manage
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
     """Raise the versions of tables, so that caches of their contents see a change. One round trip a batch.
 
-    For changes of a table, its partitions, directories or copies that have no write id of the table. The rows of
-    the tables come first in the caller's transaction, as in :func:`select_table_for_change`.
+    Call this for changes of a table, its partitions, directories or copies without a write id of the table. The
+    caller's transaction locks the rows of tables first, as in :func:`select_table_for_change`.
     """
     for batch in batches(sorted(table_ids)):
         connection.execute(update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
 
 
 def update_table(connection: Connection, stored: StoredTable, table: Table) -> None:
-    """Store a changed table in the place of ``stored``, which it keeps its id from.
+    """Store a changed table in place of ``stored``, under the same id.
 
     Raises:
-        NoSuchDatabaseError: its new database does not exist.
-        AlreadyExistsError: its new name is taken.
+        NoSuchDatabaseError: the new database does not exist.
+        AlreadyExistsError: another table has the new name.
     """
     values = table_to_values(table) | {"name": check_name("table", table.name)}
     check_spelling("table", stored.full_name, table.parameters, stored.parameters)
@@ -438,10 +437,10 @@ def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[s
 
 
 def _check_folders(connection: Connection, table: StoredTable) -> None:
-    """Refuse an external table that gets into another namespace, if one of its folders belongs to a third one.
+    """Refuse to move an external table to another namespace, if one of its folders belongs to a third namespace.
 
     Raises:
-        InvalidObjectError: a folder does, and either namespace is closed.
+        InvalidObjectError: a folder belongs to a third namespace, and either namespace is closed.
     """
     if not table.is_external:
         return
@@ -457,7 +456,7 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
     """Give a table, which the caller has locked for a change, another folder on its primary cluster.
 
     Raises:
-        InvalidObjectError: the folder is not apart from that of a managed table, or belongs to another namespace.
+        InvalidObjectError: the folder overlaps the folder of a managed table, or belongs to another namespace.
     """
     hold_folders(connection)
     connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
@@ -467,9 +466,9 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
 
 
 def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) -> None:
-    """Take tables, which the caller has locked for a change, out of sight; rows stay until their files are gone.
+    """Mark tables, which the caller has locked for a change, as dropped; their rows stay until their files are gone.
 
-    Of a dropped table ``created_ms`` is the time at which it was dropped.
+    ``created_ms`` of a dropped table is the time of the drop.
     """
     connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
     copies = cluster_storage_descriptors
@@ -477,7 +476,7 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
     connection.execute(delete(statistics).where(statistics.c.table_id.in_(table_ids)))
 
 
-# Managed tables that are out of sight, and whose files may not be deleted yet.
+# Dropped or hidden managed tables, whose files may not be deleted yet.
 #
 # A table that is dropped or replaced leaves such a row, as does a CREATE TABLE AS SELECT that never finished. While
 # the row is there, no other table gets its folder.
@@ -485,7 +484,7 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
 
 @dataclass(frozen=True, slots=True)
 class DroppedTable:
-    """A table that is out of sight, with its folder on its primary cluster. ``dropped_ms`` is when it was dropped."""
+    """A dropped table, with its folder on its primary cluster. ``dropped_ms`` is the time of the drop."""
 
     id: int
     name: str
@@ -495,7 +494,7 @@ class DroppedTable:
 
 
 def read_dropped(connection: Connection, after: int, limit: int) -> list[DroppedTable]:
-    """Return up to ``limit`` dropped tables with ids above ``after``, except those that an open transaction makes."""
+    """Return up to ``limit`` dropped tables with ids above ``after``, except tables that an open transaction makes."""
     t = tables.c
     at_work = (
         select(txn_to_write_id.c.txn_id)
