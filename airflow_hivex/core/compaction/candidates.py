@@ -1,6 +1,6 @@
-"""The candidates for compaction, read for the whole warehouse at once, from rows and without listings.
+"""The candidates for compaction of the whole warehouse, read from the database without listing directories.
 
-Functions here read in the caller's connection. Source: docs/reference/compaction.md, "Initiator".
+The functions read in the caller's connection. Source: docs/reference/compaction.md, "Initiator".
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from airflow_hivex.core.store.schema.base import partition_from_column, partitio
 Resource = tuple[int, str | None]
 """The id of a table and the name of a partition, or None."""
 Place = tuple[int, int | None]
-"""The id of a table and that of a partition, or None."""
+"""The id of a table and the id of a partition, or None."""
 
-# Their ids stand four times in the statement that reads write ids.
+# The statement that reads write ids has the id of each table four times.
 _TABLES_A_BATCH = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The view of a compaction that begins now: the transactions, and of each table the write ids that it may touch."""
+    """The snapshot of a compaction that begins now: the transactions, and the write ids that it may merge, by table."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]
@@ -51,9 +51,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The written tables and partitions: the id of each partition by resource, or None without an existing one.
+    """The written tables and partitions.
 
-    ``aborts`` has what aborted transactions have written to, if that was asked for.
+    ``partition_ids`` has the id of the partition of each resource, None for a table or a missing partition. ``aborts``
+    has the aborted transactions of each resource, if they were requested.
     """
 
     partition_ids: Mapping[Resource, int | None]
@@ -64,8 +65,8 @@ class Written:
 def read_written(connection: Connection, *, with_aborts: bool, only: Resource | None = None) -> Written:
     """Return every table and partition that committed transactions have written to, in the order of the writes.
 
-    ``with_aborts`` adds what aborted transactions have written to. ``only`` is one table or partition, which is
-    there even if no transaction has written to it. Two statements, and one for each 10,000 tables.
+    ``with_aborts`` adds tables and partitions of aborted transactions. ``only`` selects one table or partition, which
+    is returned even if no transaction has written to it. Two statements, and one for each 10,000 tables.
     """
     partition_ids = _written(connection, only)
     aborts: dict[Resource, Aborts] = {}
@@ -86,10 +87,10 @@ def read_candidates(
     promising: Container[Place] | None = None,
     only: Resource | None = None,
 ) -> list[Candidate]:
-    """Return the tables and partitions that were written to, with all facts but their directories; two statements.
+    """Return the written tables and partitions with all facts except their directories. Two statements.
 
-    ``failures`` in a row are too many. With ``promising`` those are left out that are not among these places, unless
-    aborted transactions have written to them, or they have failed too often.
+    ``failures`` is the number of successive failures after which a compaction is not retried. ``promising`` limits the
+    result to these places, and to places with aborted transactions or too many failures.
     """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
@@ -111,7 +112,7 @@ def read_candidates(
 
 
 def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
-    """Return the aborted transactions by what they have written to, with the partition's id. Their oldest first."""
+    """Return the aborted transactions of each table and partition, and the partition's id; the oldest come first."""
     components = txn_components.c
     query = (
         select(
@@ -134,9 +135,9 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 
 
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
-    """Return the sums over all registered directories of each table or partition that :func:`decide` may compact.
+    """Return sums over the registered directories of each table or partition that :func:`decide` may compact.
 
-    The thresholds are the lowest of all tables. One statement.
+    ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables. One statement.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"
@@ -145,7 +146,7 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
     deltas = func.sum(case((is_delta, 1), else_=0))
     bases = func.sum(case((is_base, 1), else_=0))
     smallest_base = func.min(case((and_(is_base, d.size_bytes > 0), d.size_bytes)))
-    # Of a converted table without a base, the original files are what deltas are compared with.
+    # In a converted table without a base, deltas are compared with the original files.
     originals = func.sum(case((is_original, d.size_bytes), else_=0))
     query = (
         select(d.table_id, d.partition_id, delta_bytes, deltas, bases, smallest_base, originals)
@@ -167,7 +168,7 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 
 
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
-    """Return the view of tables (id to full name) for a compaction that begins now.
+    """Return the snapshot of tables (id to full name) for a compaction that begins now.
 
     One statement, and one for each 5,000 tables.
     """
@@ -180,7 +181,7 @@ def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
 
 
 def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
-    """Return the registered directories of tables and partitions, with their bytes. One statement for each 10,000."""
+    """Return the bytes of registered directories, by place and name. One statement for each 10,000 places."""
     d = directories.c
     query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
     of_partitions = sorted(partition_id for _, partition_id in places if partition_id is not None)
@@ -261,7 +262,7 @@ def _tables(connection: Connection, ids: Collection[int]) -> dict[int, Candidate
 
 
 def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
-    """Return the entries that are initiated or working, as SHOW COMPACTIONS calls that."""
+    """Return the state of each initiated or working entry, in the words of SHOW COMPACTIONS, by resource."""
     q = compaction_queue.c
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
@@ -272,7 +273,7 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
 
 
 def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
-    """Return when the newest failure has ended, of those whose last ``failures`` compactions have all failed."""
+    """Return the end of the newest failure, in ms, of each resource whose last ``failures`` compactions have failed."""
     h = completed_compactions.c
     failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
     often = (
@@ -331,5 +332,5 @@ def place_of(candidate: Candidate) -> Place:
 
 
 def places_of(candidates: Sequence[Candidate]) -> list[Place]:
-    """:func:`place_of` of each."""
+    """Return the place of each candidate."""
     return [place_of(each) for each in candidates]

@@ -1,7 +1,7 @@
-"""The cleaner: deletes what compactions have replaced and what aborted transactions have left, on every cluster.
+"""The cleaner: deletes directories that compactions have replaced, and files of aborted transactions, on every cluster.
 
-Files go first, then their rows, and the entry of the queue with these: a cleaner that is killed at any moment leaves
-what the next one finds again, and a directory that is gone already is fine.
+It deletes files first. Then one database transaction deletes their records and ends the entry of the queue. So the next
+round finds everything that a killed cleaner has left; a directory that is deleted already is not an error.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -42,7 +42,7 @@ _DELETED_AT_ONCE = 16
 
 
 class Cleaner:
-    """Finds what can be deleted; one :meth:`run` deletes it, :meth:`plan` only returns it."""
+    """The cleaner: :meth:`run` deletes files that no reader needs, and :meth:`plan` only returns them."""
 
     def __init__(self, services: Foundation, cleaning: CleaningQueue) -> None:
         self._services, settings = services, services.settings
@@ -55,7 +55,7 @@ class Cleaner:
     def plan(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Plan :meth:`run`, for everything or for one table or partition. Only reads."""
+        """Return the tasks that :meth:`run` would do, for the warehouse, one table or one partition. Only reads."""
         tasks = []
         files = CleaningFiles(self._services.clusters, self._services.roots)
         for work in self._works(self._resource(database, table, partition)):
@@ -67,9 +67,9 @@ class Cleaner:
         return tasks
 
     def run(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
-        """Run one cycle, for everything or for one table.
+        """Run one round, for the whole warehouse or one table, and return its tasks.
 
-        Safe to run at any time, from several places, and again after it was killed.
+        Safe to run at any time, by several processes at once, and again after it was killed.
         """
         only = self._resource(database, table, None)
         self._end_needless()
@@ -77,7 +77,7 @@ class Cleaner:
         return [task for work in self._works(only) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
-        """End the entries of aborted data that is gone: with its table, or with a compaction's cleaning."""
+        """End entries for aborted data that a DROP TABLE, or the cleaning of a compaction, has deleted already."""
         entries = self._cleaning.abort_cleanups()
         if not entries:
             return
@@ -97,11 +97,8 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return all tasks.
-
-        A fixed number of statements, and one for each different snapshot of a reader.
-        """
-        # Entries that wait for the retention of versions keep no others waiting.
+        """Return the work of a round. A fixed number of statements, and one for each different snapshot of a reader."""
+        # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
             self._cleaning.next_entries(),
@@ -149,14 +146,13 @@ class Cleaner:
                     without_locks=self._without_locks,
                     now_ms=self._services.clock(),
                 )
-        # What was written to a table that is gone went with it, and its components as well.
+        # The drop of a table has deleted its aborted data, and the components of that.
         return [work for work in found if work.entry is not None or work.table is not None]
 
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
-        """Return the aborted data that the cleaner removes by itself.
+        """Return the aborted data that the cleaner removes without a compaction.
 
-        Where compactions take it with them, that is what was written to partitions that have never come to be, or were
-        dropped: no compaction takes these.
+        If compactions remove aborted data, only the data of missing partitions is left, which no compaction reads.
         """
         if self._with_aborts or not works:
             return works
@@ -167,7 +163,7 @@ class Cleaner:
     # -- doing it -------------------------------------------------------------------
 
     def _clean(self, work: CleaningWork, files: CleaningFiles) -> CleaningTask | None:
-        """Do the work; return None if another process has ended the entry meanwhile."""
+        """Do the work and return its report; return None if another process has ended the entry meanwhile."""
         try:
             return self._clean_entry(work, files) if work.entry is not None else self._clean_aborted(work, files)
         except CompactionLostError as error:
@@ -193,7 +189,7 @@ class Cleaner:
             if not self._forget(connection, work, doomed):
                 return False
             if not work.waiting:
-                # Components of aborted writes went one by one, with their files.
+                # The components of aborted writes are removed already, together with their files.
                 self._cleaning.joining(connection).mark_cleaned(entry, ())
             return True
 
@@ -221,11 +217,11 @@ class Cleaner:
         return work.task(self._deletions(doomed))
 
     def _delete(self, work: CleaningWork, files: CleaningFiles) -> list[Doomed]:
-        """Delete the obsolete files, and ensure that they do not exist any more.
+        """Delete the obsolete files, check that they do not exist any more, and return them.
 
         Raises:
-            StorageError: not all of it could be deleted.
-            ReplacementMissingError: the obsolete directories may hold the last copy of rows.
+            StorageError: a file could not be deleted.
+            ReplacementMissingError: the obsolete directories may have the last copy of rows.
         """
         files.check_replaced(work)
         doomed = files.find(work)
@@ -243,7 +239,7 @@ class Cleaner:
         return doomed
 
     def _forget(self, connection: Connection, work: CleaningWork, doomed: Iterable[Doomed]) -> bool:
-        """Remove the rows of what is gone, unless the partition was moved meanwhile."""
+        """Remove the records of deleted directories; return False, unchanged, if the partition was moved meanwhile."""
         raise_versions(connection, [work.table_id])
         if work.place is not None:
             query = select(partitions.c.location).where(partitions.c.id == work.place.id, ~partitions.c.dropped)

@@ -1,4 +1,4 @@
-"""The cleaner's side of the queue: what is ready for cleaning, and what became of it.
+"""The part of the queue for the cleaner: entries that are ready for cleaning, and their outcome.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive CompactionCleaner, TaskHandler).
 """
@@ -44,7 +44,7 @@ from airflow_hivex.core.store.schema.base import partition_to_column
 class CleaningQueue(JoinsTransactions):
     """The entries that are ready for cleaning.
 
-    Every change is a database transaction, or with :meth:`joining` a part of the caller's.
+    Each change is a database transaction, or with :meth:`joining` a part of the caller's database transaction.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -59,17 +59,14 @@ class CleaningQueue(JoinsTransactions):
         self._pause_ms = max(1, int(settings["hive.compactor.cleaner.retry.retention.time"]) * 1000)
 
     def entries_to_clean(self) -> list[Compaction]:
-        """Return the entries to clean whose pause is over, of each table or partition the one that covers least.
+        """Return the entries that can be cleaned now, one for each table or partition, the oldest first.
 
-        One statement; at most ``metastore.compactor.fetch.size``, the oldest first.
+        It is the entry with the lowest write id. One statement; at most ``metastore.compactor.fetch.size`` entries.
         """
         return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
 
     def next_entries(self) -> list[Compaction]:
-        """Return the next entry of each table or partition, the oldest first, also during its pause.
-
-        One statement.
-        """
+        """Return the next entry of each table or partition, the oldest first, even if it has a pause. One statement."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
@@ -82,10 +79,10 @@ class CleaningQueue(JoinsTransactions):
         return sorted(lowest.values(), key=lambda entry: entry.id)
 
     def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
-        """Keep that what aborted transactions have written could not be removed, for the cleaner to try again.
+        """Record that files of aborted transactions could not be deleted, so that the cleaner tries again later.
 
-        The entry of type ABORT_CLEANUP is ready for cleaning from the start. One that is there already counts
-        another failure instead. Read them with :meth:`abort_cleanups`.
+        A new entry of type ABORT_CLEANUP is ready for cleaning; an existing entry counts another failure instead.
+        :meth:`abort_cleanups` returns these entries.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -113,10 +110,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(work, "note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
-        """Return the entries of type ABORT_CLEANUP; such a resource is left alone until its pause is over.
-
-        One statement.
-        """
+        """Return the entries of type ABORT_CLEANUP; the cleaner skips their data during the pause. One statement."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
@@ -127,32 +121,32 @@ class CleaningQueue(JoinsTransactions):
         return (to_milliseconds(entry.committed_at) or 0) + entry.retry_retention_ms + delay_ms <= self._clock()
 
     def mark_cleaning_started(self, entry: Compaction) -> Compaction:
-        """Note that a cleaner has begun with it.
+        """Record that a cleaner has begun with an entry, and return the changed entry.
 
         Raises:
-            CompactionLostError: it is not ready for cleaning any more.
+            CompactionLostError: the entry is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": self._clock()}
         return self._write(lambda connection: change(connection, entry, values), "start cleaning")
 
     def clear_cleaning_started(self, entry: Compaction) -> Compaction:
-        """Leave it for a later cycle: not all of it could be removed yet.
+        """Leave an entry for a later round, because readers still need some directories; return the changed entry.
 
         Raises:
-            CompactionLostError: it is not ready for cleaning any more.
+            CompactionLostError: the entry is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": None}
         return self._write(lambda connection: change(connection, entry, values), "stop cleaning")
 
     def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
-        """Note an error of the cleaner, which pauses twice as long each time; the entry, or None once it is given up.
+        """Record an error of the cleaner; the pause doubles each time. Return the entry, or None after too many errors.
 
         Raises:
-            CompactionLostError: it is not ready for cleaning any more.
+            CompactionLostError: the entry is not ready for cleaning any more.
         """
         attempts = 0
         if entry.retry_retention_ms:
-            # As Hive does, from the pause alone: whole powers of two times the first one.
+            # As in Hive, the pause gives the number of failures: it is the first pause times a power of two.
             attempts = max(1, entry.retry_retention_ms // self._pause_ms).bit_length()
         if 0 < self._attempts <= attempts:
             self._end(entry, CompactionState.FAILED, message)
@@ -165,7 +159,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "cleaning failed")
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """End an entry without work: there is nothing to do, or it is not allowed.
+        """End an entry as refused: there is nothing to clean, or cleaning is not allowed.
 
         Raises:
             CompactionLostError: another cleaner owns the entry, or it has ended.
@@ -177,14 +171,14 @@ class CleaningQueue(JoinsTransactions):
         entry: Compaction,
         removed_write_ids: Collection[int] | None = None,
     ) -> None:
-        """Record the success of a compaction whose replaced directories are removed, and delete its records.
+        """End an entry as succeeded after its replaced directories are deleted, and delete records of the writes.
 
-        ``removed_write_ids`` are those of aborted writes whose directories were removed, where others stay
-        because they share a directory with committed ones; None stands for all up to the highest write id.
-        What waits for commits (``metastore.commits``) asks for the last ones, so these stay.
+        ``removed_write_ids`` are the write ids of aborted writes whose files were deleted; None stands for all up to
+        the highest write id of the entry. The records of the last commits stay, because sensors read them
+        (``metastore.commits``).
 
         Raises:
-            CompactionLostError: it is not ready for cleaning any more.
+            CompactionLostError: the entry is not ready for cleaning any more.
         """
 
         def work(connection: Connection) -> None:
@@ -204,9 +198,9 @@ class CleaningQueue(JoinsTransactions):
         self._write(work, "cleaned")
 
     def forget_aborted(self, table_id: int, partition: str | None, txn_ids: Collection[int]) -> None:
-        """Forget the writes of aborted transactions to a table or partition, whose files are deleted.
+        """Remove the components of aborted transactions in a table or partition after their files are deleted.
 
-        An ABORT_CLEANUP entry of it has succeeded.
+        An entry of type ABORT_CLEANUP for the table or partition ends as succeeded.
         """
         components = txn_components.c
         aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)

@@ -1,4 +1,4 @@
-"""The tasks of the cleaner at each table or partition: the folders, their obsolete directories, and the readers."""
+"""The tasks of the cleaner for each table or partition: the folders, their obsolete directories, and the readers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import directories, partitions
 
-# SQLite takes no deeper conditions than 1,000.
+# SQLite allows conditions of depth 1,000 at most.
 _TABLES_A_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedPartition:
-    """A partition that exists, as far as its cleaning needs it."""
+    """An existing partition, with the fields that its cleaning needs."""
 
     id: int
     location: str
@@ -46,7 +46,7 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CleanedFolder:
-    """The location of a place on one cluster; of a whole table with partitions, ``depth`` levels below."""
+    """The folder of a table or partition on one cluster; the directories are ``depth`` levels below it."""
 
     cluster: str
     location: str
@@ -80,11 +80,11 @@ class CleaningWork:
 
     @property
     def is_active(self) -> bool:
-        """Return whether files are looked for."""
+        """Return whether the cleaner looks for files."""
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
-        """Return the report of the work, with the files that were deleted or would be."""
+        """Return the report of the work, with the files that are deleted, or would be deleted."""
         return CleaningTask(
             compaction_id=None if self.entry is None else self.entry.id,
             database=self.database,
@@ -101,9 +101,9 @@ class CleaningWork:
 def read_works(
     connection: Connection, works: Sequence[CleaningWork], settings: Settings, *, without_locks: bool, now_ms: int
 ) -> None:
-    """Read all about the places, and decide what is obsolete there."""
+    """Read the tables, partitions, directories and readers of all works, and determine the obsolete directories."""
     by_id = {t.id: t for t in select_tables_by_id(connection, {work.table_id for work in works})}
-    # Before the directories: of what is settled now, all is registered that ever will be.
+    # Read before the directories: all directories of transactions that have ended by now are registered then.
     readers = Readers(
         connection,
         {each: table.full_name for each, table in by_id.items()},
@@ -157,7 +157,7 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
     free = replaced
     blockers = []
     if replaced:
-        # Many readers have begun at the same point.
+        # Many readers have the same view, so the answers are kept.
         answers: dict[tuple[object, ...], frozenset[str]] = {}
         for blocker, view in readers.of_table(work.table_id, highest):
             key = (view.valid_txns, view.highest, view.later)
@@ -170,10 +170,10 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
     now = readers.now(work.table_id, highest)
     needed = replacing(names, now, free)
     work.replacing = tuple(work.registered[name] for name in sorted(needed))
-    # A version within the retention reads what has replaced these for the first one.
+    # Versions within the retention read the directories that replace these for the first such version.
     first = readers.first_version(work.table_id, highest)
     replacing_then = needed if first is None else replacing(names, first, free)
-    # Zero is the write id of what replaces original files.
+    # The write id 0 is that of original files.
     work.floor = max((each.max_write_id for name in replacing_then if (each := parse_directory(name))), default=None)
     work.waiting = tuple(sorted(replaced - free))
     work.blockers = tuple(blockers)
@@ -183,7 +183,7 @@ def _decide(work: CleaningWork, readers: Readers) -> None:
 
 
 def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, str]]) -> tuple[CleanedFolder, ...]:
-    """Return the locations of the place: on its primary cluster, and on each that has a copy."""
+    """Return the folders of the table or partition: on its primary cluster, and on each cluster with a copy."""
     primary = table.storage.primary
     roots = [(primary.cluster, primary.location)]
     roots += [(copy.cluster, copy.location) for copy in table.storage.secondaries]
@@ -194,7 +194,7 @@ def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, 
         return tuple(CleanedFolder(*each, depth) for each in dict.fromkeys(roots)) if work.aborted is not None else ()
     places = [] if work.place is None else [(primary.cluster, work.place.location), *secondaries]
     if work.aborted is not None:
-        # Writes go below the table, whatever the partition's location.
+        # Writes to new partitions go below the folder of the table, whatever the location of the partition is.
         held = {cluster for cluster, _ in places} | ({primary.cluster} if work.place else {c for c, _ in roots})
         places += [(cluster, f"{root}/{work.partition}") for cluster, root in roots if cluster in held]
     return tuple(CleanedFolder(*each) for each in dict.fromkeys(places))
@@ -221,7 +221,7 @@ def read_partitions(
 def _registered(
     connection: Connection, works: Sequence[CleaningWork], places: Mapping[tuple[int, str | None], CleanedPartition]
 ) -> dict[tuple[int, int | None], list[RegisteredDirectory]]:
-    """Return the registered directories of the places. One statement for each 10,000."""
+    """Return the registered directories of the tables and partitions. One statement for each 10,000."""
     d = directories.c
     query = select(d.table_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
     of_partitions = [place.id for place in places.values()]

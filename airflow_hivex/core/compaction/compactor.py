@@ -1,4 +1,4 @@
-"""Compactor: asks for compactions, begins them by thresholds, and returns their states."""
+"""Compactor: requests compactions, directly or by thresholds, runs and cleans them, and returns their states."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class _Wanted:
 class Compactor:
     """The compaction calls of the metastore.
 
-    Workers and cleaners use ``queue`` and ``cleaning``: a worker takes an entry by ``queue.next_entry``, a cleaner
-    takes those of ``cleaning.entries_to_clean``, and each records the outcome there.
+    Workers use ``queue``, and cleaners use ``cleaning``: a worker takes an entry by ``queue.next_entry``, a cleaner
+    takes the entries of ``cleaning.entries_to_clean``, and each records the outcome there.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Compactor:
         self._monotonic = monotonic
         self._sleep = sleep
         self.wait_timeout_s = int(services.settings["hive.compactor.wait.timeout"]) / 1000
-        """The time that :meth:`wait` waits by default."""
+        """The longest time that :meth:`wait` waits by default, in seconds."""
         self.queue = CompactionQueue(services)
         self.cleaning = CleaningQueue(services)
         self.history = CompactionHistory(services)
@@ -102,25 +102,26 @@ class Compactor:
         buckets: int | None = None,
         order_by: Sequence[SortColumn] = (),
     ) -> CompactionResponse:
-        """Ask for a compaction, whatever the thresholds, NO_AUTO_COMPACTION and earlier failures say.
+        """Request a compaction, without regard to thresholds, NO_AUTO_COMPACTION and earlier failures.
 
         Args:
-            database: the table's database.
-            table: its name.
-            partition: ``key=value/...``; a table with partitions needs one.
+            database: the database of the table.
+            table: the name of the table.
+            partition: ``key=value/...``; required for a table with partitions.
             type: ``major``, ``minor`` or ``rebalance``.
-            pool: whose workers do it; by default as the table or its database say (``hive.compactor.worker.pool``).
-            properties: what takes the place of the table's own: ``compactor.*`` and ``tblprops.*``.
-            buckets: rebalance into this number of files.
-            order_by: rebalance into this order.
+            pool: the pool whose workers run the compaction; by default the property ``hive.compactor.worker.pool`` of
+                the table or its database.
+            properties: properties that override those of the table: ``compactor.*`` and ``tblprops.*``.
+            buckets: the number of files after a rebalance.
+            order_by: the order of the rows after a rebalance.
 
         Returns:
-            Its id; or a refusal, if one waits, is at work, or has done all that this one would do.
+            The id of the compaction; or a refusal, if another compaction waits, runs, or covers the same writes.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError, NoSuchColumnError: it does not exist.
-            InvalidOperationError: it is a view, an external table, or a table with partitions as a whole.
-            InvalidObjectError: there is no such type, or the table cannot have such a partition.
+            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError, NoSuchColumnError: the object does not exist.
+            InvalidOperationError: the table is a view or external, or has partitions and ``partition`` is None.
+            InvalidObjectError: the type is unknown, or the table cannot have the partition.
         """
         wanted = _Wanted(type, pool, properties or {}, buckets, order_by)
         self._check(wanted, database, table)
@@ -141,9 +142,9 @@ class Compactor:
         pool: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> dict[str, CompactionResponse]:
-        """Ask for compactions of all partitions of a table, at once; return the answers by partition, sorted.
+        """Request compactions of all partitions of a table; return the responses by partition, sorted by name.
 
-        Arguments and errors are those of :meth:`request`.
+        The arguments and errors are those of :meth:`request`.
         """
         wanted = _Wanted(type, pool, properties or {}, None, ())
         self._check(wanted, database, table)
@@ -186,12 +187,12 @@ class Compactor:
         return self.queue.joining(connection).enqueue(requests, initiator=MANUALLY)
 
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
-        """Wait until the compaction waits for no worker and no worker runs it; return its state.
+        """Wait until the work of a compaction has ended, and return its state.
 
-        At most ``hive.compactor.wait.timeout``, after which the state is still ``initiated`` or ``working``.
+        After ``hive.compactor.wait.timeout`` at most it returns; the state is then still ``initiated`` or ``working``.
 
         Raises:
-            NoSuchCompactionError: no compaction has that id.
+            NoSuchCompactionError: no compaction has the id.
         """
         limit_s = self.wait_timeout_s if timeout_s is None else timeout_s
         began = self._monotonic()
@@ -210,69 +211,66 @@ class Compactor:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
     def initiate(self) -> InitiatorResult:
-        """Run one round of the initiator: what is worth compacting goes into the queue; safe to run at any time."""
+        """Run one round of the initiator, which requests compactions by thresholds. Safe to run at any time."""
         return self._initiator.run()
 
     def work(
         self, worker_id: str | None = None, pool: str | None = None, *, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Do the oldest compaction that waits in a pool; what has become of it, or None when none waits.
+        """Run the oldest compaction that waits in a pool, and return its outcome; return None if no compaction waits.
 
-        Runs until it is done. Readers and writers go on meanwhile; one that fails changes nothing.
+        Readers and writers continue meanwhile. A failed compaction changes no table.
 
         Args:
-            worker_id: who works, ``host-thread``, at most 255 characters; by default this thread of this process.
-            pool: whose compactions; by default those without a pool, and any that waits for longer than
-                ``metastore.compactor.worker.pool.timeout``.
-            compaction_id: do this one, of whatever pool; None is returned unless it waits.
+            worker_id: the name of the worker, ``host-thread``, at most 255 characters; by default this thread.
+            pool: the pool of the queue; by default compactions without a pool, and compactions of any pool that have
+                waited longer than ``metastore.compactor.worker.pool.timeout``.
+            compaction_id: run this compaction, of any pool, if it still waits; otherwise return None.
 
         Raises:
-            CompactionLostError: it took too long and was given back to the queue; nothing of it counts.
-            HivexError: :meth:`cancel` has stopped it, mostly JobCancelledError; it waits again.
+            CompactionLostError: the compaction took too long, and another worker may take it; its files are discarded.
+            HivexError: :meth:`cancel` has stopped it, mostly JobCancelledError; the compaction waits again.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)
 
     def cancel(self, worker_id: str) -> None:
-        """Stop the compaction of a worker of this process; it returns to the queue.
+        """Stop the compaction of a worker of this process; the compaction returns to the queue.
 
-        For other threads and signal handlers. One that has written everything is committed.
+        Other threads and signal handlers may call it. A compaction that has written all its files is still committed.
         """
         self._worker.cancel(worker_id)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
-        """Return the compactions of the queue and of the history, the newest first, or as the filter says.
+        """Return the compactions of the queue and the history, the newest first or in the order of the filter.
 
         Raises:
-            InvalidObjectError: they cannot be put in that order.
+            InvalidObjectError: a column of the order does not exist.
         """
         return self.history.show(wanted)
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Take compactions without a worker out of the queue; return, by id, why one could not be taken, or None."""
+        """Withdraw compactions from the queue. Return by id None, or the reason why it could not be withdrawn."""
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
-        """Return why a table or partition is not compacted, or that it would be.
-
-        Every filter and threshold with its value.
+        """Return the initiator's decision about a table or partition, with every filter and threshold and its value.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: it does not exist.
-            InvalidOperationError: it is a view or an external table.
-            InvalidObjectError: the table cannot have such a partition.
+            NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: the object does not exist.
+            InvalidOperationError: the table is a view or external.
+            InvalidObjectError: the table cannot have the partition.
         """
         with self._services.store.read() as connection:
             found, name = _target(connection, database, table, partition, "EXPLAIN COMPACTION", whole=True)
         return self._explainer.explain(found.id, name)
 
     def clean(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
-        """Run one round of the cleaner: what it did for each entry that is ready for cleaning, and for aborted data.
+        """Run one round of the cleaner, for the whole warehouse or one table, and return its tasks.
 
-        Of everything, or of one table.
-
-        Directories go from every cluster that has a copy, unless an open transaction may still read them. What
-        fails is tried again, after a pause that doubles. Safe to run at any time, and again after it was killed.
+        It deletes replaced directories and aborted data on every cluster, except files that an open transaction may
+        read. A failed task is retried after a pause, which doubles each time. Safe to run at any time, and again after
+        it was killed.
         """
         self.queue.requeue_lost()
         return self._cleaner.run(database, table)
@@ -280,16 +278,16 @@ class Compactor:
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Plan :meth:`clean` without deleting: its tasks and their blockers, for everything or one table or partition.
+        """Return the tasks that :meth:`clean` would do, with their blockers, without deleting files.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError: it does not exist.
-            InvalidObjectError: the table cannot have such a partition.
+            NoSuchDatabaseError, NoSuchTableError: the database or table does not exist.
+            InvalidObjectError: the table cannot have the partition.
         """
         return self._cleaner.plan(database, table, partition)
 
     def housekeep(self) -> tuple[int, int]:
-        """Give back what lost workers had, and remove old history: how many of each."""
+        """Return the compactions of lost workers to the queue, and remove old history; return both numbers."""
         return len(self.queue.requeue_lost()), self.history.purge()
 
     def _pool_of(self, connection: Connection, table: StoredTable) -> str | None:
@@ -318,10 +316,10 @@ def _check_clauses(type: CompactionType, buckets: int | None, order_by: Sequence
 
 
 def check_compactable(table: StoredTable, operation: str = COMPACT) -> None:
-    """Refuse a table that has no directories of ours.
+    """Refuse a table that cannot be compacted.
 
     Raises:
-        InvalidOperationError: it is a view, or not transactional.
+        InvalidOperationError: the table is a view, or not transactional.
     """
     if table.is_view:
         raise InvalidOperationError(operation, table.full_name, "it is a view; compact the tables that it reads")
@@ -339,7 +337,7 @@ def _target(
     *,
     whole: bool = False,
 ) -> tuple[StoredTable, str | None]:
-    """Return the table and the name of its partition; with ``whole`` a table with partitions needs none."""
+    """Return the table and the name of its partition; with ``whole`` the partition is optional."""
     table = select_table(connection, database, name)
     check_compactable(table, operation)
     if partition is not None:

@@ -1,7 +1,7 @@
-"""Entries of the queue in the caller's database transaction: new ones, changes by their owner, and their end.
+"""Entries of the queue: new entries, changes by their owner, and their end, in the caller's database transaction.
 
-A change is one update that names the state and the owner it expects, so that a worker that was given up can change
-nothing any more. An entry that is over moves to the history together with that.
+A change is one conditional update with the expected state and owner, so that a worker which has lost its entry cannot
+change it. The same database transaction moves an ended entry to the history.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _HOST = socket.gethostname()
 
 
 def lock_ids(connection: Connection) -> int:
-    """Return the next id. No other entry is made until the caller's transaction ends.
+    """Return the next id, and lock the counter of ids until the caller's database transaction ends.
 
-    The row of the ids is the mutex.
+    Until then no other client creates an entry.
     """
     return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
 
 
 def take_ids(connection: Connection, count: int) -> None:
-    """Use up ``count`` ids from that of :func:`lock_ids` on."""
+    """Allocate ``count`` ids, beginning with the id that :func:`lock_ids` has returned."""
     if count:
         connection.execute(update(counters).where(_OF_IDS).values(value=counters.c.value + count))
 
 
 def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_ms: int) -> dict[str, Any]:
-    """Return the columns of a new entry that is initiated; ``initiator`` is the thread on this host."""
+    """Return the columns of a new entry in the state initiated; ``initiator`` names a thread of this host."""
     return {
         "id": compaction_id,
         "table_id": request.table_id,
@@ -79,10 +79,10 @@ def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_
 def change(
     connection: Connection, entry: Compaction, values: dict[str, Any], state: CompactionState | None = None
 ) -> Compaction:
-    """Return the entry with the values, in its state or in another one.
+    """Change values of an entry, and optionally its state; return the changed entry.
 
     Raises:
-        CompactionLostError: it is not as its owner knows it.
+        CompactionLostError: the entry has another state or owner.
     """
     if state is not None:
         _check_next(entry.state, state)
@@ -99,7 +99,7 @@ def end(connection: Connection, entry: Compaction, state: CompactionState, messa
     """Move an entry to the history.
 
     Raises:
-        CompactionLostError: it is not as its owner knows it.
+        CompactionLostError: the entry has another state or owner.
     """
     if connection.execute(select(Q.id).where(*_is_owned(entry)).with_for_update()).one_or_none() is None:
         raise _lost(entry)
@@ -109,7 +109,7 @@ def end(connection: Connection, entry: Compaction, state: CompactionState, messa
 def end_locked(
     connection: Connection, entries: Sequence[Compaction], state: CompactionState, message: str | None, now_ms: int
 ) -> None:
-    """Move entries, whose rows the caller has locked, to the history. Without a message they keep their own."""
+    """Move entries, whose rows the caller has locked, to the history. If ``message`` is None, they keep theirs."""
     for entry in entries:
         _check_next(entry.state, state)
     for batch in batches([entry.id for entry in entries]):
@@ -130,10 +130,10 @@ def end_locked(
 def end_of_dropped(
     connection: Connection, table_ids: Collection[int], names: Collection[str] | None, now_ms: int
 ) -> None:
-    """End the entries of tables that are dropped, or of the partitions with these names of one table.
+    """End the entries of dropped tables, or of dropped partitions of one table.
 
-    One that waits ends aborted, one that a worker has refused, and one that waits for the cleaner has succeeded, as
-    the drop deletes its files. So no entry stands for another table or partition later.
+    A waiting entry ends as aborted, an entry with a worker as refused. An entry that waits for the cleaner ends as
+    succeeded, because the drop deletes its files. So no entry belongs to a later table or partition of the same name.
     """
     for batch in batches(sorted(names)) if names is not None else [None]:
         query = select(*QUEUE_COLUMNS).where(Q.table_id.in_(table_ids)).order_by(Q.id).with_for_update()
@@ -153,7 +153,7 @@ _AT_DROP = {
 
 
 def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that an entry still has the state and the worker that its owner knows."""
+    """Return the conditions that are true if an entry still has the state and the worker of ``entry``."""
     conditions: list[ColumnElement[bool]] = [Q.id == entry.id, Q.state == entry.state.value]
     if entry.state is CompactionState.WORKING:
         conditions += [Q.worker_id == entry.worker_id, Q.started_ms == to_milliseconds(entry.started_at)]
@@ -178,7 +178,7 @@ _TIMES = ("enqueued", "started", "committed", "cleaner_started", "ended")
 
 
 def compaction_from_row(row: Row[Any]) -> Compaction:
-    """Return a row with the columns of the queue, or with those of the history. It may have others."""
+    """Return the compaction of a row of the queue or the history. Other columns of the row are ignored."""
     values = {name: value for name, value in row._mapping.items() if name in _NAMES}
     for name in _TIMES:
         time_ms = values.pop(f"{name}_ms", None)
@@ -190,7 +190,7 @@ def compaction_from_row(row: Row[Any]) -> Compaction:
 
 
 def compaction_to_values(entry: Compaction) -> dict[str, Any]:
-    """Return the columns of the history, for an entry that is over."""
+    """Return the columns of an ended entry for the history."""
     values = {name: getattr(entry, name) for name in Compaction.__slots__}
     for name in _TIMES:
         values[f"{name}_ms"] = to_milliseconds(values.pop(f"{name}_at"))
@@ -203,5 +203,5 @@ def compaction_to_values(entry: Compaction) -> dict[str, Any]:
 
 
 def to_milliseconds(time: datetime | None) -> int | None:
-    """Return a time as it is stored."""
+    """Return a time in milliseconds since the epoch, as the database stores it; None for None."""
     return None if time is None else round(time.timestamp() * 1000)

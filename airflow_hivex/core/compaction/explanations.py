@@ -1,4 +1,4 @@
-"""Why is this not compacted? Every filter and threshold of the initiator with its value, and the answer."""
+"""Explanations why a table is not compacted: each filter and threshold of the initiator, and its decision."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ERROR = "error"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One filter or threshold: what it is about, the value found, and what came of it."""
+    """One filter or threshold of the initiator: its name, the present value, the threshold, and the result."""
 
     name: str
     value: str
@@ -59,11 +59,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The decision of the initiator for a table or partition now: ``type`` is None for nothing, ``answer`` says why.
+    """The present decision of the initiator for a table or partition.
 
-    Of a table with partitions as a whole, ``partitions`` is how many get each answer. ``worthwhile`` is what has
-    passed a threshold, whatever the filters say, with what the initiator would do about it without them: the table
-    (None) or the partition, or those partitions of the table.
+    ``type`` is None if it does not request a compaction, and ``answer`` has the reason. For a whole table with
+    partitions, ``partitions`` has the number of partitions with each answer. ``worthwhile`` has the partitions (None:
+    the table) that have passed a threshold, with the type of compaction that the initiator would request without its
+    filters.
     """
 
     name: str
@@ -75,17 +76,17 @@ class Explanation:
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """Return the thresholds that are passed; not those that are the cleaner's business."""
+        """Return the passed thresholds, without the thresholds that concern the cleaner only."""
         return tuple(each for each in self.checks if each.result in _TYPES)
 
     @property
     def problem(self) -> str | None:
-        """Return the invalid threshold of the table as the reason why nothing is decided, or None."""
+        """Return the error about an invalid threshold of the table, which prevents a decision, or None."""
         return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
 class Explainer:
-    """Looks at one table or partition as the initiator does, and returns what it finds."""
+    """The rules of the initiator, applied to one table or partition for an explanation."""
 
     def __init__(self, services: Foundation) -> None:
         self._services, settings = services, services.settings
@@ -93,7 +94,7 @@ class Explainer:
         self._with_aborts = not bool(settings[CLEANER_TAKES_ABORTS])
 
     def explain(self, table_id: int, partition: str | None) -> Explanation:
-        """Return every filter and threshold with its value, and the decision. It only reads."""
+        """Return every filter and threshold with its value, and the decision. The call only reads."""
         now = self._services.clock()
         with self._services.store.read() as connection:
             only = (table_id, partition)
@@ -176,10 +177,7 @@ class Explainer:
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
-        """Return how many partitions get each answer, the most frequent first.
-
-        And those that are worth a compaction.
-        """
+        """Return the number of partitions with each answer, the most frequent first, and the worthwhile partitions."""
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each

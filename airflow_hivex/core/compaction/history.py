@@ -75,9 +75,9 @@ _H = completed_compactions.c
 
 @dataclass(frozen=True, slots=True)
 class CompactionFilter:
-    """The filter of SHOW COMPACTIONS: all given conditions must hold.
+    """The filter of SHOW COMPACTIONS: all given conditions must be true.
 
-    ``order_by`` are columns of SHOW COMPACTIONS, each with whether it rises; without any, the newest come first.
+    ``order_by`` has columns of SHOW COMPACTIONS, each with True for ascending order; by default the newest come first.
     """
 
     database: str | None = None
@@ -92,7 +92,7 @@ class CompactionFilter:
 
 
 class CompactionHistory:
-    """Reads the queue and the history together, and removes what is too old."""
+    """The queue and the history together, and the removal of old entries."""
 
     def __init__(self, services: Foundation) -> None:
         self._services, settings = services, services.settings
@@ -108,20 +108,20 @@ class CompactionHistory:
         self._timeout_ms = round(float(settings["metastore.compactor.history.retention.timeout"]) * 86_400_000)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
-        """Return the compactions of the queue and of the history that a filter leaves. One statement.
+        """Return the compactions of the queue and the history that match a filter. One statement.
 
         Raises:
-            InvalidObjectError: they cannot be put in that order.
+            InvalidObjectError: a column of the order does not exist.
         """
         query = _filtered(select(ALL_COMPACTIONS), wanted or CompactionFilter())
         with self._services.store.read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query)]
 
     def get(self, id: int) -> Compaction:
-        """Return the compaction of that id, wherever it is. One statement.
+        """Return the compaction with the id, from the queue or the history. One statement.
 
         Raises:
-            NoSuchCompactionError: no compaction has that id.
+            NoSuchCompactionError: no compaction has the id.
         """
         found = self.show(CompactionFilter(id=id))
         if not found:
@@ -131,9 +131,9 @@ class CompactionHistory:
     def purge(self) -> int:
         """Remove old entries of the history; return their number. Six statements.
 
-        Of each table or partition the newest ones of each state are kept, as many as the settings say. Those that
-        have failed, or were not begun, go earlier, after ``metastore.compactor.history.retention.timeout``, if a
-        compaction has succeeded since that did at least as much.
+        The settings have the number of entries that stay for each table or partition and state. Entries that have not
+        succeeded are removed earlier, after ``metastore.compactor.history.retention.timeout``, if a later compaction
+        that merges at least as much has succeeded.
         """
         return self._services.store.write(self._purge, name="purge compactions")
 
@@ -180,7 +180,7 @@ def check_order(columns: Sequence[str]) -> None:
     """Refuse columns that SHOW COMPACTIONS does not have.
 
     Raises:
-        InvalidObjectError: it has no such column.
+        InvalidObjectError: a column is unknown.
     """
     for column in columns:
         if column.lower() not in _ORDERS:
@@ -217,7 +217,7 @@ _LIST_ORDERS: dict[str, ColumnElement[Any]] = {
     "enqueued": _A.enqueued_ms,
     "started": _A.started_ms,
     "ended": _A.ended_ms,
-    # The merge has ended before the replaced files are deleted.
+    # The duration is that of the merge, which ends before the replaced files are deleted.
     "duration": func.coalesce(_A.committed_ms, _A.ended_ms) - _A.started_ms,
     "worker": _A.worker_id,
 }
@@ -240,7 +240,9 @@ class CompactionListing:
         self._services = services
 
     def compactions(self, wanted: PageRequest, states: Sequence[CompactionState] = ()) -> Page[Compaction]:
-        """Return compactions in one of the states, or all. Names, workers and errors are searched. Two statements.
+        """Return compactions in one of the states, or all. Two statements.
+
+        The search text is compared with ids, names, workers and errors.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -257,9 +259,9 @@ class CompactionListing:
             return read_page(connection, query, wanted, _LIST_ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
-        """Return the time until which earlier versions keep the replaced files of each merged compaction, by its id.
+        """Return by id the time until which earlier versions of the table need the files replaced by a compaction.
 
-        Open transactions may keep them for longer. One statement.
+        Open transactions may need the files for longer. One statement.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:

@@ -1,8 +1,8 @@
-"""The initiator: looks over the whole warehouse and puts the compactions that are due into the queue.
+"""The initiator: compares all tables of the warehouse with the thresholds, and requests compactions.
 
-Hive compares only the tables that were written since its last cycle, because it lists directories. Here rows are read,
-so each round compares all of them. A table whose thresholds were changed, or whose snapshot an open transaction held
-back, is not forgotten. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
+Hive compares only the tables written since its last cycle, because it lists directories. Here the directories are rows
+of the database, and each round compares all tables. So a table is not missed if its thresholds change, or if an open
+transaction has kept its deltas from being merged. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _CANDIDATES_A_BATCH = 10_000
 class InitiatorResult:
     """The result of a round of the initiator.
 
-    ``candidates`` is how many tables and partitions it has looked at, ``initiated`` the ids of new entries,
-    ``did_not_initiate`` of new records in the history that say why not, ``requeued`` of entries that were given
-    back because their worker is gone. ``is_complete`` is false when it has stopped after
-    ``metastore.compactor.fetch.size`` entries; the next round goes on.
+    ``candidates`` is the number of checked tables and partitions. ``initiated`` has the ids of new entries,
+    ``did_not_initiate`` the ids of new records in the history with the reason against a compaction, and ``requeued``
+    the ids of entries whose worker is lost. ``is_complete`` is false if the round has stopped after
+    ``metastore.compactor.fetch.size`` entries; the next round continues.
     """
 
     candidates: int = 0
@@ -71,7 +71,7 @@ class InitiatorResult:
 
 
 class Initiator:
-    """Decides what is compacted; one :meth:`run` is one cycle."""
+    """The initiator of compactions; one :meth:`run` is one round."""
 
     def __init__(self, services: Foundation, queue: CompactionQueue) -> None:
         self._services = services
@@ -80,9 +80,9 @@ class Initiator:
         self._with_aborts = not bool(services.settings[CLEANER_TAKES_ABORTS])
 
     def run(self) -> InitiatorResult:
-        """Run one round over all that was written to; safe to run from several places at once.
+        """Run one round over all written tables and partitions. Several processes may run rounds at once.
 
-        A fixed number of statements, and one more for each 10,000 partitions whose directories are looked at.
+        A fixed number of statements, and another one for each 10,000 partitions whose directories are read.
         """
         requeued = self._queue.requeue_lost()
         settings = self._services.settings
@@ -130,9 +130,9 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return the lowest number and share of deltas that may start a compaction, of all tables.
+        """Return the lowest number and share of deltas that start a compaction of any table.
 
-        Where a table's are not usable, everything is looked at, so that the history records it.
+        If the thresholds of a table are not valid, every number passes, so that the history records the error.
         """
         number, share = self._common.delta_num, self._common.delta_pct
         for table in tables:
@@ -153,7 +153,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Return whether the directories must be looked at one by one; what is certain without that is decided."""
+        """Return whether a decision needs each directory; otherwise the decision is made here."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
@@ -179,7 +179,7 @@ class _Round:
             self.decided.append((candidate, decision.type))
 
     def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
-        """Return the result of ``look``. An error drops one candidate, and the history records it."""
+        """Return the result of ``look``. After an error the candidate is skipped, and the history records the error."""
         try:
             return look()
         except HivexError as error:
@@ -200,7 +200,7 @@ def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: 
     """Return the totals of the directories that a compaction would read.
 
     Raises:
-        NotEnoughHistoryError: a base hides what it needs.
+        NotEnoughHistoryError: the directories that the snapshot needs are replaced by a later base.
     """
     state = directory_state(sizes, snapshot.write_ids[candidate.table.id], snapshot.valid_txns)
     return DirectoryCounters.of(state, sizes)

@@ -1,4 +1,4 @@
-"""From the directories that a compaction merges to the plans of its jobs. Pure."""
+"""The plans of the jobs of a compaction, computed from the directories that it merges. No database, no files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class CompactionTarget:
-    """The table or partition that is compacted: its names, ids and its place on the primary cluster."""
+    """The compacted table or partition: its name and id, and its location on the primary cluster."""
 
     table: StoredTable
     partition: str | None
@@ -36,9 +36,10 @@ class CompactionTarget:
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """One job of a compaction: of ``inputs`` in reading order, a base (``is_major``) or deltas.
+    """One job of a compaction, which merges ``inputs``, in reading order, into a base (``is_major``) or into deltas.
 
-    ``txn_id`` is the compaction's transaction, ``write_ids`` what it may touch. A ``rebalance`` makes a base.
+    ``txn_id`` is the transaction of the compaction, ``write_ids`` the write ids that it may merge. A ``rebalance``
+    writes a base.
     """
 
     target: CompactionTarget
@@ -132,9 +133,9 @@ class CompactionJob:
         return tuple(self._part([each for each in found if each.row_layout == layout]) for layout in layouts)
 
     def _filter(self) -> WriteIdFilter | None:
-        """Return the aborted write ids among the rows: those of streaming batches.
+        """Return a filter of the aborted write ids of streaming batches, or None.
 
-        Other directories have no such rows.
+        Other directories have no rows of aborted transactions.
         """
         batches = [named for named in self._named if named.is_batch]
         aborted = tuple(
@@ -151,7 +152,7 @@ class CompactionJob:
     def _write(self) -> Write:
         table = self.target.table
         named = self._named
-        # Original files alone are of write id 0.
+        # Original files have the write id 0.
         highest = max((each.max_write_id for each in named), default=0)
         lowest = 0 if self.is_major else min(each.min_write_id for each in named)
         return Write(
@@ -178,11 +179,11 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return the minor compactions, of ``most_deltas`` deltas each, that come before a job with more deltas.
+    """Return minor compactions, of ``most_deltas`` deltas each, that run before a job with more deltas.
 
-    Deltas that share a write id stay together, whatever their number: each job names its result by the write ids
-    that it covers, and those of two jobs must not overlap. They are the inserts and deletes of a statement, and the
-    statements of a transaction. Source: docs/reference/compaction.md, "Worker", rule 9.
+    The name of a job's result has its first and last write id, and these ranges must not overlap. So deltas with a
+    common write id, such as those of one statement or transaction, stay in one job, whatever their number.
+    Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]
     if len(deltas) <= most_deltas:
@@ -203,7 +204,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
 
 
 def _write_ids(directory: Directory) -> tuple[int, int] | None:
-    """Return the first and last write id of a delta or delete delta; None of a base or an original file."""
+    """Return the first and last write id of a delta or delete delta; None for a base or an original file."""
     named = parse_directory(directory.name)
     if named is None or named.kind is DirectoryKind.BASE:
         return None

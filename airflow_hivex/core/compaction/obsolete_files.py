@@ -19,7 +19,7 @@ OBSOLETE, ABORTED = "obsolete", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A directory or file that is there and goes; ``is_file`` is one of a delta that stays."""
+    """An existing directory or file to delete; with ``is_file`` it is a file of a delta that stays."""
 
     cluster: str
     location: str
@@ -28,7 +28,7 @@ class Doomed:
 
 
 class CleaningFiles:
-    """The file systems of the clusters, and what is found there."""
+    """The file systems of the clusters, and the files that the cleaner can delete there."""
 
     def __init__(self, clusters: Clusters, roots: Roots) -> None:
         self._clusters = clusters
@@ -39,9 +39,9 @@ class CleaningFiles:
         """Return the file system of a cluster.
 
         Raises:
-            UnknownClusterError: it is not configured any more.
-            RootMissingError, ForeignRootError: its root is not the one that it was.
-            StorageError: there is no such file system.
+            UnknownClusterError: the cluster is not configured any more.
+            RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.
+            StorageError: the kind of file system is unknown.
         """
         if name not in self._files:
             cluster = self._clusters.get(name)
@@ -50,12 +50,12 @@ class CleaningFiles:
         return self._files[name]
 
     def check_replaced(self, work: CleaningWork) -> None:
-        """Ensure that what has the rows of the obsolete directories is whole, on the primary cluster.
+        """Ensure that the directories which replace obsolete ones are complete on the primary cluster.
 
-        One listing for each directory that replaces others.
+        One listing for each such directory.
 
         Raises:
-            ReplacementMissingError: files of it are missing, or are shorter than they were.
+            ReplacementMissingError: files of such a directory are missing, or are shorter than registered.
             StorageError: the file system cannot be read.
         """
         if not work.is_active or work.table is None:
@@ -74,7 +74,7 @@ class CleaningFiles:
     def find(self, work: CleaningWork) -> list[Doomed]:
         """Return the directories and files that can be deleted, from one listing of each folder.
 
-        For aborted writes, the folder of the table is listed too.
+        For aborted writes, the folder of the table is listed, too.
 
         Raises:
             StorageError: a file system cannot be read.
@@ -103,13 +103,13 @@ class CleaningFiles:
     def _obsolete(self, work: CleaningWork, folder: CleanedFolder, there: set[str]) -> Iterable[Doomed]:
         for name in sorted(work.obsolete):
             location = f"{folder.location}/{name}".rstrip("/")
-            # Original files may lie deeper.
+            # Original files may be in subfolders.
             is_there = name in there if "/" not in name else self.of(folder.cluster).exists(location)
             if is_there:
                 yield Doomed(folder.cluster, location, OBSOLETE)
 
     def _aborted(self, work: CleaningWork, folder: CleanedFolder, path: str) -> Iterable[Doomed]:
-        """Return the directory, or the files in it if it is the delta of a streaming batch."""
+        """Return an aborted directory, or aborted files if the directory is the delta of a streaming batch."""
         assert work.aborted is not None
         assert work.write_ids is not None
         directory = work.aborted.leftover(path.rpartition("/")[2])
@@ -133,15 +133,15 @@ class CleaningFiles:
             return
         suffixes = tuple(f"_{each - directory.min_write_id}" for each in work.aborted.of_batch(directory))
         for name in self.of(folder.cluster).list_entries(location):
-            # bucket_00000_3 is the fourth transaction's.
+            # The fourth transaction of the batch has written bucket_00000_3.
             if name.startswith(_SUFFIXED) and name.count("_") == 2 and name.endswith(suffixes):
                 yield Doomed(folder.cluster, f"{location}/{name}", ABORTED, is_file=True)
 
     def delete(self, doomed: Doomed) -> None:
-        """Delete it; gone already is fine.
+        """Delete a directory or file. It is not an error if it does not exist.
 
         Raises:
-            StorageError: it could not be deleted.
+            StorageError: the directory or file could not be deleted.
         """
         files = self.of(doomed.cluster)
         if doomed.is_file:
@@ -150,7 +150,7 @@ class CleaningFiles:
             files.delete_directory(doomed.location)
 
     def delete_empty_folders(self, work: CleaningWork) -> None:
-        """Delete the folder of a partition that does not exist, as only aborted transactions have written to it."""
+        """Delete the empty folder of a partition that does not exist: only aborted transactions have written to it."""
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
                 self.of(folder.cluster).delete_empty_directories(folder.location, len(work.table.partition_keys))
@@ -168,10 +168,10 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
 
 
 def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
-    """Return the directories at a place on its primary cluster of writers whose transactions had ended by then.
+    """Return unregistered directories of ended transactions in the folder on the primary cluster.
 
-    Nothing where a registered directory is missing. The metastore's database may be older than the files then, and
-    what it does not know may be the last copy of rows.
+    If a registered directory is missing, nothing is returned: the database may be older than the files, for example
+    after a restore, and an unregistered directory may be the last copy of rows.
     """
     table, place = work.table, work.place
     if table is None or work.write_ids is None or work.valid_txns is None or (table.is_partitioned and place is None):

@@ -1,4 +1,4 @@
-"""The queue of compactions: who asks, who works, and what happens when a worker is lost.
+"""The queue of compactions: requests, workers, and the return of entries whose worker is lost.
 
 Source: docs/reference/compaction.md (Hive TxnHandler.compact, CompactionTxnHandler).
 """
@@ -57,13 +57,13 @@ from airflow_hivex.core.transactions.allocation import is_id
 _WITHOUT_WORKER: dict[str, None] = dict.fromkeys(
     ("worker_id", "worker_version", "started_ms", "txn_id", "highest_write_id", "job_id")
 )
-"""The columns that an entry without a worker does not have."""
+"""The columns that are null for an entry without a worker."""
 
 
 class CompactionQueue(JoinsTransactions):
-    """The entries that wait or are at work.
+    """The entries that wait for a worker, or that a worker runs.
 
-    Every change is a database transaction, or with :meth:`joining` a part of the caller's.
+    Each change is a database transaction, or with :meth:`joining` a part of the caller's database transaction.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -77,11 +77,11 @@ class CompactionQueue(JoinsTransactions):
     # -- asking ---------------------------------------------------------------------
 
     def enqueue(self, requests: Sequence[CompactionRequest], *, initiator: str) -> list[CompactionResponse]:
-        """Put compactions into the queue; what became of each, in their order.
+        """Put compactions into the queue; return the responses in the order of the requests.
 
-        One is refused when the same table or partition has an entry that waits or is at work, or one that waits to
-        be cleaned and covers all that a compaction would cover now. ``initiator`` is the thread, or
-        :data:`MANUALLY`, of this host. Four statements for up to 10,000 tables and as many requests.
+        A request is refused if the table or partition has an entry that waits or is at work, or an entry that is ready
+        for cleaning and covers the same writes. ``initiator`` names a thread of this host, or is :data:`MANUALLY`. Four
+        statements for up to 10,000 tables and as many requests.
         """
         if not requests:
             return []
@@ -111,10 +111,10 @@ class CompactionQueue(JoinsTransactions):
     def record_not_initiated(
         self, requests: Sequence[tuple[CompactionRequest, str]], *, initiator: str
     ) -> tuple[int, ...]:
-        """Record in the history why compactions were not initiated; return the new ids.
+        """Record in the history the reasons why compactions were not initiated; return the new ids.
 
-        Each reason is recorded once, as long as nothing else happens. Four statements for up to 10,000 tables and
-        requests.
+        A reason that equals the last record of the table or partition is not repeated. Four statements for up to 10,000
+        tables and requests.
         """
         if not requests:
             return ()
@@ -146,9 +146,9 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Take compactions without a worker out of the queue; return, by id, why one could not be taken, or None.
+        """Withdraw compactions from the queue. Return by id None, or the reason why it could not be withdrawn.
 
-        Four statements for up to 10,000.
+        Four statements for up to 10,000 compactions.
         """
         wanted = list(dict.fromkeys(compaction_ids))
         history = completed_compactions.c
@@ -178,11 +178,12 @@ class CompactionQueue(JoinsTransactions):
         compaction_id: int | None = None,
         version: str = __version__,
     ) -> Compaction | None:
-        """Take the oldest entry of a pool that has no worker, or return None. One statement.
+        """Take the oldest waiting entry of a pool for a worker and return it, or return None. One statement.
 
-        With ``compaction_id`` take that one, of whatever pool; None unless it waits.
-        A worker of the default pool (None) also takes those of others that have waited longer than
-        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread`` and unlike any other's.
+        With ``compaction_id`` it takes this entry, of any pool, if it still waits.
+
+        A worker of the default pool (None) also takes entries of other pools that have waited longer than
+        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique.
         The worker opens a transaction and reports it by :meth:`mark_started` within ``hive.txn.timeout``.
         """
         now = self._clock()
@@ -216,15 +217,15 @@ class CompactionQueue(JoinsTransactions):
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
 
     def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
-        """Return the condition that an entry is for the workers of a pool."""
+        """Return the condition that the workers of a pool may take an entry."""
         name = pool_name(pool)
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
     def mark_started(self, entry: Compaction, txn_id: int, highest_write_id: int) -> Compaction:
-        """Note the transaction of a worker and what it covers; the entry as it is then.
+        """Record the transaction of a worker and the highest write id that it merges; return the changed entry.
 
-        From here the transaction's heartbeat shows whether the worker is alive. A component row of the transaction
-        names the files that it may leave behind, for the cleaner.
+        From now on the heartbeats of the transaction show that the worker is alive. A component of the transaction is
+        recorded, so that the cleaner finds its files if the worker is killed.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -246,7 +247,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "start compaction")
 
     def note_job(self, entry: Compaction, job_id: str) -> Compaction:
-        """Note the job that a worker has started.
+        """Record the job that a worker has started, and return the changed entry.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -255,11 +256,10 @@ class CompactionQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "note job")
 
     def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
-        """Record that the compaction is done: replaced directories can be removed once their readers are gone.
+        """Record that the compaction is done: replaced directories can be deleted after the end of their readers.
 
-        Call it :meth:`joining` the commit of its transaction: then it counts with it, or not at all. No
-        transaction is opened until that has committed: a transaction with an id above ``next_txn_id`` sees the
-        compaction.
+        Call it :meth:`joining` the commit of the compaction's transaction, so that both are applied or none. It blocks
+        new transactions until the commit, so that a transaction with an id above ``next_txn_id`` sees the compaction.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended; the caller must not commit.
@@ -275,7 +275,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "ready for cleaning")
 
     def give_back(self, entry: Compaction) -> Compaction:
-        """Return an entry of a worker that does not go on to the queue. The worker's transaction is aborted before.
+        """Return an entry to the queue because its worker has stopped. The worker has aborted its transaction before.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -293,7 +293,7 @@ class CompactionQueue(JoinsTransactions):
         self._end(entry, CompactionState.FAILED, message)
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """End an entry without work, by its worker or by the cleaner: there is nothing to do, or it is not allowed.
+        """End an entry as refused, by its worker or the cleaner: there is nothing to do, or the work is not allowed.
 
         Raises:
             CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
@@ -304,13 +304,14 @@ class CompactionQueue(JoinsTransactions):
         self._write(lambda connection: end(connection, entry, state, message, self._clock()), f"mark {state.shown}")
 
     def requeue_lost(self) -> list[int]:
-        """Give entries back to the queue whose worker is gone; their ids. Two statements, three if one has failed.
+        """Return entries of lost workers to the queue; return their ids. Two statements, three if an entry has failed.
 
-        Such a worker has worked for longer than ``hive.compactor.worker.timeout``, or has not reported a transaction
-        within ``hive.txn.timeout``, or its transaction is aborted or does not exist any more. An entry that is ready
-        for cleaning although its transaction was aborted has failed: its worker did not report it within the commit.
-        Hive, when it starts, also puts back the entries of its own host. Here the processes of a host do not know each
-        other, and the transaction decides.
+        A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, has not reported a transaction
+        within ``hive.txn.timeout``, or its transaction has been aborted. An entry that is ready for cleaning although
+        its transaction was aborted ends as failed: its worker has not reported it in the commit.
+
+        Hive also requeues the entries of its own host when it starts. Here only the transaction decides, because the
+        processes of a host do not know each other.
         """
         of_entry = txns.c.id == Q.txn_id
         may_be_alive = txns.c.state.in_([TxnState.OPEN.value, TxnState.COMMITTED.value])
@@ -339,7 +340,7 @@ class CompactionQueue(JoinsTransactions):
 
 
 class _InTheWay:
-    """The entries of some tables that may keep others out of the queue."""
+    """The entries of some tables for which a new request may be refused."""
 
     def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
@@ -407,11 +408,10 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """Return the places of aborted writes, the oldest first.
+    """Return the aborted transactions of each table and partition, the oldest first. One statement.
 
-    One statement.
-
-    A partition of None is the table, or, where it has partitions, any of them. ``only`` is one table or partition.
+    A partition of None is the table or, in a table with partitions, any partition. ``only`` selects one table or
+    partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c
     query = (
@@ -437,7 +437,7 @@ def read_aborted(connection: Connection, only: Resource | None = None) -> Mappin
         resource = (row.table_id, row.partition)
         txn_ids[resource].add(row.txn_id)
         if row.operation == Operation.COMPACT.value:
-            # Its write id is the highest that it covers, which is another's.
+            # The write id of a compaction is the highest one that it merges, which belongs to another transaction.
             compactions[resource].add(row.txn_id)
         else:
             write_ids[resource].update(each for each in (row.write_id, row.mapped) if each is not None)

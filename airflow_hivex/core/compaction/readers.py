@@ -1,9 +1,10 @@
-"""The possible readers of a table: the open transactions, as the cleaner must see them.
+"""The possible readers of a table: the open transactions, for the cleaner.
 
-A transaction reads the tables that it has locked, and those only: a statement asks for all its locks at once, before
-its snapshot. So one long reader holds up the cleaning of its own tables alone (Hive's MIN_HISTORY_WRITE_ID).
-A transaction of several statements may go on to any table with its snapshot; it reads the result of a later
-compaction there as long as that covers only what its snapshot sees as settled (:mod:`catalog.bound_tables`).
+A transaction reads only the tables that it has locked: a statement requests all its locks at once, before its snapshot.
+So a long reader delays the cleaning of its own tables only (Hive's MIN_HISTORY_WRITE_ID).
+
+A transaction of several statements may read any table later, with the same snapshot. It can read the result of a later
+compaction if that has merged only writes that its snapshot sees as ended (:mod:`catalog.bound_tables`).
 
 Source: docs/reference/compaction.md, "Readers".
 """
@@ -36,13 +37,13 @@ from airflow_hivex.core.store.schema import (
     txns,
 )
 
-# SQLite takes no deeper conditions than 1,000.
+# SQLite allows conditions of depth 1,000 at most.
 _TABLES_A_BATCH = 200
 
 
 @dataclass(slots=True)
 class _Open:
-    """An open transaction: what it has locked or written, and what it may go on to."""
+    """An open transaction: the tables that it has locked or written, and whether it may read others later."""
 
     blocker: Blocker
     min_open_id: int
@@ -54,12 +55,12 @@ class _Open:
 
     @property
     def is_undecided(self) -> bool:
-        """Return whether it has not asked for the locks of its statement yet."""
+        """Return whether the transaction has not requested the locks of its statement yet."""
         return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest id up to which its snapshot, taken already or not, has no open transaction."""
+        """Return the highest id up to which its present or future snapshot has no open transaction."""
         if self.snapshot is None:
             return self.min_open_id - 1
         lowest = self.snapshot.min_open
@@ -67,12 +68,13 @@ class _Open:
 
 
 class Readers:
-    """The open transactions of one moment, and what each of them may see of some tables (id to full name).
+    """The open transactions at one moment, and the views that they may have of some tables (id to full name).
 
-    The snapshot comes first, then the locks, then the transactions: who is not among them has begun after the
-    snapshot and sees all that it sees, and who had no locks yet counts as a reader of everything.
-    ``without_locks`` says that readers take no locks here, so that any transaction may read any table. ``retentions``
-    are the times in ms for which earlier versions of the tables can be read.
+    The snapshot is read first, then the locks, then the transactions. A transaction that is not found has begun after
+    the snapshot, and sees at least as much. A transaction without locks counts as a reader of all tables.
+
+    If ``without_locks`` is true, readers take no locks, so that each transaction may read each table. ``retentions``
+    has the times, in ms by table id, for which earlier versions can be read.
     """
 
     def __init__(
@@ -91,12 +93,12 @@ class Readers:
         self.valid_txns = read_valid_txns(connection)
         self._open = _read_open(connection)
         self._kept = _read_kept(connection, now_ms)
-        # After the snapshot: all commits that it sees are recorded.
+        # Read after the snapshot, so that all commits in the snapshot are recorded.
         self._since = {table_id: now_ms - kept_ms for table_id, kept_ms in retentions.items() if kept_ms}
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of the version of a table with which its retention begins; or None if no write is later."""
+        """Return the view of the oldest version within a table's retention; None if no write came after it."""
         later = self._later.get(table_id)
         if not later:
             return None
@@ -107,7 +109,7 @@ class Readers:
         return View(now.valid_txns, seen, now.highest, write_ids, min(changes, default=None))
 
     def now(self, table_id: int, highest: int | None) -> View:
-        """Return the view of a reader of a table that begins now, up to a write id."""
+        """Return the view of a reader that begins now, of a table up to a write id."""
         write_ids = self.write_ids(table_id)
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
@@ -119,7 +121,7 @@ class Readers:
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Return the readers of a table, each with the least that it sees: kept snapshots, versions, the oldest."""
+        """Return the readers of a table with their oldest possible views: kept snapshots, versions, transactions."""
         now = self.now(table_id, highest)
         found = []
         for blocker, settled_txn in self._kept.get(table_id, ()):
@@ -131,7 +133,7 @@ class Readers:
             found.append((Blocker(0, "", "-", f"versions since {begin} ({HISTORY_RETENTION})", begin), first))
         for each in self._open:
             if self._without_locks or each.is_undecided or table_id in each.tables:
-                # Its files may be read right now.
+                # The transaction may read the files of the table now.
                 seen = capped(self.valid_txns, each.settled_txn)
                 found.append((each.blocker, View(seen, self.write_ids(table_id, seen), now.highest)))
             elif each.goes_on:
@@ -142,7 +144,7 @@ class Readers:
 
 
 def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
-    """Return the snapshots that are kept of each table."""
+    """Return the kept snapshots of each table."""
     k = kept_snapshots.c
     found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
     query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
@@ -202,7 +204,7 @@ def _read_open(connection: Connection) -> list[_Open]:
 
 
 class _Later(NamedTuple):
-    """A commit that a version does not have."""
+    """A commit after a version of a table."""
 
     write_id: int
     txn_id: int
@@ -210,9 +212,9 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return the commits to each table after its version of a time. One statement for each 200 tables.
+    """Return the commits to each table after its version at a time. One statement for each 200 tables.
 
-    They are later in the record. Their times need not be, where the clock was put back.
+    They are later in the order of the record; their times may be earlier if the clock was put back.
     """
     c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The worker: takes one compaction from the queue and does it, without being in anybody's way.
+"""The worker: takes one compaction from the queue and runs it, without blocking readers or writers.
 
 Source: docs/reference/compaction.md, "Worker" (Hive Worker, CompactorUtil).
 """
@@ -69,7 +69,7 @@ _SPARK_PROPERTY = "spark."
 
 
 class CompactionWorker:
-    """Does what is in the queue, one entry at a time; many workers may do so in many processes."""
+    """A worker, which runs one entry of the queue at a time. Many processes may have many workers."""
 
     def __init__(self, services: Foundation, queue: CompactionQueue, history: CompactionHistory) -> None:
         self._services = services
@@ -77,21 +77,21 @@ class CompactionWorker:
         self._queue = queue
         self._history = history
         self._worker_timeout_s = int(services.settings["hive.compactor.worker.timeout"])
-        # Without a lock, which a signal handler could not take: who runs a job notes it before looking whether it
-        # is cancelled, and who cancels does it the other way round.
+        # A signal handler cannot take a lock. So the worker first sets its job here and then reads _cancelled, and
+        # cancel() does it in the other order: one of the two sees the other.
         self._running: dict[str, TransactionJob] = {}
         self._cancelled: set[str] = set()
 
     def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
-        """Do the oldest compaction that waits; what has become of it, or None when none waits.
+        """Run the oldest waiting compaction, and return its outcome; return None if no compaction waits.
 
-        A compaction that fails is reported by its state and message. Its files are deleted then, and every reader sees
-        what it saw before.
+        A failed compaction has the state failed and a message. Its files are deleted, and readers see the same rows as
+        before.
 
         Raises:
-            CompactionLostError: it took longer than ``hive.compactor.worker.timeout``, or its transaction was aborted,
-                and the compaction was given back to the queue; nothing of it counts.
-            HivexError: it was cancelled, mostly JobCancelledError; it waits again.
+            CompactionLostError: the compaction took longer than ``hive.compactor.worker.timeout``, or its transaction
+                was aborted. It is in the queue again, and its files are discarded.
+            HivexError: the compaction was cancelled, mostly JobCancelledError; it waits again.
             StoreError: the metastore's database cannot be reached.
         """
         try:
@@ -103,7 +103,7 @@ class CompactionWorker:
     def cancel(self, worker_id: str) -> None:
         """Stop the job of a worker of this process; the entry goes back to the queue. Safe to repeat.
 
-        If the worker has not begun, its next entry goes back at once; if all is written, it is committed.
+        If the worker has not begun, its next entry goes back at once. If the job has ended, the entry is committed.
         """
         self._cancelled.add(worker_id)
         running = self._running.get(worker_id)
@@ -134,11 +134,11 @@ class CompactionWorker:
         except RefusedError as refused:
             self._queue.mark_refused(entry, str(refused))
         except CommitOutcomeUnknownError:
-            # The housekeeping finds out by the transaction.
+            # The housekeeper finds the outcome by the state of the transaction.
             raise
         except HivexError as error:
             if worker_id in self._cancelled:
-                # Whatever it was: who ends a process may have ended its Spark before.
+                # Any error is a consequence of the cancellation: the end of a process may end its Spark first.
                 self._give_back(entry)
                 raise
             log.warning("Compaction %s of %s has failed: %s", entry.id, entry.name, error)
@@ -151,7 +151,7 @@ class CompactionWorker:
         try:
             self._queue.give_back(entry)
         except HivexError as failure:
-            # Its transaction is aborted, by which the housekeeping knows it.
+            # The transaction is aborted, so that the housekeeper returns the entry to the queue.
             log.warning("Compaction %s of %s could not be given back: %s", entry.id, entry.name, failure)
         else:
             log.info("Compaction %s of %s was cancelled and waits again", entry.id, entry.name)
@@ -160,7 +160,7 @@ class CompactionWorker:
         try:
             self._queue.mark_failed(entry, f"{type(error).__name__}: {error}".removesuffix(": "))
         except HivexError as failure:
-            # The caller gets the first error; the housekeeping gives the entry back.
+            # The caller gets the first error; the housekeeper returns the entry to the queue.
             log.warning("Compaction %s of %s could not be marked as failed: %s", entry.id, entry.name, failure)
 
     def _work(self, entry: Compaction) -> None:
@@ -201,7 +201,7 @@ class CompactionWorker:
         names = {entry.table_id: f"{entry.database}.{entry.table}"}
         seen = read_valid_write_ids(connection, names, valid_txns)[entry.table_id]
         write_ids = ValidCompactorWriteIdList.from_snapshot(seen)
-        # After the snapshot: nothing in it has columns that the table has not got now.
+        # Read after the snapshot, so that the table has all columns of the writes in the snapshot.
         target = find_target(connection, entry, self._services.settings, self._services.clusters)
         started = self._queue.joining(connection).mark_started(entry, txn_id, write_ids.high_watermark)
         partition_ids = [target.partition_id] if target.partition_id is not None else []
@@ -216,7 +216,7 @@ class CompactionWorker:
     # -- work ---------------------------------------------------------------------------
 
     def _compact(self, found: CompactionWork, running: TransactionJob, made: list[str]) -> None:
-        """Do it; the names of directories that were made join ``made``."""
+        """Run the jobs of a compaction and commit it; the names of written directories are added to ``made``."""
         entry, target, txn_id = found.entry, found.target, running.txn_id
         todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
         if todo is CompactionState.REFUSED:
@@ -260,11 +260,13 @@ class CompactionWorker:
         try:
             self._services.store.write(work, name="refresh statistics")
         except HivexError as error:
-            # The compaction has been done.
+            # The compaction has committed, so that this error does not matter for it.
             log.warning("Statistics of %s were not refreshed after compaction %s: %s", entry.name, entry.id, error)
 
     def _keep_ids(self, entry: Compaction, txn_id: int) -> None:
-        """Keep others from changing rows, whose ids will be others; and those who have read ids from committing.
+        """Acquire the lock of an UPDATE for a rebalance, which changes row ids.
+
+        Other statements cannot update or delete rows meanwhile, and transactions that have read row ids cannot commit.
 
         Raises:
             LockNotAcquiredError: another statement is changing rows now.
@@ -278,10 +280,10 @@ class CompactionWorker:
             raise LockNotAcquiredError(f"Rebalancing {entry.name} waits until no other statement changes its rows{who}")
 
     def _check_unchanged(self, connection: Connection, entry: Compaction, target: CompactionTarget) -> None:
-        """Refuse to register directories of what is not there any more, or lies elsewhere.
+        """Ensure that the table or partition still exists at the location of the written directories.
 
         Raises:
-            InvalidOperationError: that is so.
+            InvalidOperationError: the table or partition was dropped, renamed or moved meanwhile.
         """
         stored = find_place(connection, entry)
         there = stored is not None and stored[1:] == (target.partition_id, target.location)
@@ -338,7 +340,7 @@ class CompactionWorker:
 
     @contextmanager
     def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:
-        """Stop the job when another worker may have the entry."""
+        """Stop the job after ``hive.compactor.worker.timeout``, because another worker may then take the entry."""
         timer = threading.Timer(self._worker_timeout_s, runner.cancel, [tag])
         timer.daemon = True
         timer.start()
@@ -397,7 +399,7 @@ GATHER_STATISTICS = "hive.compactor.gather.stats"
 
 
 def refresh_statistics(connection: Connection, table: StoredTable, partition_id: int | None) -> bool:
-    """Bring the files and bytes of a table or partition up to date; return whether ANALYZE has found them before."""
+    """Update the statistics of files and bytes of a table or partition; return whether it has statistics."""
     own = [] if partition_id is None else [partition_id]
     if partition_id not in select_statistics(connection, table, own):
         return False
@@ -415,7 +417,7 @@ def refresh_statistics(connection: Connection, table: StoredTable, partition_id:
 
 
 class RefusedError(Exception):
-    """There is nothing to compact, or it must not be."""
+    """There is nothing to compact, or the table or partition must not be compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,11 +433,11 @@ class CompactionWork:
     has_leftovers: bool
 
     def check_ids(self) -> None:
-        """Refuse to give rows new ids by which others are about to be deleted.
+        """Ensure that a rebalance, which changes row ids, does not break delete deltas that it cannot merge.
 
         Raises:
-            InvalidOperationError: a write that is not settled stands before one that has deleted rows.
-            RefusedError: there are no rows.
+            InvalidOperationError: a delete delta is above the high watermark, because an earlier transaction is open.
+            RefusedError: the table or partition has no rows.
         """
         if not self.inputs(is_major=True):
             raise RefusedError("there is nothing in it")
@@ -457,11 +459,11 @@ class CompactionWork:
 
 
 def find_target(connection: Connection, entry: Compaction, settings: Settings, clusters: Clusters) -> CompactionTarget:
-    """Return the table or partition of an entry as it is now.
+    """Return the table or partition of an entry in its present state.
 
     Raises:
-        RefusedError: it is gone, or of a kind that is not compacted.
-        InvalidOperationError: it is insert-only, and the settings exclude such tables.
+        RefusedError: the table or partition was dropped, or is of a kind that is not compacted.
+        InvalidOperationError: the table is insert-only, and the settings exclude such tables.
     """
     found = find_place(connection, entry)
     if found is None:
@@ -469,7 +471,7 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
     table, partition_id, location = found
     if not table.is_transactional:
         raise RefusedError("it is not a transactional table any more")
-    # A transaction that was aborted may have written to any partition.
+    # An aborted transaction may have written to any partition.
     is_cleanup = has_leftovers(connection, entry) and entry.type is not CompactionType.REBALANCE
     if table.is_partitioned and partition_id is None and not is_cleanup:
         raise RefusedError("it has partitions, which are compacted one by one")
@@ -485,12 +487,12 @@ def find_target(connection: Connection, entry: Compaction, settings: Settings, c
 
 
 def has_leftovers(connection: Connection, entry: Compaction) -> bool:
-    """Return whether the cleaner has to look for what aborted transactions have written there."""
+    """Return whether aborted transactions may have left files, which the cleaner deletes."""
     return bool(read_aborted(connection, (entry.table_id, entry.partition)))
 
 
 def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
-    """Return the table as it is now, the id of the partition, and the location of what is compacted."""
+    """Return the present table, the id of the partition or None, and their location; None if one was dropped."""
     found = select_tables_by_id(connection, [entry.table_id])
     if not found:
         return None
@@ -505,7 +507,7 @@ def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, 
 
 
 def _as_requested(table: StoredTable, entry: Compaction, settings: Settings) -> StoredTable:
-    """Return the table with the row layout and the properties that its files get, which the request may say."""
+    """Return the table with the row layout and file properties of the request, or else its own."""
     given = table_properties(table.parameters, entry.properties)
     own = {name: value for name, value in given.items() if is_file_property(name)}
     if not table.is_insert_only:

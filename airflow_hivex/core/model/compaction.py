@@ -299,7 +299,7 @@ def job_queue(table: Mapping[str, str], request: Mapping[str, str], default: str
     return job_properties(table, request).get(JOB_QUEUE) or default
 
 
-# They set resources, and cannot name a class, a file or a command.
+# These options set resources, and cannot name a class, a file or a command.
 _SAFE = re.compile(
     r"spark\.(?:"
     r"(?:driver|executor)\.(?:memory|memoryOverhead|memoryOverheadFactor|cores)|executor\.(?:instances|pyspark\.memory)|"
@@ -313,12 +313,12 @@ _SAFE = re.compile(
 
 
 def check_spark_options(settings: Settings, table: str, properties: Mapping[str, str]) -> None:
-    """Refuse ``compactor.spark.*`` properties that could make Spark run code of the user who set them.
+    """Refuse ``compactor.spark.*`` properties by which a user could make Spark run any code.
 
-    All but those that are known to set resources are refused, ``compactor.spark.driver.extraJavaOptions`` for example.
+    Only options that set resources are allowed; ``compactor.spark.driver.extraJavaOptions`` is refused, for example.
 
     Raises:
-        InvalidOperationError: there is such a property, and ``hivex.allow.code.execution`` is off.
+        InvalidOperationError: a property is refused, and ``hivex.allow.code.execution`` is off.
     """
     prefix = f"{JOB_PREFIX}spark."
     unsafe = [
