@@ -1,4 +1,4 @@
-"""The MetadataReader with a memory: an entry that a snapshot confirms is not read again."""
+"""The MetadataReader with a cache: an entry that a snapshot confirms is not read again."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ from airflow_hivex.core.store.schema import partitions
 T = TypeVar("T")
 
 _WRITTEN = "hivex_written_tables"
-"""The key of the tables whose new state is kept after the commit."""
+"""The key in a connection's ``info`` of the tables whose new state the cache reads after the commit."""
 _MOST_OPEN = 10_000
-"""The most transactions whose changes are remembered; a change of another one costs the next reader a round trip."""
+"""The largest number of transactions whose changes are kept. Without them, the next reader needs a round trip."""
 _CHANGED = "hivex_changed_tables"
-"""The key in a connection's ``info`` of the tables that its transaction has changed."""
+"""The key in a connection's ``info`` of the ids of tables that its database transaction has changed."""
 _MOST_PREDICATES = 4
-"""The most predicates of a table that are kept one by one. The next one reads all of the table, if not too large."""
+"""The number of predicates of a table with contents of their own. For the next one the whole table is read."""
 _MOST_PARTITIONS = 20_000
-"""A table with more partitions is not kept as a whole."""
+"""The largest number of partitions of a table that the cache keeps as a whole."""
 
 
 def _nothing() -> None:
-    """Do nothing, in the place of a follower: no reader needs one."""
+    """Do nothing; used in place of starting a follower."""
 
 
 class CachedMetadata(ObjectStore):
-    """An ObjectStore that keeps what statements have read.
+    """An ObjectStore that keeps the metadata that statements have read.
 
-    What a statement reads is confirmed by its snapshot: the write id list and the version of each table
-    (``MetadataReader``). So it is never stale, whether events of others have arrived or not. Within a transaction of
-    the caller (:meth:`joining`) the database answers, as it alone has the changes of that transaction.
+    The snapshot of a statement confirms each entry by the write id list and the version of the table
+    (``MetadataReader``). So an answer is never stale, even if events of other processes have not arrived. In a database
+    transaction of the caller (:meth:`joining`) the database answers, because only it has the changes of that
+    transaction.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CachedMetadata(ObjectStore):
         self.cache = cache
         self._written = _OpenWrites()
         self.follow: Callable[[], None] = _nothing
-        """Starts the follower of the notification log, before the first entry for readers with a list is filled."""
+        """A function that starts the follower of the notification log, called before fills for readers with lists."""
 
     # -- MetadataReader
 
@@ -76,7 +77,7 @@ class CachedMetadata(ObjectStore):
     ) -> Snapshot:
         """Return the tables of these names and their write id lists; see ``MetadataReader``.
 
-        One round trip. It reads only tables that are not kept; one more where a table that is kept has changed.
+        One round trip, which reads only the tables that are not cached. Another one if a cached table has changed.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -104,7 +105,7 @@ class CachedMetadata(ObjectStore):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return a snapshot; one of another history than the cache's empties the cache, and uses nothing of it."""
+        """Return a snapshot. If the database has another history than the cache, empty the cache and do not use it."""
         before = self.cache.history
         taken = ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns, known=known)
         if self.cache.note_history(before, taken.history):
@@ -114,9 +115,9 @@ class CachedMetadata(ObjectStore):
     def contents(
         self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
     ) -> TableContents:
-        """Return the partitions that ``predicate`` leaves, with directories and copies; see ``MetadataReader``.
+        """Return the partitions that match ``predicate``, with directories and copies; see ``MetadataReader``.
 
-        No round trip where the cache has all that the snapshot sees.
+        No round trip if the cache has all contents that the snapshot sees.
         """
         if self._connection is not None or not self.cache.lists.include(table.database, table.name):
             return super().contents(snapshot, table, predicate, clusters)
@@ -133,18 +134,18 @@ class CachedMetadata(ObjectStore):
         if not is_whole:
             return kept
         if not table.is_transactional and any(each.storage_descriptor_id is not None for each in kept.partitions):
-            # Whether a scan reads all of these partitions depends on which of them are wanted.
+            # Partitions with other storage may be unreadable: the database checks the wanted ones.
             self.cache.count((table.database, table.name), Kind.CONTENTS, Miss.NOT_CACHEABLE)
             return super().contents(snapshot, table, predicate, clusters)
         return _chosen(kept, table, predicate, clusters)
 
     def _read_contents(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> tuple[TableContents, bool]:
-        """Read contents and keep them: those of a predicate, or of all of the table after several predicates.
+        """Read contents for a predicate, or for the whole table after several predicates, and keep them.
 
-        Returns whether the contents still are to be restricted to the wanted ones.
+        Returns the contents, and True if they are those of the whole table.
         """
         tag = self._tag(snapshot, table)
-        # Of a plain table, whether a scan can read a partition is checked with the partitions that are wanted.
+        # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
         if wanted is not None and (
             not table.is_transactional
             or self.cache.predicates_of(table, tag) < _MOST_PREDICATES
@@ -184,7 +185,7 @@ class CachedMetadata(ObjectStore):
                 return work(connection)
             finally:
                 with suppress(Exception):
-                    # A connection that was lost has nothing any more.
+                    # A lost connection has no `info` any more.
                     connection.info.pop(_CHANGED, None)
                     connection.info.pop(_WRITTEN, None)
 
@@ -198,11 +199,11 @@ class CachedMetadata(ObjectStore):
         return result
 
     def keep_written(self, txn_id: int) -> None:
-        """Keep the tables that a transaction has changed in this process, and that has committed now."""
+        """Renew the tables that a transaction, which has just committed, has changed in this process."""
         self.renew(self._written.take(txn_id))
 
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
-        """Keep tables that this process has changed, as the commit of the change leaves them."""
+        """Cache the new state of tables that this process has changed, after the commit. Subclasses define it."""
 
     def _record_change(
         self,
@@ -246,32 +247,38 @@ class CachedMetadata(ObjectStore):
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """A table that this process has changed: whether its partitions were listed, and the writer has given a list."""
+    """Facts about a table that this process has changed.
+
+    ``lists_partitions`` is true if readers list its partitions, ``has_list`` if the writer has passed a write id list.
+    """
 
     lists_partitions: bool
     has_list: bool
 
     def joined(self, other: WrittenTable | None) -> WrittenTable:
-        """Return the facts of two changes of a table."""
+        """Return the combined facts of two changes of a table."""
         if other is None:
             return self
         return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)
 
 
 class Written:
-    """The tables that one database transaction has changed: those that have committed with it, and the others."""
+    """The tables that one database transaction has changed.
+
+    ``names`` has the changes that commit together with it, ``of_txns`` the changes of open transactions by id.
+    """
 
     def __init__(self) -> None:
         self.names: dict[QualifiedName, WrittenTable] = {}
         self.of_txns: dict[int, dict[QualifiedName, WrittenTable]] = {}
 
     def clear(self) -> None:
-        """Forget the changes of an attempt that has failed."""
+        """Forget the changes of a failed attempt."""
         self.names.clear()
         self.of_txns.clear()
 
     def add(self, name: QualifiedName, table: WrittenTable, txn_id: int | None) -> None:
-        """Note a change; without ``txn_id`` it commits together with the database transaction."""
+        """Record a change; without ``txn_id`` it commits together with the database transaction."""
         names = self.names if txn_id is None else self.of_txns.setdefault(txn_id, {})
         names[name] = table.joined(names.get(name))
 
@@ -284,7 +291,7 @@ class _OpenWrites:
         self._names: OrderedDict[int, dict[QualifiedName, WrittenTable]] = OrderedDict()
 
     def add(self, txn_id: int, names: Mapping[QualifiedName, WrittenTable]) -> None:
-        """Note changes of a transaction."""
+        """Record changes of a transaction."""
         with self._lock:
             noted = self._names.setdefault(txn_id, {})
             for name, table in names.items():
@@ -301,7 +308,7 @@ class _OpenWrites:
 def _chosen(
     whole: TableContents, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
 ) -> TableContents:
-    """Return the contents of the partitions that a predicate leaves, with copies on some clusters."""
+    """Return the contents of the partitions that match a predicate, with their copies on the given clusters."""
     return TableContents(
         whole.partitions if predicate is None else matching(whole.partitions, table.partition_keys, predicate),
         whole.directories,

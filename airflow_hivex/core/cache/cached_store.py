@@ -1,4 +1,4 @@
-"""CachedStore: the catalog with a memory before the database, also for readers that have only a write id list."""
+"""CachedStore: the catalog with a cache in front of the database, also for readers with only a write id list."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from airflow_hivex.core.store.batches import batches
 class CachedStore(CachedMetadata):
     """The RawStore that answers from memory. Source: Hive CachedStore.
 
-    A read with a write id list that sees the same commits as the entry makes no database call. Any other one asks the
-    database, and tags the entry with the list that the database has at that moment: the list of the caller may count
-    the caller's own open transaction as committed. A table without write ids is answered from memory as long as the
-    notification log is followed. A read without a list returns the current state, from the database.
+    A read with a write id list that sees the same commits as the entry makes no database call. Another read queries the
+    database, and tags the entry with the present list of the database: the list of the caller may count the caller's
+    own open transaction as committed. A table without write ids is answered from memory while the notification log is
+    followed. A read without a list returns the current state from the database.
     """
 
     def get_table(
         self, database: str, name: str, valid_write_ids: GivenList = StateOf.NOW, cluster: str | None = None
     ) -> StoredTable:
-        """Return a table; see ``ObjectStore``. No round trip from memory, else one."""
+        """Return a table; see ``ObjectStore``. No round trip if it is cached, otherwise one."""
         ids = checked_list(database, name, valid_write_ids)
         if isinstance(ids, StateOf) or self._connection is not None:
             return super().get_table(database, name, ids, cluster)
@@ -51,10 +51,10 @@ class CachedStore(CachedMetadata):
         valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]:
-        """Return the named tables that exist (and, with ``cluster``, have a copy there); see ``ObjectStore``.
+        """Return the existing tables of these names (with ``cluster``, those with a copy there); see ``ObjectStore``.
 
-        Tables with a write id list of their own may come from memory, and are kept there. One round trip for the other
-        tables, if all of them exist.
+        Tables with a write id list may come from memory, and are cached. One round trip for the other tables if all of
+        them exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))
@@ -87,7 +87,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> StoredPartition:
-        """Return the partition with these values; see ``ObjectStore``. No round trip from memory."""
+        """Return the partition with these values; see ``ObjectStore``. No round trip if it is cached."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):
@@ -118,7 +118,7 @@ class CachedStore(CachedMetadata):
         batch_size: int = 1000,
         cluster: str | None = None,
     ) -> Iterator[list[StoredPartition]]:
-        """Yield all partitions; see ``ObjectStore``. No round trip from memory."""
+        """Yield all partitions; see ``ObjectStore``. No round trip if they are cached."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             yield from super().get_partitions(database, table, valid_write_ids, batch_size=batch_size, cluster=cluster)
@@ -134,7 +134,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the existing partitions of these names; see ``ObjectStore``. No round trip from memory."""
+        """Return the existing partitions of these names; see ``ObjectStore``. No round trip if they are cached."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             return super().get_partitions_by_names(database, table, names, valid_write_ids, cluster)
@@ -152,7 +152,7 @@ class CachedStore(CachedMetadata):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy ``expr``; see ``ObjectStore``. No round trip from memory."""
+        """Return the partitions whose rows may satisfy ``expr``; see ``ObjectStore``. No round trip if cached."""
         kept = self._all_partitions(database, table, valid_write_ids, cluster)
         if kept is None:
             return super().get_partitions_by_expr(database, table, expr, valid_write_ids, cluster)
@@ -166,7 +166,7 @@ class CachedStore(CachedMetadata):
         expr: Predicate | None = None,
         valid_write_ids: GivenList = StateOf.NOW,
     ) -> list[str]:
-        """Return the names of partitions that may satisfy ``expr``; see ``ObjectStore``. No round trip from memory."""
+        """Return the names of partitions that may satisfy ``expr``; see ``ObjectStore``. No round trip if cached."""
         kept = self._all_partitions(database, table, valid_write_ids, None)
         if kept is None:
             return super().list_partition_names(database, table, expr, valid_write_ids)
@@ -176,9 +176,9 @@ class CachedStore(CachedMetadata):
         return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
-        """Read again the tables that others have changed, and their partitions where lists of them are read.
+        """Read tables again that other processes have changed, with their partitions if readers list these.
 
-        A table that does not exist any more is dropped. One round trip for each table, more for partitions.
+        A dropped table is removed from the cache. One round trip for each table, more for partitions.
         """
         for named in names:
             try:
@@ -189,10 +189,10 @@ class CachedStore(CachedMetadata):
                 self.cache.drop_named(*named)
 
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
-        """Keep tables that this process has changed, with the list that their commit leaves.
+        """Cache the new state of tables that this process has changed, with the write id list after the commit.
 
-        Only for a process that reads by lists: its follower runs, or the writer has given a list. The change has
-        committed, so that an error of the database costs no more than a question of the next reader.
+        It does so only if readers of this process use lists: its follower runs, or the writer has passed a list. After
+        an error of the database the next reader queries the database.
         """
         for named, table in written.items():
             if not self.cache.lists.include(*named) or not (table.has_list or self.cache.is_followed):
@@ -203,10 +203,10 @@ class CachedStore(CachedMetadata):
                 self._fill(named, StateOf.NOW, None)
 
     def prewarm_table(self, named: QualifiedName) -> None:
-        """Read a table, its partitions, and what a statement reads of it, where they are not kept yet.
+        """Read a table into the cache, with its partitions and their directories.
 
         Raises:
-            NoSuchTableError: it was dropped meanwhile.
+            NoSuchTableError: the table was dropped meanwhile.
         """
         begun = self._begin()
         taken = self._of_one_history([named])
@@ -224,7 +224,7 @@ class CachedStore(CachedMetadata):
                 self._read_contents(taken, table, None)
 
     def _keeps(self, named: QualifiedName, cluster: str | None) -> bool:
-        """Return whether partitions of a table may be kept; those that a cluster sees are not."""
+        """Return whether the partitions of a table may be cached; never for the view of one cluster."""
         if self._connection is not None:
             return False
         if cluster is not None or not self.cache.lists.include(*named):
@@ -239,7 +239,7 @@ class CachedStore(CachedMetadata):
     def _read_table(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[ValidWriteIdList | None, StoredTable]:
-        """Return a table as the database has it, and the write id list of this moment. One round trip."""
+        """Return the present write id list and state of a table from the database. One round trip."""
         taken = self._of_one_history([named])
         table = taken.tables[named]
         check_has_list(table, ids)
@@ -248,7 +248,7 @@ class CachedStore(CachedMetadata):
     def _fill(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None, cluster: str | None
     ) -> tuple[ValidWriteIdList | None, StoredTable]:
-        """Read a table and keep it; return it as the cluster sees it."""
+        """Read a table and cache it; return its write id list, and the table as ``cluster`` sees it."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         view = self._seen_from(table, cluster)
@@ -258,9 +258,9 @@ class CachedStore(CachedMetadata):
     def _fill_several(
         self, database: str, names: Sequence[str], given: Mapping[str, GivenList], cluster: str | None
     ) -> dict[str, StoredTable]:
-        """Read tables of a database and keep them; return them as the cluster sees them, if it has a copy.
+        """Read tables of a database and cache them; return the tables with a copy on ``cluster``, as it sees them.
 
-        Nothing is returned where one of them does not exist and another one is dropped meanwhile.
+        The result is empty if one of them does not exist and another one is dropped meanwhile.
         """
         wanted = [name for name in names if self.cache.lists.include(database, name)]
         if not wanted:
@@ -287,7 +287,7 @@ class CachedStore(CachedMetadata):
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Read all partitions of a table and keep them; None where it has no partitions, or too many."""
+        """Read all partitions of a table, cache and return them; None if it has no partitions, or too many."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         if not table.is_partitioned or self._has_many_partitions(table):
@@ -300,7 +300,7 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with all of its partitions, from memory if possible; None where the database answers."""
+        """Return a table with all its partitions, from memory if possible; None if the caller reads the database."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

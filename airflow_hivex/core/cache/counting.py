@@ -1,4 +1,4 @@
-"""Counts of the answers of the cache, and of the reasons for which it asked the database."""
+"""Counts of the answers of the cache, and of the reasons why it has queried the database."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class Kind(enum.Enum):
 
 
 class Miss(enum.Enum):
-    """The reasons for which the database is asked."""
+    """The reasons for a query of the database."""
 
     COLD = "cold"
-    """It was not read before."""
+    """The object was not read before."""
     STALE = "stale"
     """The reader sees a commit or a change that the entry does not have."""
     UNCOMMITTED = "uncommitted"
     """A transaction has announced a change of the table, and its commit or abort is not known yet."""
     EVICTED = "evicted"
-    """It was there, and made room for others."""
+    """The entry was removed to make room for other entries."""
     LAGGING = "lagging"
-    """A table without write ids, and the notification log could not be read for too long."""
+    """The table has no write ids, and the notification log could not be read for too long."""
     NOT_CACHEABLE = "not cacheable"
-    """The lists of objects exclude it, it is too large, or the question depends on more than the table."""
+    """The lists of objects exclude the table, it is too large, or the answer depends on more than the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMiss:
-    """One question to the database: of which table, and why; ``detail`` names the write id or version that is new."""
+    """One query of the database, with its table and reason; ``detail`` names the new write id or version."""
 
     table: str
     kind: Kind
@@ -52,7 +52,7 @@ class RecentMiss:
 
 
 class Counting:
-    """Counts hits and misses of a process. The cache calls it under its lock."""
+    """The counts of hits and misses of a process. The cache calls the methods under its lock."""
 
     def __init__(self) -> None:
         self.hits: Counter[Kind] = Counter()
@@ -66,7 +66,7 @@ class Counting:
         self.hits[kind] += 1
 
     def miss(self, table: str, kind: Kind, reason: Miss, detail: str = "") -> None:
-        """Count a question to the database."""
+        """Count a query of the database."""
         self.misses[kind, reason] += 1
         self.recent.append(RecentMiss(table, kind, reason, detail))
 
@@ -89,8 +89,8 @@ class Counting:
 class CacheState:
     """The contents of a cache at one moment.
 
-    ``event_id`` is the last event of the notification log that its follower has applied, None without a follower.
-    ``lag`` is the number of events behind it.
+    ``event_id`` is the last event of the notification log that the follower has applied, None without a follower.
+    ``lag`` is the number of events after that one.
     """
 
     tables: int
@@ -106,7 +106,7 @@ class CacheState:
 
 
 def first_new(tag: ValidWriteIdList | None, seen: ValidWriteIdList | None) -> str:
-    """Return the first write id that only one of a reader and an entry has, as the detail of a miss."""
+    """Return a text about the first write id that differs between an entry and a reader, as the detail of a miss."""
     if tag is None or seen is None:
         return ""
     for write_id in sorted({*tag.exceptions, *seen.exceptions, tag.high_watermark + 1, seen.high_watermark + 1}):

@@ -1,4 +1,4 @@
-"""The cached parts of one table, each with the state of the table that it belongs to; equal parts are kept once."""
+"""The cached parts of one table, each with its write id list and version; equal parts are kept once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList, cove
 V = TypeVar("V")
 
 _MOST_PREDICATES = 16
-"""The most predicates of a table for which contents are kept."""
+"""The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""A tag is not carried on over more unknown write ids than this."""
+"""The largest number of unknown write ids over which the tag of a part is extended by a commit."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
-"""A predicate of partition keys with the clusters whose copies are wanted; None stands for all of the table."""
-
-# Bytes that CPython takes, measured with tracemalloc on 64 bits (benchmarks/cache.py reports them).
+"""A predicate of partition keys with the clusters whose copies are wanted; None stands for the whole table."""
+# Sizes of objects in CPython in bytes, measured with tracemalloc on 64 bits (benchmarks/cache.py reports them).
 OF_VIEW = 300
 _OF_TABLE, _OF_COLUMN, _OF_TEXT = 1900, 230, 50
 _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
@@ -35,8 +34,8 @@ _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 class Part(Generic[V]):
     """A value that was read from the database.
 
-    It has all that the write ids of ``tag`` have committed, and the table's ``version``. ``tag`` is None for a value
-    that only a version can confirm. ``has_write_ids`` says that the table was transactional when it was read.
+    It includes all commits of the write ids in ``tag``, and belongs to the table's ``version``. ``tag`` is None for a
+    value that only a version can confirm. ``has_write_ids`` is true if the table was transactional at the read.
     """
 
     value: V
@@ -48,7 +47,7 @@ class Part(Generic[V]):
 
 @dataclass(slots=True)
 class Definition:
-    """A table as the database has it, and as clients on clusters see it (None: a client that knows no clusters)."""
+    """A table as the database has it, and its views by cluster (None: for a client that does not know clusters)."""
 
     table: StoredTable
     views: dict[str | None, StoredTable] = field(default_factory=dict)
@@ -64,19 +63,19 @@ def _values_of(partition: StoredPartition) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Partitions:
-    """Partitions as a client without a cluster sees them, by their values in the order of ids.
+    """Partitions, in the view of a client without a cluster, by their values in the order of ids.
 
-    ``is_complete`` says that the table has no others.
+    ``is_complete`` is true if these are all partitions of the table.
     """
 
     by_values: dict[tuple[str, ...], StoredPartition]
     is_complete: bool
     names: Sequence[str] | None = None
     by_key: list[dict[str, list[StoredPartition]]] | None = None
-    """The partitions of each value of each key."""
+    """For each partition key, the partitions by the value of the key."""
 
     def chosen(self, table: StoredTable, predicate: Predicate | None) -> Sequence[StoredPartition]:
-        """Return the partitions whose rows may satisfy a predicate, by id."""
+        """Return the partitions whose rows may satisfy a predicate, in the order of ids."""
         if predicate is None:
             return list(self.by_values.values())
         index = self._index(len(table.partition_keys))
@@ -113,9 +112,9 @@ class Partitions:
 class Entry:
     """The parts of one table.
 
-    ``unsettled`` are transactions that have announced a change of it and not committed, with the write id lists of
-    these changes. ``is_used`` says that a caller has read it by a write id list, so that the follower keeps it current;
-    ``lists_partitions`` that they have read all of its partitions.
+    ``unsettled`` has the open transactions that have announced a change of the table, with the write id list of each
+    change. ``is_used`` is true if a caller has read the table by a write id list, so that the follower keeps the entry
+    current. ``lists_partitions`` is true if callers have read all partitions.
     """
 
     id: int
@@ -129,7 +128,7 @@ class Entry:
     size: int = 0
 
     def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
-        """Keep contents; drop contents of another state, and the oldest ones of too many predicates."""
+        """Keep contents; drop contents of another state of the table, and the oldest ones if there are too many."""
         if key is None:
             self.contents = {None: part}
             return
@@ -143,10 +142,10 @@ class Entry:
         self.contents = {**same, key: part}
 
     def settle(self, tag: ValidWriteIdList) -> list[int]:
-        """Forget announced changes that the database has committed, as the part that was read with ``tag`` has them.
+        """Forget announced changes that are committed in ``tag``, the list of a part that was just read.
 
-        The other part of the entry may lack such a change, and the event of its commit would not show that any more.
-        Returns the transactions of these changes.
+        The other part of the entry may lack such a change, and the event of the commit will not mark it any more: it is
+        dropped here. Returns the transactions of these changes.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:
@@ -159,15 +158,16 @@ class Entry:
         return settled
 
     def has_all_of(self, ids: ValidWriteIdList) -> bool:
-        """Return whether definition and partitions were read after the commit of a change with this list.
+        """Return whether the definition and partitions were read after the commit of the change with the list ``ids``.
 
-        In its list the change counts as committed. So it is for a change of this process, which it keeps itself.
+        In ``ids`` the change counts as committed. The result is true for changes of this process, which renews its
+        entries itself.
         """
         parts = [part for part in (self.definition, self.partitions) if part is not None]
         return bool(parts) and all(_has(part.tag, ids) for part in parts)
 
     def outdate(self) -> bool:
-        """Let the entry answer nothing for a list alone; return whether it is read by a list."""
+        """Drop the parts that answer readers with only a list; return whether callers read the entry by a list."""
         has_answers = self.partitions is not None
         if self.definition is not None:
             has_answers = has_answers or bool(self.definition.value.views)
@@ -177,7 +177,7 @@ class Entry:
         return has_answers and self.is_used
 
     def carry_on(self, write_id: int) -> None:
-        """Note the commit of a write id that has changed nothing of the definition and the partitions."""
+        """Extend the tags by a committed write id that has not changed the definition or the partitions."""
         for part in (self.definition, self.partitions):
             if part is None or part.tag is None:
                 continue
@@ -193,11 +193,11 @@ class Entry:
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
         mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return why a part may not answer a reader, with a detail; None where it may. Every answer is asked here.
+        """Return the reason, with a detail, why a part must not answer a reader, or None. Every answer is checked here.
 
-        The rule looks at the identity of the table, at the list, and at the version, in this order. ``mark`` is that
-        of the reader's snapshot; without it the mark of the list counts, if the list has one. ``is_followed`` says
-        that the notification log was read lately: a reader who knows neither a list nor a version depends on it.
+        The rule compares the identity of the table, the list, and the version, in this order. ``mark`` is the mark of
+        the table in the reader's snapshot; by default it is the mark of the list, if the list has one. ``is_followed``
+        is true if the notification log was read lately: a reader without a list and a version depends on it.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:
@@ -210,7 +210,7 @@ class Entry:
             if not is_equivalent(part.tag, ids):
                 return Miss.STALE, first_new(part.tag, ids)
         elif part.has_write_ids:
-            # Only a list says which state of a table with write ids is wanted.
+            # Without a list, the wanted state of a table with write ids is unknown.
             return Miss.COLD, ""
         if wanted is not None and (wanted.version != part.version if mark else wanted.version > part.version):
             return Miss.STALE, f"version {wanted.version}"
@@ -219,7 +219,7 @@ class Entry:
         return None
 
     def measure(self) -> int:
-        """Note the size of all parts, and return by how much it has grown."""
+        """Compute the size of all parts in bytes, and return its growth."""
         parts: Iterable[Part[Definition] | Part[Partitions] | Part[TableContents] | None] = (
             self.definition,
             self.partitions,
@@ -248,7 +248,7 @@ def _size_of_storage(storage: StorageDescriptor) -> int:
 
 
 def size_of_table(table: StoredTable) -> int:
-    """Return about how many bytes a table takes."""
+    """Return the estimated size of a table in bytes."""
     texts = (table.view_original_text, table.view_expanded_text, table.comment)
     return (
         _OF_TABLE
@@ -260,7 +260,7 @@ def size_of_table(table: StoredTable) -> int:
 
 
 def size_of_partitions(found: Iterable[StoredPartition]) -> int:
-    """Return about how many bytes partitions take."""
+    """Return the estimated size of partitions in bytes."""
     return sum(
         _OF_PARTITION
         + 2 * len(each.name)
@@ -272,7 +272,7 @@ def size_of_partitions(found: Iterable[StoredPartition]) -> int:
 
 
 def size_of_contents(contents: TableContents) -> int:
-    """Return about how many bytes the contents of a table take."""
+    """Return the estimated size of the contents of a table in bytes."""
     return (
         _OF_TEXT
         + sum(_OF_FOUND + 2 * len(each.name) for each in contents.partitions)
@@ -288,11 +288,11 @@ _DEFINITION, _PARTITIONS = "definition", "partitions"
 
 
 class SharedDescriptors:
-    """Gives equal parts of storage descriptors as one object. Source: Hive SharedCache.StorageDescriptorWrapper.
+    """A store that returns equal parts of storage descriptors as one object.
 
-    A storage descriptor has the location of one table, so that its columns, SerDe and parameters are shared instead of
-    all of it. Each owner, a table by its id, holds the parts of its definition and those of its partitions, until these
-    are replaced by others or the owner is released. The cache calls it under its lock.
+    A storage descriptor has the location of one table, so that only its columns, SerDe and parameters are shared. Each
+    owner, a table by its id, holds the parts of its definition and of its partitions until they are replaced, or the
+    owner is released. The cache calls the methods under its lock. Source: Hive SharedCache.StorageDescriptorWrapper.
     """
 
     def __init__(self) -> None:
@@ -305,7 +305,7 @@ class SharedDescriptors:
         return len(self._parts)
 
     def table(self, owner: int, table: StoredTable) -> StoredTable:
-        """Return the same table with shared parts, in the place of its earlier definition."""
+        """Return the same table with shared parts, and release the parts of its earlier definition."""
         before = self._held.pop((owner, _DEFINITION), set())
         holder = (owner, _DEFINITION)
         shared = replace(
@@ -319,9 +319,9 @@ class SharedDescriptors:
     def partitions(
         self, owner: int, found: Iterable[StoredPartition], *, replaces: bool = True
     ) -> list[StoredPartition]:
-        """Return the same partitions; those with storage descriptors of their own with shared parts.
+        """Return the same partitions, whose storage descriptors have shared parts.
 
-        ``replaces`` says that the owner keeps no others.
+        If ``replaces`` is true, the parts of the owner's earlier partitions are released.
         """
         holder = (owner, _PARTITIONS)
         before = self._held.pop(holder, set()) if replaces else set()
@@ -333,12 +333,12 @@ class SharedDescriptors:
         return shared
 
     def release(self, owner: int) -> None:
-        """Forget the parts that only ``owner`` holds."""
+        """Release all parts of an owner; parts without another owner are forgotten."""
         for kind in (_DEFINITION, _PARTITIONS):
             self._leave(self._held.pop((owner, kind), set()))
 
     def release_partitions(self, owner: int) -> None:
-        """Forget the parts that only the partitions of ``owner`` hold."""
+        """Release the parts of the partitions of an owner; parts without another owner are forgotten."""
         self._leave(self._held.pop((owner, _PARTITIONS), set()))
 
     def _leave(self, keys: Iterable[Hashable]) -> None:

@@ -1,4 +1,4 @@
-"""The follower: brings the cache of a process up to date with the notification log, and registers it for all to see."""
+"""The follower: a thread that updates the cache of a process by the notification log, and registers the cache."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ log = logging.getLogger(__name__)
 
 _BATCH = 5000
 _BUSY_S = 0.2
-"""The pause between two reads of the log while events come. After a longer time without one, the follower waits."""
+"""The pause between two reads of the log while events arrive. Without events the follower waits for announcements."""
 _LONGEST_WAIT_S = 0.5
-"""A wait that :meth:`Follower.stop` cannot end."""
+"""The longest single wait, which :meth:`Follower.stop` cannot interrupt."""
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""A writer that has looked for followers just before one began to wait commits within this time."""
+"""The longest time in which a writer commits that has not seen the registration of a follower yet."""
 _LONGEST_STEP_S = 5.0
-"""The time that a fork waits for a step of a follower, at most."""
-
-# A process that is forked while this thread has a transaction of SQLite open inherits its lock, but not the thread that
-# would release it: each write of the child would find the database locked for ever.
+"""The longest time that a fork waits for a step of a follower."""
+# A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the
+# database would stay locked for each write of the child.
 _step = threading.Lock()
 _is_forking = threading.local()
 
@@ -63,12 +62,12 @@ os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_chil
 
 
 class Follower:
-    """Applies the events of all processes to the cache of this one, in their order.
+    """A follower, which applies the events of all processes, in their order, to the cache of this process.
 
-    :meth:`start` begins at the newest event: what was kept before is confirmed by snapshots only. A gap, events that
-    were purged before they were applied, end in the same: nothing is answered for a list alone until it has been read
-    again. After a restore of the database from a backup, nothing is kept at all. The answers do not depend on how far
-    it has come.
+    :meth:`start` begins at the newest event: only snapshots can confirm entries from before. The same holds after a
+    gap, when events were purged before they were applied: an entry does not answer readers with only a list until it is
+    read again. After a restore of the database from a backup, the cache is emptied. Answers are correct however far
+    the follower is behind.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Follower:
 
     @property
     def position(self) -> int | None:
-        """Return the id of the last event that was applied."""
+        """Return the id of the last applied event; None before the start."""
         return None if self._bookmark is None else self._bookmark.position
 
     @position.setter
@@ -109,12 +108,13 @@ class Follower:
     def start(self) -> None:
         """Follow the log from its newest event, in a thread; a second call does nothing. Some round trips.
 
-        Where the database cannot be reached, the next call tries again.
+        If the database cannot be reached, the next call tries again.
         """
         if self.is_running:
             return
         if self._process_id is not None and self._process_id != os.getpid():
-            # A forked process: the thread, and perhaps a thread that held the lock, stayed with its parent.
+            # This is a forked process: the thread of the follower, and perhaps the owner of the lock, exist only in
+            # the parent.
             self._lock, self._stop, self._thread, self._bookmark = threading.RLock(), threading.Event(), None, None
             self._registration = self._register()
         with self._lock:
@@ -126,7 +126,7 @@ class Follower:
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is kept is confirmed by snapshots only from now on."""
+        """End the thread. From now on only snapshots confirm entries."""
         thread, self._thread = self._thread, None
         self._stop.set()
         self._cache.followed_until = 0.0
@@ -138,10 +138,10 @@ class Follower:
         self._cache.untag()
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are there now, up to ``limit``; return their number.
+        """Apply the events that are recorded now, at most ``limit``; return their number.
 
         Raises:
-            StoreUnavailableError: the database cannot be reached; nothing is lost.
+            StoreUnavailableError: the database cannot be reached; the next call applies the events.
         """
         with self._lock:
             return self._catch_up(limit)
@@ -150,7 +150,7 @@ class Follower:
         return CacheRegistration(self._store, self._clock, socket.gethostname(), os.getpid())
 
     def begin(self) -> None:
-        """Stand at the newest event, unless it follows already, for a caller who calls :meth:`catch_up`.
+        """Begin at the newest event, unless the follower has begun already; for a caller of :meth:`catch_up`.
 
         Raises:
             StoreUnavailableError: the database cannot be reached.
@@ -194,7 +194,7 @@ class Follower:
         return applied
 
     def _confirm(self) -> None:
-        # Twice the time between two looks, since each of them takes some.
+        # Twice the time between two reads, because each read takes some time.
         self._cache.followed_until = time.monotonic() + 2 * self._frequency_s
 
     def _resynchronize(self, reason: str) -> None:
@@ -211,7 +211,7 @@ class Follower:
                         armed_at = self._step(armed_at)
                     was_lost = False
                 except Exception as error:
-                    # Whatever it was: without this thread, each read asks the database until the process ends.
+                    # Any error is caught: without this thread, each read would query the database.
                     armed_at = 0.0
                     if not was_lost:
                         is_ours = isinstance(error, HivexError)
@@ -223,7 +223,7 @@ class Follower:
                 self._wait(listener, stop, self._pause(armed_at))
 
     def _step(self, armed_at: float) -> float:
-        """Apply the events that are there; return since when announcements are awaited, 0 while events come."""
+        """Apply new events; return the time at which the wait for announcements began, 0 while events arrive."""
         applied = self.catch_up()
         if applied and armed_at:
             self._registration.disarm()
@@ -234,10 +234,10 @@ class Follower:
         return armed_at
 
     def _pause(self, armed_at: float) -> float:
-        """Return how long to wait, at most."""
+        """Return the longest time to wait, in seconds."""
         if not armed_at:
             return _BUSY_S
-        # An event may be recorded by a writer that had not seen the registration.
+        # A writer that has not seen the registration may still record an event.
         just_armed = time.monotonic() - armed_at < _LATE_COMMIT_S
         return min(_LATE_COMMIT_S, self._frequency_s) if just_armed else self._frequency_s
 
@@ -252,7 +252,7 @@ class Follower:
 
 _WITHOUT_EFFECT = frozenset(
     {
-        # Databases, functions and statistics are not kept.
+        # Databases, functions and statistics are not cached.
         EventType.CREATE_DATABASE,
         EventType.ALTER_DATABASE,
         EventType.CREATE_FUNCTION,
@@ -272,7 +272,7 @@ _OF_TRANSACTIONS = frozenset(
         EventType.ALTER_PARTITION,
     }
 )
-"""Changes that a transaction announces, and that count with its commit."""
+"""Changes that a transaction announces, and that take effect with its commit."""
 _AT_ONCE = frozenset(
     {
         EventType.REGISTER_COPY,
@@ -281,11 +281,11 @@ _AT_ONCE = frozenset(
         EventType.REMOVE_DIRECTORIES,
     }
 )
-"""Changes that have no write id."""
+"""Changes without a write id, which take effect at once."""
 
 
 def apply(cache: TableCache, events: Iterable[Event]) -> set[QualifiedName]:
-    """Apply events in their order; return the tables that are to be read again. No round trip; safe to repeat."""
+    """Apply events in their order; return the tables that must be read again. No round trip; safe to repeat."""
     changed: set[QualifiedName] = set()
     for event in events:
         changed |= _apply(cache, event)
@@ -304,12 +304,12 @@ def _apply(cache: TableCache, event: Event) -> set[QualifiedName]:
     table_id = event.message.get("table_id")
     is_known = event.type in _OF_TRANSACTIONS or event.type in _AT_ONCE
     if not is_known or event.database is None or event.table is None or not isinstance(table_id, int):
-        # Perhaps an event of a later release: the objects that it may have changed are read again.
+        # It may be an event of a later release: the objects that it may have changed are read again.
         cache.drop_named(event.database, event.table)
         return set()
     name = (event.database, event.table)
     if not cache.has(table_id) and not cache.known([name]):
-        # A thread may be reading the table just now.
+        # A thread may read the table at this moment.
         cache.note_change(table_id, name, None, None)
         return set()
     txn_id = event.txn_id if event.type in _OF_TRANSACTIONS else None
@@ -327,7 +327,7 @@ def _list_of(message: Mapping[str, Any]) -> ValidWriteIdList | None:
 def _apply_commit(cache: TableCache, txn_id: int, message: Mapping[str, Any]) -> set[QualifiedName]:
     write_ids, table_ids = message.get("write_ids", {}), message.get("table_ids")
     if table_ids is None:
-        # An earlier release has recorded it.
+        # An earlier release has recorded the event.
         for name in write_ids:
             cache.drop_named(*name.split(".", 1))
         table_ids = {}
@@ -335,13 +335,13 @@ def _apply_commit(cache: TableCache, txn_id: int, message: Mapping[str, Any]) ->
 
 
 _ARMED_MS = 10 * 60_000
-"""For this time after a process was killed, writers may still announce events for it."""
+"""The time after which writers stop to announce events for a process that was killed."""
 _FORGOTTEN_MS = 24 * 3600_000
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredCache:
-    """The cache of a process that follows the notification log, as it was at ``seen_at``."""
+    """The state at ``seen_at`` of the cache of a process that follows the notification log."""
 
     host: str
     process_id: int
@@ -364,7 +364,7 @@ def registered_caches(store: Store) -> list[RegisteredCache]:
 
 
 class CacheRegistration:
-    """The row of the cache of this process. Each method is one database transaction."""
+    """The registration of the cache of this process. Each method is one database transaction."""
 
     def __init__(self, store: Store, clock: Clock, host: str, process_id: int) -> None:
         self._store = store
@@ -374,7 +374,7 @@ class CacheRegistration:
         self._id: int | None = None
 
     def arm(self, event_id: int, counts: Mapping[str, Any]) -> None:
-        """Have new events announced from now on, and publish the state of the cache."""
+        """Request announcements of new events from now on, and publish the state of the cache."""
         now = self._clock()
         values = {"seen_ms": now, "armed_until_ms": now + _ARMED_MS, "event_id": event_id, "counts": dict(counts)}
 
@@ -390,11 +390,11 @@ class CacheRegistration:
         self._id = self._store.write(work, name="arm a cache")
 
     def disarm(self) -> None:
-        """Stop the announcements of events for this process, which reads them in short intervals."""
+        """Stop the announcements of events for this process, which now reads the log in short intervals."""
         own = update(caches).where(caches.c.id == self._id).values(armed_until_ms=0)
         self._store.write(lambda connection: connection.execute(own), name="disarm a cache")
 
     def withdraw(self) -> None:
-        """Delete the row."""
+        """Delete the registration."""
         own = delete(caches).where(caches.c.id == self._id)
         self._store.write(lambda connection: connection.execute(own), name="withdraw a cache")

@@ -1,4 +1,4 @@
-"""The cache of an open metastore, as its users see it, and the prewarm that fills it in the background."""
+"""The cache of an open metastore, for its users, and the prewarm that fills it in the background."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MetadataCache:
             self._prewarming = self._prewarm.start()
 
     def state(self) -> CacheState:
-        """Return the counts, the memory, and how far the follower is behind. One round trip with a follower."""
+        """Return the counts, the memory, and the lag of the follower. One round trip with a follower."""
         cache, counting = self._catalog.cache, self._catalog.cache.counting
         position = self.follower.position
         return CacheState(
@@ -56,15 +56,15 @@ class MetadataCache:
         )
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are there now, up to ``limit``, as the follower does; return their number.
+        """Apply the events that are recorded now, at most ``limit``, as the follower does; return their number.
 
         Raises:
-            StoreUnavailableError: the database cannot be reached; nothing is lost.
+            StoreUnavailableError: the database cannot be reached; the next call applies the events.
         """
         return self.follower.catch_up(limit)
 
     def prewarm(self) -> Prewarmed:
-        """Read tables into the cache, those with the latest commits first, as long as there is memory.
+        """Read tables into the cache until its memory is full; tables with the latest commits come first.
 
         Raises:
             StoreUnavailableError: the database cannot be reached.
@@ -73,7 +73,7 @@ class MetadataCache:
         return self._prewarm.run()
 
     def cancel_prewarm(self) -> None:
-        """End a prewarm that runs, also the one of ``hivex.cache.prewarm``."""
+        """Stop a running prewarm, also the prewarm of ``hivex.cache.prewarm``."""
         self._prewarm.cancel()
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class MetadataCache:
         try:
             self.follower.start()
         except HivexError:
-            # The next call that asks the database raises the error; the next fill tries again.
+            # The next call that queries the database raises the error; the next fill tries again.
             return
 
 
@@ -98,7 +98,7 @@ _BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class Prewarmed:
-    """The result of a prewarm: the tables that were read, whether these are all, the time, and the memory used."""
+    """The result of a prewarm: the number of tables, whether these are all, the time, and the used memory."""
 
     tables: int
     is_complete: bool
@@ -107,10 +107,10 @@ class Prewarmed:
 
 
 class Prewarm:
-    """Reads definitions, partitions and directories of tables, until the memory of the cache is full.
+    """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each batch of tables is tagged with a snapshot that was taken before it
-    was read, so that what changes meanwhile costs a read later and never a wrong answer. Requests wait for none of it.
+    Tables with the latest commits come first. Each table is tagged with a snapshot that was taken before its read, so
+    that a change meanwhile causes another read later and never a wrong answer. Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:
@@ -119,14 +119,14 @@ class Prewarm:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """End a prewarm that runs, after the table that it is at."""
+        """Stop a running prewarm after its present table."""
         self._cancelled.set()
 
     def run(self, progress: Callable[[int], object] | None = None) -> Prewarmed:
-        """Read the tables; return what was read. ``progress`` is called with the number of tables so far.
+        """Read the tables, and return the result. ``progress`` is called with the number of tables so far.
 
         Raises:
-            StoreUnavailableError: the database cannot be reached; what was read before stays.
+            StoreUnavailableError: the database cannot be reached; the tables that were read before stay cached.
         """
         self._cancelled.clear()
         began, read, evicted = time.monotonic(), 0, self._catalog.cache.evictions
@@ -135,7 +135,7 @@ class Prewarm:
             batch = names[at : at + _BATCH]
             for name in batch:
                 if self._cancelled.is_set() or self._catalog.cache.evictions > evicted:
-                    # The next ones would drive out those that are more likely to be used.
+                    # Further tables would displace tables that are more likely to be used.
                     return self._result(began, read, is_complete=False)
                 read += self._read(name)
             if progress is not None:
@@ -160,7 +160,7 @@ class Prewarm:
         try:
             self._catalog.prewarm_table(name)
         except NoSuchObjectError:
-            # It was dropped meanwhile.
+            # The table was dropped meanwhile.
             return 0
         return 1
 

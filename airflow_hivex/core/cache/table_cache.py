@@ -1,4 +1,4 @@
-"""The memory of the cache: which tables have entries, when these may answer, and what makes room for others."""
+"""The entries of the cache by table, the rules for their answers, and the removal of old entries."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def _is_same(a: ValidWriteIdList | None, b: ValidWriteIdList | None) -> bool:
 
 
 class TableCache:
-    """Entries by table, the least recently used first. Safe to share between threads; no method waits for a database.
+    """Entries by table, the least recently used first. Safe to share between threads; no method queries the database.
 
     An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put``. The tag of a part is
-    a list that was taken before the reads, so that it never claims a commit that the part does not have.
+    a write id list from before the reads, so that the part has all commits of its tag.
     """
 
     def __init__(self, lists: ObjectLists, most_bytes: int) -> None:
@@ -61,11 +61,11 @@ class TableCache:
         self.used_bytes = 0
         self.most_bytes = most_bytes
         self.evictions = 0
-        """The number of entries that made room for others."""
+        """The number of entries that were removed to make room for others."""
         self.followed_until = 0.0
-        """The time, by the steady clock, up to which entries of tables without write ids are recent enough."""
+        """The time, by ``time.monotonic``, up to which entries of tables without write ids may answer."""
         self.history: History | None = None
-        """The history that the database had in the latest snapshot."""
+        """The history of the database in the latest snapshot."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._ids: dict[QualifiedName, int] = {}
         self._shared = SharedDescriptors()
@@ -73,7 +73,7 @@ class TableCache:
         self._evicted: OrderedDict[QualifiedName, None] = OrderedDict()
         self._changes = Changes()
         self._announced: dict[int, set[int]] = {}
-        """The tables of which each transaction has announced a change, as far as their entries are kept."""
+        """By transaction, the ids of cached tables of which it has announced a change."""
         _caches.add(self)
 
     def __len__(self) -> int:
@@ -89,28 +89,28 @@ class TableCache:
         """Return the number of parts of storage descriptors that tables share."""
         return len(self._shared)
 
-    # -- the two rules; a test takes each of them away and must notice
+    # -- the two rules; a test removes each of them and must fail then
 
     def announce(self, entry: Entry, txn_id: int, ids: ValidWriteIdList) -> None:
-        """Take the committed flag from an entry, of which a transaction has announced a change."""
+        """Mark an entry as uncommitted, because a transaction has announced a change of the table."""
         entry.unsettled[txn_id] = ids
         self._announced.setdefault(txn_id, set()).add(entry.id)
 
     def is_equivalent(self, tag: ValidWriteIdList, seen: ValidWriteIdList) -> bool:
-        """Return whether nothing was committed between the state of a part and that of a reader."""
+        """Return whether a part and a reader see the same commits."""
         return equivalent(tag, seen)
 
     def note_history(self, before: History | None, now: History) -> bool:
-        """Note the history of the database; return whether it continues the one of ``before``, read earlier.
+        """Keep the present history of the database; return whether it continues the earlier history ``before``.
 
-        Otherwise the database was restored from a backup, and everything is dropped.
+        Otherwise the database was restored from a backup, and all entries are dropped.
         """
         with self._lock:
             continues = before is None or now.continues(before)
             if continues and self.history is not None and now.incarnation != self.history.incarnation:
                 continues = False
             elif continues and self.history is not None and not now.continues(self.history):
-                # A later snapshot was faster.
+                # Another thread has kept a later history already.
                 return True
             self.history = now
         if not continues:
@@ -120,7 +120,7 @@ class TableCache:
     # -- answers for snapshots: confirmed by the version and list of the snapshot
 
     def known(self, names: Collection[QualifiedName]) -> list[StoredTable]:
-        """Return the tables of these names that are kept; a snapshot says whether they have changed."""
+        """Return the cached tables of these names. A snapshot shows whether they have changed."""
         with self._lock:
             found = (self._entry(name) for name in names)
             return [each.definition.value.table for each in found if each is not None and each.definition is not None]
@@ -128,7 +128,7 @@ class TableCache:
     def contents(
         self, table: StoredTable, ids: ValidWriteIdList | None, keys: Sequence[ContentsKey]
     ) -> TableContents | None:
-        """Return contents of a table, of the first of ``keys``, that have all that a reader with this list sees."""
+        """Return the contents of a table, for the first of ``keys``, that a reader with the list ``ids`` may use."""
         mark = TableMark(table.id, table.version)
         name = (table.database, table.name)
         with self._lock:
@@ -149,10 +149,13 @@ class TableCache:
                 self.counting.miss(".".join(name), Kind.CONTENTS, *refusal)
             return None
 
-    # -- answers for a list alone
+    # -- answers for readers with only a list
 
     def definition(self, name: QualifiedName, ids: ValidWriteIdList | None, cluster: str | None) -> StoredTable | None:
-        """Return a table as a cluster sees it, if it may be answered for this list (None: it has no write ids)."""
+        """Return a table as a cluster sees it, if the entry may answer for the list ``ids``, or None.
+
+        ``ids`` is None for a table without write ids.
+        """
         with self._lock:
             entry = self._entry(name)
             part = None if entry is None else entry.definition
@@ -167,9 +170,9 @@ class TableCache:
             return view
 
     def partitions(self, name: QualifiedName, ids: ValidWriteIdList | None) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with those of its partitions that are kept, if they may be answered for this list.
+        """Return a table with its cached partitions, if the entry may answer for the list ``ids``, or None.
 
-        The caller counts the hit, or a miss where the wanted partition is not among them.
+        The caller counts the hit, or a miss if the wanted partition is not cached.
         """
         with self._lock:
             entry = self._entry(name)
@@ -185,13 +188,13 @@ class TableCache:
             return entry.definition.value.table, part.value
 
     def lists_partitions(self, name: QualifiedName) -> bool:
-        """Return whether all partitions of a table were read for a list."""
+        """Return whether readers with a write id list have read all partitions of a table."""
         with self._lock:
             entry = self._entry(name)
             return entry is not None and entry.lists_partitions
 
     def has(self, table_id: int) -> bool:
-        """Return whether something is kept of a table."""
+        """Return whether a table has an entry."""
         return table_id in self._entries
 
     def count(self, name: QualifiedName, kind: Kind, reason: Miss | None) -> None:
@@ -211,7 +214,7 @@ class TableCache:
     # -- filling
 
     def begin(self) -> int:
-        """Return the moment before the reads of a fill."""
+        """Return the number of changes so far, as the moment before the reads of a fill."""
         with self._lock:
             return self._changes.now
 
@@ -224,14 +227,14 @@ class TableCache:
         *,
         is_used: bool = False,
     ) -> None:
-        """Keep a table; without ``views`` for the next snapshots only, or with those that it has already."""
+        """Cache a table; without ``views`` it answers snapshots only, unless it has views already."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
             entry = self._entry_to_fill(table)
             known = entry.definition
             if known is not None and known.version > table.version:
-                # A slow reader has read it before a change that another one has kept already.
+                # The table was read before a change that is cached already.
                 return
             if known is not None and (known.value.table is table or known.value.table == table):
                 definition = known.value
@@ -260,7 +263,7 @@ class TableCache:
         *,
         is_complete: bool,
     ) -> None:
-        """Keep partitions of a table, all or in addition to others of the same state."""
+        """Cache partitions of a table: all of them, or in addition to cached ones of the same state."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -292,7 +295,7 @@ class TableCache:
         key: ContentsKey,
         contents: TableContents,
     ) -> None:
-        """Keep contents of a table; those of another state make room for them."""
+        """Cache contents of a table, and drop contents of another state."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -302,7 +305,7 @@ class TableCache:
             self._weigh(entry)
 
     def predicates_of(self, table: StoredTable, tag: ValidWriteIdList | None) -> int:
-        """Return for how many predicates contents of this state of a table are kept."""
+        """Return the number of predicates for which contents of this state of a table are cached."""
         with self._lock:
             entry = self._entries.get(table.id)
             kept = () if entry is None else entry.contents.items()
@@ -311,16 +314,16 @@ class TableCache:
     # -- changes
 
     def forget(self, table_ids: Collection[int]) -> None:
-        """Drop the entries of tables that this process has changed; what is being read of them is not kept."""
+        """Drop the entries of tables that this process has changed; reads that run now are not cached."""
         with self._lock:
             for table_id in table_ids:
                 self._changes.note(table_id)
                 self._drop(table_id)
 
     def note_change(self, table_id: int, name: QualifiedName, txn_id: int | None, ids: ValidWriteIdList | None) -> bool:
-        """Apply the event of a change; return whether the entry is to be read again now.
+        """Apply the event of a change; return whether the entry must be read again now.
 
-        The change of a transaction marks the entry as uncommitted; any other one has happened.
+        A change of a transaction marks the entry as uncommitted. Another change has taken effect already.
         """
         with self._lock:
             other = self._ids.get(name)
@@ -338,9 +341,9 @@ class TableCache:
             return False
 
     def note_commit(self, txn_id: int, write_ids: Mapping[int, int]) -> set[QualifiedName]:
-        """Apply the event of a commit, with the write id of each table by its id.
+        """Apply the event of a commit; ``write_ids`` has the write id of each table by its id.
 
-        Returns the names of the tables whose entries are to be read again, since the transaction has changed them.
+        Returns the names of tables that the transaction has changed, and whose entries must be read again.
         """
         changed = set()
         with self._lock:
@@ -356,14 +359,14 @@ class TableCache:
         return changed
 
     def note_abort(self, txn_id: int) -> None:
-        """Apply the event of an abort: entries that it has changed are dropped."""
+        """Apply the event of an abort: drop the entries of tables of which the transaction has announced a change."""
         with self._lock:
             for table_id in list(self._announced.get(txn_id, ())):
                 self._changes.note(table_id)
                 self._drop(table_id)
 
     def drop_named(self, database: str | None, table: str | None = None) -> None:
-        """Drop the entries of a database, of one table, or with None of everything."""
+        """Drop the entry of a table, or all entries of a database, or, if ``database`` is None, all entries."""
         with self._lock:
             for entry in list(self._entries.values()):
                 if database is None or entry.name == (database, table) or (table is None and entry.name[0] == database):
@@ -371,9 +374,9 @@ class TableCache:
             self._changes.note_all()
 
     def untag(self) -> None:
-        """Let nothing be answered for a list alone until it was read again: events may have been missed.
+        """Stop answers to readers with only a list until the tables are read again: events may have been missed.
 
-        What a snapshot confirms by versions and its own lists stays.
+        Parts that a snapshot confirms by a version and a list stay.
         """
         with self._lock:
             self._changes.note_all()
@@ -381,12 +384,12 @@ class TableCache:
                 self._outdate(entry)
 
     def leave_to_parent(self) -> None:
-        """Go on in a forked process, which has no follower, and where another thread may have had the lock."""
+        """Reset the lock and the tags in a forked process: it has no follower, and the lock may have been held."""
         self._lock = threading.Lock()
         self.followed_until = 0.0
         self.untag()
 
-    # -- the parts of these, under the lock
+    # -- parts of these methods, called under the lock
 
     def _entry(self, name: QualifiedName) -> Entry | None:
         table_id = self._ids.get(name)
@@ -457,7 +460,7 @@ class TableCache:
         if self.most_bytes < 0:
             return
         if entry.size > self.most_bytes:
-            # All others would make room for it, and in vain.
+            # The entry alone exceeds the memory: it must not displace all others.
             self._evict(entry)
         while self.used_bytes > self.most_bytes and self._entries:
             self._evict(next(iter(self._entries.values())))
@@ -484,19 +487,19 @@ _MOST_REMEMBERED = 100_000
 
 
 class Changes:
-    """When a change of each table was announced last, counted by the changes. The cache calls it under its lock.
+    """The last change of each table, as the number of changes until then. The cache calls the methods under its lock.
 
-    Where it is not known any more, a table counts as changed.
+    A table whose last change is not known any more counts as changed.
     """
 
     def __init__(self) -> None:
         self.now = 0
-        """The number of changes so far: the moment before the reads of a fill."""
+        """The number of changes so far, which serves as a clock."""
         self._last: OrderedDict[int, int] = OrderedDict()
         self._floor = 0
 
     def note(self, table_id: int) -> None:
-        """Note a change of a table."""
+        """Record a change of a table."""
         self.now += 1
         self._last[table_id] = self.now
         self._last.move_to_end(table_id)
@@ -504,24 +507,24 @@ class Changes:
             _, self._floor = self._last.popitem(last=False)
 
     def note_all(self) -> None:
-        """Note that each table may have changed."""
+        """Record that each table may have changed."""
         self.now += 1
         self._floor = self.now
         self._last.clear()
 
     def has_none_since(self, table_id: int, begun: int) -> bool:
-        """Return whether no change of a table was announced since the moment ``begun``."""
+        """Return whether a table has had no change since ``begun``, an earlier value of ``now``."""
         return max(self._last.get(table_id, 0), self._floor) <= begun
 
 
 CATALOG = "hive"
-"""The name of the one catalog, as Hive's clients know it."""
+"""The name of the only catalog for Hive's clients."""
 
 _MOST_KNOWN = 100_000
 
 
 class ObjectLists:
-    """Patterns of ``catalog.database.table``: the black list counts before the white list.
+    """Patterns of ``catalog.database.table``; the black list has precedence over the white list.
 
     A pattern matches the whole name: ``hive[.]sales[.].*`` matches the tables of the database ``sales``, and
     ``sales.*`` matches none of them. Source: Hive CachedStore.shouldCacheTable.
@@ -535,7 +538,7 @@ class ObjectLists:
         self._known: dict[tuple[str, str], bool] = {}
 
     def include(self, database: str, table: str) -> bool:
-        """Return whether a table may be kept."""
+        """Return whether a table may be cached."""
         known = self._known.get((database, table))
         if known is None:
             name = f"{CATALOG}.{database}.{table}"
@@ -554,7 +557,7 @@ def _patterns(settings: Settings, name: str) -> Sequence[re.Pattern[str]]:
     """Return the patterns of a setting.
 
     Raises:
-        InvalidSettingError: one is not a regular expression.
+        InvalidSettingError: a pattern is not a regular expression.
     """
     patterns = []
     for text in settings[name]:

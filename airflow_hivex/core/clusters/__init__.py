@@ -1,1 +1,1 @@
-"""Clusters: what hive.cluster.properties says, and which cluster runs a statement."""
+"""Clusters: the contents of hive.cluster.properties, and the choice of the cluster that runs a statement."""

@@ -1,7 +1,7 @@
-"""The health of the clusters: whether their file systems are there, and whether their runners can run jobs.
+"""The health of the clusters: whether their file systems are mounted, and whether their runners can run jobs.
 
-The router asks for each cluster that it tries. Answers are remembered for a short time, so that a statement does not
-pay for them, and a cluster that takes long to fail is not asked by each one.
+The router checks each cluster that it tries. Results are kept for a short time, so that not every statement waits for
+the checks, or for a cluster that fails slowly.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _MOST_CLUSTERS = 1000
 
 
 class ClusterHealth:
-    """Answers whether the clusters can be used; safe to share between threads."""
+    """The health of the clusters; safe to share between threads."""
 
     def __init__(self, clusters: Clusters, roots: Roots, timer: Callable[[], float] = time.monotonic) -> None:
-        """``timer`` returns the time in seconds, by which answers are forgotten."""
+        """Create the health checks; ``timer`` returns the time in seconds, by which results expire."""
         self._clusters = clusters
         self._roots = roots
         self._lock = threading.Lock()
@@ -45,11 +45,11 @@ class ClusterHealth:
         self._of_runners: TTLCache[str, Health] = TTLCache(_MOST_CLUSTERS, _REMEMBERED_S, timer)
 
     def of_root(self, cluster: str) -> Health:
-        """Return whether the root of a cluster's file system is there, and the one that it was.
+        """Return the health of the root of a cluster's file system: whether it is mounted and has its root marker.
 
-        One that is not is looked at again for each statement: it may be mounted at any moment. One that does not answer
-        for five seconds counts as not there, and is remembered. Of one that this process has no driver for nothing is
-        known, and it counts as there.
+        A missing or foreign root is checked again for each statement, because it may be mounted at any moment. A root
+        that does not answer for five seconds counts as missing for a short time. A file system for which this process
+        has no driver counts as usable.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -57,7 +57,7 @@ class ClusterHealth:
         return _remembered(self._of_roots, self._lock, cluster, self._examine, but=(RootMissingError, ForeignRootError))
 
     def of_runner(self, cluster: str) -> Health:
-        """Return whether the runner of a cluster can run jobs.
+        """Return the health of the runner of a cluster: whether it can run jobs.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -65,7 +65,7 @@ class ClusterHealth:
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
     def free_bytes(self, cluster: str) -> int | None:
-        """Return the space for new files in a cluster's file system, None where it is not known or not there.
+        """Return the free bytes of a cluster's file system; None if unknown, or if the file system cannot be used.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -79,7 +79,7 @@ class ClusterHealth:
             return None
 
     def _examine(self, cluster: str) -> Health:
-        """Return the result of a look at the root, which waits for no network longer than a user would."""
+        """Check the root of a cluster, for at most five seconds, and return the result."""
         try:
             return answer_of(self._clusters.get(cluster), lambda: self._look(cluster))
         except StorageError as error:
@@ -91,7 +91,7 @@ class ClusterHealth:
         except (RootMissingError, ForeignRootError) as error:
             return Health(error)
         except StorageError as error:
-            # Spark brings drivers of its own: a file system that cannot be read from here may be there.
+            # Spark has drivers of its own, so that it may read a file system which this process cannot read.
             return Health(error) if isinstance(error.__cause__, OSError) else USABLE
         return USABLE
 
@@ -105,7 +105,7 @@ class ClusterHealth:
 
 
 def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
-    """Return the answer of a cluster's file system. Callers wait for it for at most five seconds.
+    """Return the result of ``ask``, a call to a cluster's file system. The caller waits for at most five seconds.
 
     Raises:
         StorageError: the file system does not answer in time.
@@ -126,7 +126,7 @@ def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
 
 
 def free_bytes(cluster: Cluster) -> int | None:
-    """Return the space for new files in a cluster's file system, or None where the file system does not report it.
+    """Return the free bytes of a cluster's file system, or None if the file system does not report them.
 
     Raises:
         StorageError: the file system cannot be read.
@@ -142,7 +142,7 @@ def _remembered(
     *,
     but: tuple[type[HivexError], ...] = (),
 ) -> Health:
-    """Ask, unless the answer is remembered; problems of the types ``but`` are not."""
+    """Return the kept health of a cluster, or the result of ``ask``; problems of the types ``but`` are not kept."""
     with lock:
         known = cache.get(cluster)
     if known is not None:

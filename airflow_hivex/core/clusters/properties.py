@@ -26,7 +26,7 @@ _OPTIONAL = ("spark_conf", "storage_options")
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """All clusters in the order of their description. Iterating gives their names.
+    """All clusters in the order of their description. Iteration returns their names.
 
     ``default`` is ``hive.default.cluster.name``, ``use_default`` is ``hive.use.default.cluster``.
     """
@@ -42,15 +42,15 @@ class Clusters:
         default: str | None = None,
         use_default: bool = False,
     ) -> Clusters:
-        """Return the clusters that ``value`` describes: a mapping, JSON text, or a file with JSON text.
+        """Return the clusters that ``value`` describes: a mapping, JSON text, or the path of a file with JSON text.
 
-        A default that is not given is the only cluster. Reads the file, touches no cluster.
+        If there is only one cluster, it is the default of ``default``. The call does not access the clusters.
 
         Raises:
-            InvalidClusterPropertiesError: the description is malformed or incomplete, or two
-                clusters share a file system.
-            UnknownClusterError: the default is not one of them.
-            InvalidSettingError: there are several and no default.
+            InvalidClusterPropertiesError: the description is malformed or incomplete, or two clusters share a file
+                system.
+            UnknownClusterError: the default cluster is not described.
+            InvalidSettingError: there are several clusters and no default.
         """
         by_name = {name: _cluster(name, properties) for name, properties in _described(value).items()}
         _check_disjoint(list(by_name.values()))
@@ -69,10 +69,10 @@ class Clusters:
         return tuple(self.by_name)
 
     def get(self, name: str) -> Cluster:
-        """Return the cluster of that name.
+        """Return the cluster with the name.
 
         Raises:
-            UnknownClusterError: no cluster has that name.
+            UnknownClusterError: no cluster has the name.
         """
         try:
             return self.by_name[name]
@@ -94,7 +94,7 @@ def _described(value: Mapping[str, Any] | str | Path | None) -> Mapping[str, Any
         value = _read(_file_text(value), f"file {value}")
     elif isinstance(value, str):
         text = value.strip()
-        # No path that anyone means starts like a JSON value.
+        # The path of a file does not begin like a JSON value.
         if text.startswith(("{", "[", '"')):
             value = _read(text, "the text")
         elif text:
@@ -188,7 +188,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value, in JSON's words. The value itself may be a secret in the wrong place."""
+    """Return the type of a value, in JSON's words, for errors. The value itself may be a misplaced secret."""
     if value is None:
         return "null"
     if isinstance(value, str):

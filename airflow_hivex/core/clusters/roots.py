@@ -1,8 +1,8 @@
-"""Checks that the root of a cluster's file system is the one that the metastore and its jobs have written to.
+"""Checks that the root of a cluster's file system is the root to which the metastore and its jobs have written.
 
-A folder on which nothing is mounted looks like an empty root: what is written there is out of sight once the mount
-is back, and the cleaner takes what it does not find for deleted. So the first write to a cluster puts a marker file
-into its root, and the metastore notes the marker's id. Every write and every deletion compares the two ids first.
+A folder on which no file system is mounted looks like an empty root. Files that are written there disappear when the
+file system is mounted again, and the cleaner regards missing files as deleted. So the first write to a cluster creates
+a root marker, and the metastore stores its id. Every write and every deletion compares the two ids first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The number of directories, the newest first, that a root without a marker is searched for."""
+"""The number of registered directories, the newest first, that are looked for in a root without a marker."""
 
 
 class Roots:
@@ -47,13 +47,14 @@ class Roots:
         self._known: dict[str, str] = {}
 
     def check(self, name: str) -> None:
-        """Ensure that the root of a cluster is the one that it was; the first use of a cluster marks it.
+        """Ensure that the root of a cluster has its root marker; the first use of a cluster creates the marker.
 
-        A cluster that was used before there were markers is marked if any of its newest directories is there.
+        A cluster without a marker in the metastore, but with registered directories, is marked if one of the newest
+        directories exists.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            RootMissingError: the marker, or everything that is registered, is missing.
+            RootMissingError: the marker, or all of the newest registered directories, are missing.
             ForeignRootError: another metastore, or another cluster, has marked the root.
             StorageError: the file system cannot be read or written.
         """
@@ -68,10 +69,10 @@ class Roots:
             self._mark_first(cluster, files, found, root_id)
 
     def examine(self, name: str) -> None:
-        """Ensure the same and write nothing; a root that was never marked passes.
+        """Ensure that the root of a cluster has its root marker, without writing; a root without a marker is accepted.
 
         Raises:
-            RootMissingError, ForeignRootError, StorageError: as in :meth:`check`.
+            RootMissingError, ForeignRootError, StorageError: as in :meth:`check`, if the root was marked before.
         """
         cluster = self._clusters.get(name)
         files = ClusterFiles.of(cluster)
@@ -82,9 +83,9 @@ class Roots:
             self._compare(cluster, root_id, found)
 
     def planned(self, name: str) -> PlannedRoot:
-        """Return the root of a cluster for the plan of a job. Asks neither database nor file system.
+        """Return the root of a cluster for the plan of a job, without reading the database or the file system.
 
-        The processes of a job compare the marker if this process has compared it before.
+        The processes of the job check the marker if this process has checked it before.
         """
         cluster = self._clusters.get(name)
         known = self._known.get(name)
@@ -94,9 +95,9 @@ class Roots:
         return PlannedRoot(name, cluster.shown_filesystem, path, f"{path.rstrip('/')}/{MARKER}", known)
 
     def accept(self, name: str) -> int:
-        """Take the root of a cluster as it is now, whatever was there before; how many directories are registered.
+        """Accept the present root of a cluster and mark it; return the number of directories registered there.
 
-        Other processes take it from their next statement on.
+        Other processes accept the root from their next statement on.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -119,15 +120,15 @@ class Roots:
             return int(connection.execute(count).scalar_one())
 
     def _is_known(self, name: str, files: ClusterFiles) -> bool:
-        """Return whether the marker is the one that this process has seen before. Asks no database."""
+        """Return whether the root still has the marker that this process has seen before. Reads the file only."""
         known = self._known.get(name)
         return known is not None and _read(files) == known
 
     def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
-        """Return the id of a cluster's root, whether it was marked, and the id in the marker that is there.
+        """Return the stored id of a cluster's root, whether the root was marked, and the id in the marker.
 
-        A process that marks a root notes the id, writes the marker, then notes that it is marked. Where the two differ,
-        that may have happened between one look and the other, and so both are looked at again.
+        A process that marks a root stores the id, writes the marker, and then stores that the root is marked. If the
+        two ids differ, another process may have done so between the two reads, and so both are read again.
         """
         for _ in range(2):
             root_id, is_marked = self._noted(name) or (None, False)
@@ -137,7 +138,7 @@ class Roots:
         return root_id, is_marked, found
 
     def _noted(self, name: str) -> tuple[str, bool] | None:
-        """Return the id of a cluster's root, and whether the marker with it was written."""
+        """Return the stored id of a cluster's root, and whether its marker was written; None for a new cluster."""
         roots = cluster_roots.c
         with self._store.read() as connection:
             row = connection.execute(select(roots.root_id, roots.is_marked).where(roots.cluster == name)).one_or_none()
@@ -151,14 +152,14 @@ class Roots:
         self._known[cluster.name] = found
 
     def _mark_first(self, cluster: Cluster, files: ClusterFiles, found: str | None, begun: str | None) -> None:
-        """Mark a root, or finish what another process has begun."""
+        """Mark a root for the first time, or complete the marking that another process has begun."""
         if found is None:
             self._check_not_empty(cluster, files)
         elif found != begun:
             raise ForeignRootError(cluster.name, cluster.shown_filesystem, MARKER)
 
         def begin(connection: Connection) -> str:
-            # Of several processes at once the first one gives the id.
+            # If several processes mark the root at once, the first one determines the id.
             self._insert(connection, cluster.name, str(uuid.uuid4()))
             of_cluster = cluster_roots.c.cluster == cluster.name
             return str(connection.execute(select(cluster_roots.c.root_id).where(of_cluster)).scalar_one())
@@ -177,14 +178,14 @@ class Roots:
             cluster_roots.c.cluster == cluster.name, cluster_roots.c.root_id == root_id
         )
         self._store.write(lambda connection: connection.execute(marked.values(is_marked=True)), name="mark root")
-        # Two metastores may have written theirs at once.
+        # Another metastore may have written its marker at the same time.
         self._compare(cluster, root_id, _read(files))
 
     def _check_not_empty(self, cluster: Cluster, files: ClusterFiles) -> None:
-        """Refuse a root that has no files although it should.
+        """Refuse an empty root of a cluster with registered directories.
 
         Raises:
-            RootMissingError: of the newest registered directories none is there.
+            RootMissingError: all of the newest registered directories are missing.
         """
         with self._store.read() as connection:
             registered = _newest_directories(connection, cluster.name)
@@ -194,7 +195,7 @@ class Roots:
 
 
 def _newest_directories(connection: Connection, cluster: str) -> list[str]:
-    """Return the locations of directories with files that a cluster should hold. One statement."""
+    """Return the locations of the newest registered directories of a cluster that have files. One statement."""
     d, copies, held = directories.c, directory_copies.c, cluster_storage_descriptors.c
     place = func.coalesce(held.location, partitions.c.location, tables.c.location)
     query = (
@@ -219,10 +220,10 @@ def _newest_directories(connection: Connection, cluster: str) -> list[str]:
 
 
 def _read(files: ClusterFiles) -> str | None:
-    """Return the id in the marker of a root, or None without a marker; the empty text where it cannot be understood."""
+    """Return the id in the marker of a root; None without a marker, an empty text if the marker is not valid."""
     text = files.read_text(MARKER)
     if not text:
-        # Its writer died before it wrote anything.
+        # The file is missing, or its writer was killed before it wrote the content.
         return None
     try:
         found = json.loads(text)
@@ -232,17 +233,17 @@ def _read(files: ClusterFiles) -> str | None:
 
 
 _HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
-"""The kinds of clusters for which this process puts the files of a job into their places."""
+"""The kinds of clusters for which this process moves the files of a job to their places."""
 
 
 def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
-    """Return the result of a job, whose files are all there as this process finds them.
+    """Return the result of a job after checking that this process finds all its files.
 
-    The driver of spark-submit is a process of its own, perhaps on another host. Each result of a job passes here before
-    any part of it is registered.
+    The driver of spark-submit is a process of its own, perhaps on another host. Each result of a job is checked here
+    before a part of it is registered.
 
     Raises:
-        WrittenRowsMissingError: some are not there, or have another size.
+        WrittenRowsMissingError: a file is missing, or has another size.
         StorageError: the file system cannot be read.
     """
     if cluster.kind in _HERE:

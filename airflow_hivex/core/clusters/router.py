@@ -1,6 +1,6 @@
-"""The choice of the cluster that runs a statement: a Route, by the tables' copies and the clusters' health.
+"""The choice of the cluster that runs a statement: a Route, by the copies of the tables and the health of clusters.
 
-Source: docs/reference/clusters.md, whose numbers (R7, S2) the comments cite.
+Source: docs/reference/clusters.md. The comments cite its rules by number (R7, S2).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def choose_cluster(
     use_default: bool = False,
     health: Callable[[str], Health] = lambda _: USABLE,
 ) -> Route:
-    """Return the cluster that runs a statement, every candidate tried in order, and what each one lacks.
+    """Return the cluster that runs a statement, with the candidates in order and the reasons against each.
 
     Args:
-        inputs: the tables read, in order of appearance.
-        outputs: the tables written; those that the statement creates do not take part (R7).
+        inputs: the tables that the statement reads, in order of appearance.
+        outputs: the tables that the statement writes; a table that it creates is ignored (R7).
         clusters: the names in hive.cluster.properties.
         default: hive.default.cluster.name.
-        pinned: the cluster of USE CLUSTER, which alone is tried (S2).
-        use_default: hive.use.default.cluster: where no written table decides, only the default
-            cluster is tried instead of those of the tables read.
-        health: whether a cluster can be used now. One that cannot counts as one without a copy.
+        pinned: the cluster of USE CLUSTER, which is the only candidate (S2).
+        use_default: hive.use.default.cluster: if the statement writes no existing table, the default cluster is the
+            only candidate.
+        health: returns the health of a cluster. An unusable cluster is treated like a cluster without a copy.
 
     Returns:
-        A route whose ``cluster`` is None when no candidate will do; ``reason`` says why.
+        A route. Its ``cluster`` is None if no candidate can run the statement; ``reason`` has the reason.
     """
     read = _by_table(inputs)
     written = [output for output in outputs if output.primary is not None]
@@ -48,7 +48,7 @@ def choose_cluster(
             return Route(cluster, _success(candidates), tuple(candidates))
     alternative = None
     if not written and pinned is None:
-        # Secondaries are never candidates on their own (R11), but the user may want one.
+        # A secondary is never a candidate by itself (R11), but the user may choose it by USE CLUSTER.
         tried = {candidate.cluster for candidate in candidates}
         complete = (name for name in clusters if name not in tried)
         alternative = next((name for name in complete if not any(_lacks(name, read, (), clusters, health))), None)
@@ -56,7 +56,7 @@ def choose_cluster(
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
-    """Return one input per table, so that a table read twice is not reported twice."""
+    """Return one input for each table, so that a table which is read twice is not reported twice."""
     found: dict[str, RouteInput] = {}
     for one in inputs:
         seen = found.get(one.table)
@@ -77,7 +77,7 @@ def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
 def _proposed(
     read: Sequence[RouteInput], written: Sequence[RouteOutput], default: str, pinned: str | None, use_default: bool
 ) -> list[tuple[str, str]]:
-    """Return the clusters to try, in order, each with the reason why."""
+    """Return the candidates in the order in which they are tried, each with the reason for it."""
     if pinned is not None:
         return [(pinned, "USE CLUSTER")]
     if written:
@@ -114,7 +114,7 @@ def _lacks(
     for one in read:
         if one.primary != cluster:
             yield from _missing_copies(cluster, one)
-    # Last: a caller that takes only the first lack asks no cluster that lacks a table.
+    # The health comes last: a caller that reads only the first lack does not check clusters that lack a table.
     problem = health(cluster).problem
     if problem is not None:
         yield Lack("", "not usable", cluster, problem=str(problem), may_pass=problem.retryable)
