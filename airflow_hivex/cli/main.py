@@ -297,8 +297,7 @@ def _run_sql(options: argparse.Namespace) -> int:
     metastore_url(options)
     text = _read_statements(options)
 
-    from airflow_hivex.cli.output import printer
-    from airflow_hivex.cli.progress import StatementProgress
+    from airflow_hivex.cli.output import StatementProgress, printer
     from airflow_hivex.cli.sql import StatementRunner, run_prompt, run_script
 
     progress = StatementProgress()
@@ -392,7 +391,7 @@ def _housekeep_metastore(options: argparse.Namespace) -> int:
 
 
 def _show_caches(options: argparse.Namespace) -> int:
-    from airflow_hivex.cli.metadata_cache import show_caches
+    from airflow_hivex.cli.metastore import show_caches
 
     with open_metastore(options) as metastore:
         return show_caches(metastore, options, _report)
@@ -410,14 +409,14 @@ def _accept_root(options: argparse.Namespace) -> int:
 
 
 def _import_metastore(options: argparse.Namespace) -> int:
-    from airflow_hivex.cli.hive_import import import_metastore
+    from airflow_hivex.cli.metastore import import_metastore
 
     with open_metastore(options) as metastore:
         return import_metastore(metastore, options, _report)
 
 
 def _examine_metastore(options: argparse.Namespace) -> int:
-    from airflow_hivex.cli.doctor import examine
+    from airflow_hivex.cli.metastore import examine
 
     with open_metastore(options) as metastore:
         return examine(metastore, options, _report)

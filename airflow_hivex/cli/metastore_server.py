@@ -128,7 +128,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _listening(options: argparse.Namespace) -> Listening:
-    from airflow_hivex.core.thrift.sasl import Credentials
+    from airflow_hivex.core.thrift.clients import Credentials
     from airflow_hivex.core.thrift.server import Limits
     from airflow_hivex.core.thrift.serving import Listening
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hivex.core.errors import HivexError
 
 if TYPE_CHECKING:
-    from airflow_hivex.cli.progress import StatementProgress
+    from airflow_hivex.cli.output import StatementProgress
     from airflow_hivex.core.session import Result, Session
 
 _CANCEL_LIMIT_S = 60.0

@@ -13,8 +13,7 @@ from airflow.sdk import BaseOperator, XComArg, conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
-from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure
+from airflow_hivex.hooks.tasks import agent_info, as_txn_id, failing_for_good, lasting_failure, part_name
 from airflow_hivex.hooks.warehouse import WarehouseHook, split_statements
 from airflow_hivex.operators.page_links import HivexTransactionsLink
 from airflow_hivex.operators.query_deferral import Course, Deferral, DeferredQuery

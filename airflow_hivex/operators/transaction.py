@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_hivex.hooks.tasks import agent_info, failing_for_good, part_name
-from airflow_hivex.hooks.transactions import as_txn_id, lasting_failure, states_of_tasks, what_to_clear
+from airflow_hivex.hooks.tasks import (
+    agent_info,
+    as_txn_id,
+    failing_for_good,
+    lasting_failure,
+    part_name,
+    states_of_tasks,
+    what_to_clear,
+)
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.operators.page_links import HivexTransactionsLink
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hivex.core.errors import HivexError
-from airflow_hivex.hooks.transactions import lasting_failure
+from airflow_hivex.hooks.tasks import lasting_failure
 from airflow_hivex.hooks.warehouse import WarehouseHook
 from airflow_hivex.triggers.threads import in_thread
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_hivex.core.thrift.metrics import METRICS
+from airflow_hivex.core.thrift.server import METRICS
 from airflow_hivex.hooks.metrics import GAUGES, PREFIX
 from scripts.reference_pages.markdown import cell, table
 
 _INTRODUCTION = """\
 # Metrics
 
-<!-- Written by `make format` from airflow_hivex/hooks/metrics.py and airflow_hivex/core/thrift/metrics.py. -->
+<!-- Written by `make format` from airflow_hivex/hooks/metrics.py and airflow_hivex/core/thrift/server.py. -->
 
 ## Gauges of Airflow
 

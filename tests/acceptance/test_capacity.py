@@ -14,7 +14,7 @@ from pyarrow import orc
 from sqlalchemy import Connection, create_engine
 from sqlalchemy import text as sql
 
-from airflow_hivex.cli import second_team
+from airflow_hivex.cli import demo
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.errors import (
     InvalidOperationError,
@@ -325,10 +325,10 @@ def test_second_team_of_the_demo_reads_flights_through_a_link(metastore: Metasto
     session.sql("INSERT INTO nycflights.flights VALUES ('AA', 1, 1), ('AA', 2, 1), ('UA', 3, 1), ('UA', 4, 2)")
     for _ in range(2):
         with metastore.session() as another:
-            done = second_team.work(another)
+            done = demo.work_as_second_team(another)
         assert done.answer.rows == [("AA", 2), ("UA", 1)]
         assert "nycflights.flights belongs to another namespace" in done.refusal
         assert "CREATE LINK TO flights@nycflights" in done.refusal
-        table = second_team.table_of_capacity(done.capacity)
+        table = demo.table_of_capacity(done.capacity)
         assert list(table.columns[0].cells) == ["delays", "nycflights"]
         assert "0" not in list(table.columns[5].cells)[:1]

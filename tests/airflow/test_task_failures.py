@@ -12,8 +12,7 @@ from airflow_hivex.core.errors import (
     NoSuchTableError,
     WriteConflictError,
 )
-from airflow_hivex.hooks.tasks import failing_for_good
-from airflow_hivex.hooks.transactions import lasting_failure
+from airflow_hivex.hooks.tasks import failing_for_good, lasting_failure
 
 
 @pytest.mark.parametrize("error", [WriteConflictError(7, "rows of t"), CommitOutcomeUnknownError(7)], ids=repr)

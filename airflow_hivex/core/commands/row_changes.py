@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE: routed, run as one job on the target's primary, committed."""
+"""UPDATE, DELETE and MERGE, run as one job on the target's primary; TRUNCATE and RESTORE of a whole table."""
 
 from __future__ import annotations
 
@@ -6,24 +6,45 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.commands.columns import with_merged_columns
-from airflow_hivex.core.errors import ColumnCountMismatchError, InvalidObjectError, InvalidOperationError
-from airflow_hivex.core.execution import planning, resuming
+from airflow_hivex.core.errors import (
+    ColumnCountMismatchError,
+    InvalidObjectError,
+    InvalidOperationError,
+    NoSuchPartitionError,
+)
+from airflow_hivex.core.execution import planning, resuming, versions
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import change_operations, check_change, check_changeable
+from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
-from airflow_hivex.core.execution.queries import explained, run_describe_query, run_insert
-from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
-from airflow_hivex.core.execution.writing import begin_write, check_is_new, end_writes, run_once
+from airflow_hivex.core.execution.queries import explained, plan_query, run_describe_query, run_insert
+from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route, take_snapshot, writing_cluster
+from airflow_hivex.core.execution.transactions import OutrunError, in_transaction
+from airflow_hivex.core.execution.writing import (
+    begin_write,
+    check_is_new,
+    end_write,
+    end_writes,
+    run_once,
+    with_empty_bases,
+)
+from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Primitive
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
+from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import SOURCE_ROW, ChangePart, ChangeRule, Changes, Plan, PlannedCheck, Write
+from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.model.versions import TableVersion
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.parser.grammar.views import quoted
+from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import (
     ChangeClause,
     ChangeQuery,
@@ -32,9 +53,12 @@ from airflow_hivex.core.parser.statements import (
     ExplainChanges,
     Insert,
     Query,
+    RestoreTable,
     TableName,
     TextEdit,
+    Truncate,
 )
+from airflow_hivex.core.transactions import pending_writes
 
 # INSERT and MERGE WITH SCHEMA EVOLUTION: columns that only the query or the source has are added to the table, in the
 # commit of the rows. The columns of the query are looked up first, and the statement is retried if another one has
@@ -358,3 +382,115 @@ def _rule(clause: ChangeClause, *, fills: bool) -> ChangeRule:
     return ChangeRule(
         clause.action.value, clause.columns, clause.values, clause.by_name, clause.defaults, fills, clause.texts
     )
+
+
+def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
+    """Restore a version; return the number of its rows, which the table has now.
+
+    RESTORE runs as an INSERT OVERWRITE of all partitions, so the versions in between stay readable.
+    """
+    table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+    if table.not_written:
+        raise InvalidOperationError(statement.kind, table.full_name, table.not_written)
+    snapshot = context.services.catalog.snapshot([(table.database, table.name)])
+    version = versions.find(context, snapshot, table, statement.version, None).version
+    insert = _overwrite(table, version)
+
+    def work(running: Running) -> Result:
+        running.check_may_write(statement.kind)
+        routed = route(context, insert, running)
+        cluster = chosen_cluster(context, routed)
+        log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
+        write = begin_write(
+            context, running, routed.target, cluster, overwrite=True, static={}, partition=None, input_columns=()
+        )
+        plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
+        written = context.run(cluster, plan)
+        names = _existing_partitions(context, running, routed.target) if routed.target.is_partitioned else []
+        end_write(context, running, write, with_empty_bases(context, running, write, written, names))
+        return Result(
+            cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
+        )
+
+    return in_transaction(context, work)
+
+
+def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
+    """Return the INSERT OVERWRITE of the version's rows. Current columns and fields that the version lacks are NULL."""
+    then = {column.in_files.lower(): column for column in version.columns or table.columns}
+    values = [
+        reshaped(table.full_name, quoted(then[column.in_files.lower()].name), then[column.in_files.lower()], column)
+        if column.in_files.lower() in then
+        else f"CAST(NULL AS {column.type})"
+        for column in table.columns
+    ]
+    values += [quoted(key.name) for key in table.partition_keys]
+    name = f"{quoted(table.database)}.{quoted(table.name)}"
+    text = f"SELECT {', '.join(values)} FROM {name} VERSION AS OF {version.write_id}"  # noqa: S608 - quoted names
+    insert = read(f"INSERT OVERWRITE TABLE {name} {text}", database=table.database)
+    assert isinstance(insert, Insert)
+    return insert
+
+
+def _existing_partitions(
+    context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
+) -> list[str]:
+    """Return the partitions that ``among`` may cover, with those of the statement's own transaction; sorted."""
+    names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
+    if running.joined is not None:
+        with context.services.store.read() as connection:
+            own = pending_writes.written_directories(connection, running.txn_id)
+        names.update(name for name in own.get(table.id, {}) if name is not None)
+    return sorted(names)
+
+
+def run_truncate(context: StatementContext, statement: Truncate) -> Result:
+    """TRUNCATE TABLE: return only the cluster, as the removed rows are not counted.
+
+    Raises:
+        RoutingError: the session is pinned to another cluster than the table's primary one.
+    """
+
+    def work(running: Running) -> Result:
+        running.check_may_write("TRUNCATE TABLE")
+        table = context.services.catalog.get_table(*context.session.qualify(statement.table))
+        if table.not_written:
+            raise InvalidOperationError("TRUNCATE TABLE", table.full_name, table.not_written)
+        cluster = writing_cluster(context, table)
+        chosen = None if statement.specification is None else _covered_partitions(context, running, table, statement)
+        locks = context.services.statement_locks.truncate(table, chosen)
+        acquire(context, running, locks, write_ids_of=[table.id] if table.is_transactional else ())
+        resources = [(table.id, partition) for partition in (chosen if chosen is not None else [None])]
+        check_not_outrun(context, running, resources)
+        take_snapshot(context, running)
+        if context.services.catalog.get_table(table.database, table.name).id != table.id:
+            raise OutrunError(f"table {table.full_name} was dropped and created again while the statement waited")
+        names: Sequence[str | None] = [None]
+        if table.is_partitioned:
+            # The lock on the whole table also covers partitions that were added before the statement acquired it.
+            names = chosen if chosen is not None else _covered_partitions(context, running, table, statement)
+        write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
+        written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
+        end_write(context, running, write, written)
+        return Result(cluster=cluster.name, txn_id=running.txn_id)
+
+    return in_transaction(context, work)
+
+
+def _covered_partitions(
+    context: StatementContext, running: Running, table: StoredTable, statement: Truncate
+) -> list[str]:
+    """Return the partitions that the statement covers, sorted, including new partitions of its own transaction.
+
+    Raises:
+        NoSuchPartitionError: the specification covers no partition.
+    """
+    exact = None
+    if statement.specification is not None:
+        exact = typed_specification("TRUNCATE TABLE ... PARTITION", table, statement.specification)
+    found = _existing_partitions(context, running, table, exact)
+    if exact is not None:
+        found = covered(found, exact, table.partition_keys)
+    if exact is not None and not found:
+        raise NoSuchPartitionError(table.database, table.name, "that the specification covers")
+    return found

@@ -1,10 +1,17 @@
-"""The state of a client's connection, and the names that a client calls databases and clusters by. Pure."""
+"""A client of the endpoint: its login by SASL PLAIN, its state, and its names of databases and clusters. Pure."""
 
 from __future__ import annotations
 
+import hmac
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
 from typing import NamedTuple
+
+from airflow_hivex.core.errors import InvalidSettingError
+from airflow_hivex.core.model.secrets import remember
 
 HIVE_CATALOG = "hive"
 """The one catalog that each client of Hive 3 and later knows, which names no cluster here."""
@@ -85,3 +92,106 @@ class Client:
             or self.user_cluster
             or self.endpoint_cluster
         )
+
+
+_STEP = Struct(">BI")
+_START, _OK, _BAD, _COMPLETE = 1, 2, 3, 5
+_LONGEST = 8192
+
+
+class SaslError(Exception):
+    """The client has not logged in, as this server requires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The passwords or tokens of users. A client sends one of them by PLAIN, which TLS protects."""
+
+    secrets: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def from_file(cls, path: str) -> Credentials:
+        """Return the credentials of a JSON file: an object with the secret of each user.
+
+        Raises:
+            InvalidSettingError: the file cannot be read, or is not such an object.
+        """
+        expected = 'a JSON file is expected, such as {"alice": "a token of hers"}'
+        try:
+            found = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+            raise InvalidSettingError("credentials", path, f"{expected} ({reason})") from None
+        is_valid = isinstance(found, dict) and found and all(isinstance(each, str) and each for each in found.values())
+        if not is_valid:
+            raise InvalidSettingError("credentials", path, expected)
+        remember(list(found.values()))
+        return cls(found)
+
+    def are_valid(self, user: str, secret: str) -> bool:
+        """Return whether the secret is the user's; takes as long for a user that does not exist."""
+        known = self.secrets.get(user)
+        is_same = hmac.compare_digest((known if known is not None else secret + "x").encode(), secret.encode())
+        return known is not None and is_same
+
+
+class PlainExchange:
+    """The exchange of one connection. After it ``user`` is certain, or ``failed`` has the reason.
+
+    Each step is a status byte, a length and that many bytes (Thrift's TSaslTransport). A client sends START with the
+    name of the mechanism, then its response; the server answers COMPLETE, or BAD with a reason.
+    """
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._has_mechanism = False
+        self.user: str | None = None
+        self.failed: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the client is known."""
+        return self.user is not None
+
+    def take(self, buffer: bytearray) -> bytes | None:
+        """Take one step out of a buffer and return the answer, which may be empty; None if bytes are missing.
+
+        Raises:
+            SaslError: the bytes are not such a step.
+        """
+        if buffer and buffer[0] not in (_START, _OK, _COMPLETE):
+            raise SaslError("this server asks for SASL PLAIN, and the client begins without it")
+        if len(buffer) < _STEP.size:
+            return None
+        status, length = _STEP.unpack_from(buffer)
+        if length > _LONGEST:
+            raise SaslError(f"a step of SASL has {length} bytes; at most {_LONGEST} are taken")
+        end = _STEP.size + length
+        if len(buffer) < end:
+            return None
+        content = bytes(buffer[_STEP.size : end])
+        del buffer[:end]
+        if not self._has_mechanism:
+            if status != _START or content != b"PLAIN":
+                return self._fail(f"mechanism {content[:40].decode('latin-1')!a} is not PLAIN")
+            self._has_mechanism = True
+            return b""
+        return self._response(content)
+
+    def _response(self, content: bytes) -> bytes:
+        parts = content.split(b"\0")
+        if len(parts) != 3:
+            return self._fail("the response is not one of PLAIN")
+        try:
+            _, user, secret = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            return self._fail("the response is not UTF-8")
+        if not self._credentials.are_valid(user, secret):
+            return self._fail(f"user {user[:60]!a} or the password is wrong")
+        self.user = user
+        return _STEP.pack(_COMPLETE, 0)
+
+    def _fail(self, reason: str) -> bytes:
+        self.failed = f"SASL: {reason}"
+        content = reason.encode()
+        return _STEP.pack(_BAD, len(content)) + content

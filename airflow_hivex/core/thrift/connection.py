@@ -14,13 +14,21 @@ from airflow_hivex.core.errors import HivexError, Outcome
 from airflow_hivex.core.thrift import messages
 from airflow_hivex.core.thrift.bindings import Method, method, ttypes
 from airflow_hivex.core.thrift.calls.registry import Call, Raw
-from airflow_hivex.core.thrift.clients import Client
+from airflow_hivex.core.thrift.clients import Client, PlainExchange, SaslError
 from airflow_hivex.core.thrift.decoding import decode_counted
 from airflow_hivex.core.thrift.joining import JoinedCall
-from airflow_hivex.core.thrift.messages import Head, application_exception, decoded, encoded, read_head, written_head
-from airflow_hivex.core.thrift.sasl import PlainExchange, SaslError
-from airflow_hivex.core.thrift.scanning import FEW, MalformedMessageError, MessageScanner
-from airflow_hivex.core.thrift.unfinished import LARGE
+from airflow_hivex.core.thrift.messages import (
+    FEW,
+    LARGE,
+    Head,
+    MalformedMessageError,
+    MessageScanner,
+    application_exception,
+    decoded,
+    encoded,
+    read_head,
+    written_head,
+)
 
 if TYPE_CHECKING:
     from airflow_hivex.core.thrift.server import Server

@@ -18,7 +18,7 @@ from typing import Any
 from hive_metastore.ttypes import FieldSchema
 from thrift.Thrift import TType
 
-from airflow_hivex.core.thrift.scanning import LEAST, SIZES, MalformedMessageError
+from airflow_hivex.core.thrift.messages import LEAST, SIZES, MalformedMessageError
 
 _NUMBERS = {TType.BYTE: Struct(">b"), TType.I16: Struct(">h"), TType.I32: Struct(">i"), TType.I64: Struct(">q")}
 _DOUBLE = Struct(">d")

@@ -1,17 +1,15 @@
-"""Messages of Thrift's binary protocol: heads of calls, replies, and exceptions of the server itself."""
+"""Messages of Thrift's binary protocol: their ends, heads of calls, replies, and exceptions of the server."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
 from thrift.protocol import fastbinary
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
-
-from airflow_hivex.core.thrift.scanning import STRICT, MalformedMessageError
 
 CALL, REPLY, EXCEPTION, ONEWAY = TMessageType.CALL, TMessageType.REPLY, TMessageType.EXCEPTION, TMessageType.ONEWAY
 _I32 = Struct(">i")
@@ -114,3 +112,237 @@ STRUCT_RESULT = b"\x0c\x00\x00"
 def list_result(structs: list[bytes]) -> bytes:
     """Return the field of a reply that is a list of structures."""
     return b"".join([b"\x0f\x00\x00\x0c", _I32.pack(len(structs)), *structs])
+
+
+LARGE = 1 << 20
+"""The bytes of an unfinished call from which on it is counted."""
+
+
+class Sender(Protocol):
+    """A connection whose client sends a call."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Return the bytes of a call that has not come to its end."""
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once."""
+
+
+class UnfinishedCalls:
+    """The clients that have sent large parts of calls. Beyond ``most_bytes`` the largest ones lose their connections.
+
+    The limit of one message does not help against many clients that each send a part of one.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._senders: set[Sender] = set()
+
+    def add(self, sender: Sender) -> None:
+        """Note that a client has sent a large part of a call."""
+        self._senders.add(sender)
+        sizes = {each: each.unfinished_bytes for each in self._senders}
+        self._senders = {each for each, size in sizes.items() if size >= LARGE}
+        total = sum(sizes.values())
+        for each in sorted(self._senders, key=lambda known: sizes[known], reverse=True):
+            if total <= self._most_bytes:
+                return
+            total -= sizes[each]
+            self.remove(each)
+            each.abort("the clients of this server send too many large calls at once that do not end")
+
+    def remove(self, sender: Sender) -> None:
+        """Note that a client has gone."""
+        self._senders.discard(sender)
+
+
+SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+"""The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
+_STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
+LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
+"""The least number of bytes that a value of each type takes."""
+_READ_I32 = Struct(">i").unpack_from
+_DEEPEST = 64
+FEW = 1000
+"""The structures and containers of a message that the decoder of the bindings decodes at once."""
+_MOST_FREE = 10_000
+_BYTES_EACH = 12
+
+STRICT = 0x80010000
+"""The version word of a message, without its type."""
+
+
+class MalformedMessageError(Exception):
+    """The bytes are not a message of the binary protocol, or one that exceeds a limit."""
+
+
+class MessageScanner:
+    """Finds the end of one message after the other in a growing buffer, without decoding it.
+
+    It takes bytes as they come, remembers where it is, and refuses a message before it waits for bytes that can never
+    be right: so a client that announces two gigabytes costs no memory, and no byte is looked at twice.
+    """
+
+    __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
+
+    def __init__(self, longest: int) -> None:
+        """``longest`` is the most bytes that a message may have."""
+        self._longest = longest
+        self._position = 0
+        self._state = 0
+        self._stack: list[list[int]] = []
+        self.parts = 0
+        """The structures and containers of the message, as far as it was read."""
+
+    def reset(self) -> None:
+        """Begin with the next message at the beginning of the buffer."""
+        self._position, self._state, self._stack, self.parts = 0, 0, [], 0
+
+    def end(self, buffer: bytes | bytearray) -> int | None:
+        """Return the index after the message at the beginning of ``buffer``; None as long as bytes are missing.
+
+        Raises:
+            MalformedMessageError: the bytes cannot become a message.
+        """
+        if self._state == 0:
+            if len(buffer) < 8:
+                return None
+            end = self._header_end(buffer)
+            if end > len(buffer):
+                return None
+            self._position, self._state = end, 1
+            # A frame is [type, type of the value, number of elements left]; a struct has no number.
+            self._stack = [[_STRUCT, 0, 0]]
+        return self._walk(buffer)
+
+    def _header_end(self, buffer: bytes | bytearray) -> int:
+        (first,) = _READ_I32(buffer, 0)
+        if first >= 0:
+            # The older form without a version: name, type, number of the call.
+            return self._checked(4 + self._length(first) + 5)
+        if first & 0xFFFF0000 != STRICT:
+            raise MalformedMessageError(f"its first bytes {bytes(buffer[:4]).hex()} are not a version of the protocol")
+        (length,) = _READ_I32(buffer, 4)
+        return self._checked(8 + self._length(length) + 4)
+
+    def _length(self, length: int) -> int:
+        if not 0 <= length <= self._longest:
+            raise MalformedMessageError(f"it announces a length of {length} bytes; at most {self._longest} are taken")
+        return length
+
+    def _checked(self, end: int) -> int:
+        if end > self._longest:
+            raise MalformedMessageError(f"it has more than {self._longest} bytes, the most that are taken")
+        return end
+
+    def _walk(self, buffer: bytes | bytearray) -> int | None:
+        stack, size = self._stack, len(buffer)
+        position = self._position
+        while stack:
+            frame = stack[-1]
+            kind = frame[0]
+            if kind == _STRUCT:
+                if position >= size:
+                    break
+                value = buffer[position]
+                if value == 0:
+                    stack.pop()
+                    position += 1
+                    continue
+                following = position + 3
+            else:
+                if frame[2] and kind != _MAP and frame[1] == _STRING:
+                    position = self._texts(buffer, size, frame, position)
+                if frame[2] == 0:
+                    stack.pop()
+                    continue
+                value, following = frame[1], position
+            skipped = self._value(buffer, size, value, following)
+            if skipped is None:
+                break
+            if kind == _MAP:
+                # Keys and values take turns.
+                frame[1], frame[2] = frame[3], frame[2] - 1
+                frame[3] = value
+            elif kind != _STRUCT:
+                frame[2] -= 1
+            position = self._checked(skipped[0])
+            if skipped[1] is not None:
+                self._enter(skipped[1], position)
+        self._position = position
+        return None if stack else position
+
+    def _enter(self, frame: list[int], position: int) -> None:
+        """Begin with a structure or container whose contents are at a position."""
+        if len(self._stack) >= _DEEPEST:
+            raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
+        self._stack.append(frame)
+        self.parts += 1
+        if self.parts > _MOST_FREE + position // _BYTES_EACH:
+            # Each of them would take some hundred bytes of memory. Those of honest clients have more on the wire.
+            raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
+
+    def _texts(self, buffer: bytes | bytearray, size: int, frame: list[int], position: int) -> int:
+        """Go over the texts of a list that have come, and return where the next one begins."""
+        longest, count = self._longest, frame[2]
+        while count and position + 4 <= size:
+            (length,) = _READ_I32(buffer, position)
+            end = position + 4 + length
+            if not 0 <= length <= longest or end > size or end > longest:
+                break
+            position = end
+            count -= 1
+        frame[2] = count
+        return position
+
+    def _value(
+        self, buffer: bytes | bytearray, size: int, value: int, start: int
+    ) -> tuple[int, list[int] | None] | None:
+        """Return where a value ends, or its contents begin with a frame for these; None where bytes are missing."""
+        fixed = SIZES.get(value)
+        if fixed is not None:
+            end = start + fixed
+            return (end, None) if end <= size else None
+        if value == _STRUCT:
+            return (start, [_STRUCT, 0, 0]) if start <= size else None
+        if value == _STRING:
+            if start + 4 > size:
+                return None
+            end = start + 4 + self._length(_READ_I32(buffer, start)[0])
+            self._checked(end)
+            return (end, None) if end <= size else None
+        if value in (_LIST, _SET):
+            if start + 5 > size:
+                return None
+            return self._elements(size, buffer[start], _READ_I32(buffer, start + 1)[0], start + 5, value)
+        if value == _MAP:
+            if start + 6 > size:
+                return None
+            return self._pairs(buffer, start)
+        raise MalformedMessageError(f"{value} is not a valid type of a value")
+
+    def _elements(
+        self, size: int, element: int, count: int, start: int, kind: int
+    ) -> tuple[int, list[int] | None] | None:
+        least = self._announced(element, count)
+        self._checked(start + least)
+        if element in SIZES:
+            end = start + least
+            return (end, None) if end <= size else None
+        return start, [kind, element, count]
+
+    def _pairs(self, buffer: bytes | bytearray, start: int) -> tuple[int, list[int] | None]:
+        key, value, count = buffer[start], buffer[start + 1], _READ_I32(buffer, start + 2)[0]
+        if count == 0:
+            return start + 6, None
+        self._checked(start + self._announced(key, count) + self._announced(value, count))
+        return start + 6, [_MAP, key, 2 * count, value]
+
+    def _announced(self, element: int, count: int) -> int:
+        """Return the least number of bytes of ``count`` elements."""
+        if count and element not in LEAST:
+            raise MalformedMessageError(f"{element} is not a valid type of an element")
+        if not 0 <= count <= self._longest:
+            raise MalformedMessageError(f"it announces {count} elements; at most {self._longest} bytes are taken")
+        return count * LEAST.get(element, 0)

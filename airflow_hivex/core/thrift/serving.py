@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from airflow_hivex.core.errors import HivexError, InvalidSettingError
+from airflow_hivex.core.thrift.clients import Credentials
 from airflow_hivex.core.thrift.endpoint import Endpoint
-from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.server import Limits, Server
 
 log = logging.getLogger(__name__)

@@ -39,9 +39,8 @@ class Call:
 
 
 _MODULES = (
-    *("server", "databases", "tables", "table_filter", "table_changes", "constraints", "functions"),
-    *("partitions", "partition_specs", "partition_changes", "partition_events", "statistics"),
-    *("transactions", "locks", "compactions", "notifications"),
+    *("server", "databases", "tables", "table_changes", "constraints", "functions"),
+    *("partitions", "partition_changes", "statistics", "transactions", "compactions", "notifications"),
 )
 _CALLS: dict[str, Call] = {}
 

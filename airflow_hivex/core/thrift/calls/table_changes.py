@@ -16,8 +16,8 @@ from airflow_hivex.core.catalog.tables import select_tables
 from airflow_hivex.core.commands import tables, views
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
+from airflow_hivex.core.commands.row_changes import run_truncate
 from airflow_hivex.core.commands.table_definitions import check_kept_constraints, check_no_constraint, check_properties
-from airflow_hivex.core.commands.truncation import run_truncate
 from airflow_hivex.core.errors import (
     InvalidObjectError,
     InvalidOperationError,
@@ -45,12 +45,12 @@ from airflow_hivex.core.model.partitions import nullable_values, partition_name
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.parser.statements import DropTable, DropView, TableName, Truncate
 from airflow_hivex.core.thrift.bindings import ttypes
+from airflow_hivex.core.thrift.calls.constraints import Given, described_constraints
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.calls.tables import check_writer
 from airflow_hivex.core.thrift.clients import Client, DatabaseName, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.files import delete_directory, make_directories, owns_files
-from airflow_hivex.core.thrift.hive_constraints import Given, described_constraints
 from airflow_hivex.core.thrift.hive_objects import OF_CLUSTERS
 
 _DDL_TIME = "transient_lastDdlTime"

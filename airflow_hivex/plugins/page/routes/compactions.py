@@ -10,9 +10,8 @@ from pydantic import BaseModel, Field
 
 from airflow_hivex.core.model.compaction import Compaction, CompactionState
 from airflow_hivex.core.store.paging import PageRequest
-from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
+from airflow_hivex.plugins.page.access import ConnectionId, Editor, Warehouse, recorded
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 Wanted = Annotated[PageRequest, Depends(page_request)]

@@ -13,8 +13,8 @@ from fastapi.responses import JSONResponse
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.attention import Situation, judge
 from airflow_hivex.core.namespaces.capacity import Capacity
+from airflow_hivex.plugins.page.access import Warehouse
 from airflow_hivex.plugins.page.documents import answer, document
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 Namespace = Annotated[str, Query(min_length=1, max_length=128)]

@@ -1,19 +1,23 @@
-"""The overview: the numbers of the warehouse, and the things that need attention."""
+"""The overview: the numbers of the warehouse, the things that need attention, its cache, connections and routes."""
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fastapi import APIRouter
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
 
 from airflow_hivex.core.metastore import Metastore
 from airflow_hivex.core.model.attention import BlockedRequest, Situation, judge
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.compaction import CompactionState
+from airflow_hivex.core.model.routes import Route
+from airflow_hivex.plugins.page.access import OWN_REQUEST, Viewer, Warehouse, connection_ids, is_editor, may_view
 from airflow_hivex.plugins.page.documents import answer, document, holder_of, tasks_of
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 
@@ -90,3 +94,72 @@ def _health(metastore: Metastore, cluster: str) -> Health:
     health = metastore.services.health
     root = health.of_root(cluster)
     return root if root.problem is not None else health.of_runner(cluster)
+
+
+@router.get("/cache")
+def read_cache(metastore: Warehouse) -> JSONResponse:
+    """Return the state of this process's cache, and the state of each process that follows the notification log."""
+    others = [document(each) for each in metastore.registered_caches()[:100]]
+    if metastore.cache is None:
+        return answer({"process_id": os.getpid(), "own": None, "others": others})
+    state = metastore.cache.state()
+    hits = sum(state.hits.values())
+    misses = sum(state.misses.values())
+    own = {
+        "tables": state.tables,
+        "used_bytes": state.used_bytes,
+        "most_bytes": state.most_bytes,
+        "hits": hits,
+        "misses": misses,
+        "hits_by_kind": [{"kind": kind, "count": count} for kind, count in state.hits.items()],
+        "misses_by_reason": [
+            {"kind": kind, "reason": reason, "count": count} for (kind, reason), count in state.misses.items()
+        ],
+        "recent": state.recent_misses,
+        "events": state.events,
+        "resynchronizations": state.resynchronizations,
+        "lag": state.lag,
+    }
+    return answer({"process_id": os.getpid(), "own": own, "others": others})
+
+
+@router.get("/connections")
+def list_connections(user: GetUserDep) -> JSONResponse:
+    """Return the connections whose warehouses the user may view, each with the right to edit it."""
+    shown = []
+    for conn_id in connection_ids():
+        try:
+            may_view(conn_id, user)
+        except HTTPException:
+            continue
+        shown.append({"conn_id": conn_id, "may_edit": is_editor(conn_id, user)})
+    return answer({"connections": shown, "user": user.get_name()})
+
+
+class Question(BaseModel):
+    """A statement, and the session that would run it."""
+
+    statement: str = Field(min_length=1, max_length=200_000)
+    database: str = Field(default="default", min_length=1, max_length=128)
+    cluster: str | None = Field(default=None, max_length=128)
+
+
+@router.post("/route", dependencies=[OWN_REQUEST])
+def explain_route(metastore: Warehouse, user: Viewer, question: Question) -> JSONResponse:
+    """Return the route that a statement would take now, without running it. A POST allows long statements."""
+    with metastore.session(
+        user=user.get_name()[:128] or "airflow", database=question.database, cluster=question.cluster or None
+    ) as session:
+        return answer(_shown(session.explain(question.statement)))
+
+
+def _shown(route: Route) -> dict[str, object]:
+    return {
+        "cluster": route.cluster,
+        "reason": route.reason,
+        "alternative": route.alternative,
+        "candidates": [
+            {"cluster": each.cluster, "why": each.why, "lacks": [lack.describe() for lack in each.lacks]}
+            for each in route.candidates
+        ],
+    }

@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.store.paging import PageRequest
+from airflow_hivex.plugins.page.access import Warehouse
 from airflow_hivex.plugins.page.documents import answer, document, page, page_request
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 Wanted = Annotated[PageRequest, Depends(page_request)]

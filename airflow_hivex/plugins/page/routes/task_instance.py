@@ -21,8 +21,8 @@ from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.hooks.tasks import agent_of
 from airflow_hivex.hooks.warehouse import split_statements
+from airflow_hivex.plugins.page.access import Warehouse
 from airflow_hivex.plugins.page.documents import answer, document
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 _MOST_TRIES = 100

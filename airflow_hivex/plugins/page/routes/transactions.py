@@ -13,9 +13,8 @@ from airflow_hivex.core.model.locks import LockInfo, LockState
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.paging import PageRequest
 from airflow_hivex.core.transactions.listing import ListedTransaction, Wait
-from airflow_hivex.plugins.page.access import ConnectionId, Editor, recorded
+from airflow_hivex.plugins.page.access import ConnectionId, Editor, Warehouse, recorded
 from airflow_hivex.plugins.page.documents import answer, document, owner_name, page, page_request, tasks_of
-from airflow_hivex.plugins.page.warehouses import Warehouse
 
 router = APIRouter()
 Wanted = Annotated[PageRequest, Depends(page_request)]

@@ -14,8 +14,8 @@ from hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.Thrift import TApplicationException
 
 from airflow_hivex.core.metastore import Metastore
+from airflow_hivex.core.thrift.clients import Credentials
 from airflow_hivex.core.thrift.messages import Head, encoded, written_head
-from airflow_hivex.core.thrift.sasl import Credentials
 from airflow_hivex.core.thrift.server import Limits
 from tests import evidence
 from tests.hive_endpoint import Serving, descriptor, hive_client, partition, serving, table

@@ -25,8 +25,7 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
 
 from airflow_hivex.cli.main import main
 from airflow_hivex.core.metastore import Metastore
-from airflow_hivex.core.thrift.metrics import METRICS
-from airflow_hivex.core.thrift.server import Limits
+from airflow_hivex.core.thrift.server import METRICS, Limits
 from airflow_hivex.core.thrift.serving import Listening
 from tests.hive_endpoint import hive_client, serving
 

@@ -76,8 +76,8 @@ def test_the_clients_side_is_not_shipped(left_out: str) -> None:
 # In a process whose package is in a file.
 CHECK = """
 import sys
-from airflow_hivex.core.job import artefact
-print(artefact.problem_with(sys.argv[1]))
+from airflow_hivex.core.job import channel
+print(channel.problem_with(sys.argv[1]))
 """
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from airflow_hivex.core.thrift.bindings import method
 from airflow_hivex.core.thrift.decoding import decode_counted
-from airflow_hivex.core.thrift.messages import decoded, encoded, read_head
-from airflow_hivex.core.thrift.scanning import FEW, MalformedMessageError, MessageScanner
+from airflow_hivex.core.thrift.messages import FEW, MalformedMessageError, MessageScanner, decoded, encoded, read_head
 from tests import evidence
 from tests.unit.core.thrift.hostile_messages import honest, hostile
 from tests.unit.core.thrift.test_fuzzing import mutated

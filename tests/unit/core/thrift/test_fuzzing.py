@@ -12,14 +12,13 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_hivex.core.thrift import bindings, messages, scanning
-from airflow_hivex.core.thrift.messages import decoded, read_head
-from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
+from airflow_hivex.core.thrift import bindings, messages
+from airflow_hivex.core.thrift.messages import MalformedMessageError, MessageScanner, decoded, read_head
 from tests import evidence
 from tests.unit.core.thrift.test_scanning import MESSAGES
 
 MOST_BYTES = 1 << 16
-_FILES = {scanning.__file__, messages.__file__}
+_FILES = {messages.__file__}
 _WORTH = [struct.pack(">i", number) for number in (-1, 0, 1, 127, 255, 2**16, 2**31 - 1, -(2**31))]
 AMOUNT = evidence.amount("HIVEX_FUZZED_CALLS", 2_000, 200_000)
 

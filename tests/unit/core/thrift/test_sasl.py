@@ -6,7 +6,7 @@ from struct import pack
 import pytest
 
 from airflow_hivex.core.errors import InvalidSettingError
-from airflow_hivex.core.thrift.sasl import Credentials, PlainExchange, SaslError
+from airflow_hivex.core.thrift.clients import Credentials, PlainExchange, SaslError
 
 
 def step(status: int, content: bytes) -> bytes:

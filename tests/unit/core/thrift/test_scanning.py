@@ -5,8 +5,14 @@ from hive_metastore import ThriftHiveMetastore, ttypes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_hivex.core.thrift.messages import Head, encoded, read_head, written_head
-from airflow_hivex.core.thrift.scanning import MalformedMessageError, MessageScanner
+from airflow_hivex.core.thrift.messages import (
+    Head,
+    MalformedMessageError,
+    MessageScanner,
+    encoded,
+    read_head,
+    written_head,
+)
 from tests.hive_endpoint import partition, table
 
 LONGEST = 1 << 20
