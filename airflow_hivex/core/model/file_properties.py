@@ -19,7 +19,7 @@ _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "zlib", "snappy", "lz4", "zstd"),
     "parquet": ("none", "uncompressed", "gzip", "snappy", "lz4", "lz4_raw", "zstd"),
 }
-"""By format, what files can be compressed with here; ORC's are those whose tail ``spark.orc_tail`` edits."""
+"""By format, what files can be compressed with here; ORC's are those whose tail ``job.orc_tail`` edits."""
 
 _COMPRESSION_PROPERTIES = {"orc": "orc.compress", "parquet": "parquet.compression"}
 

@@ -39,8 +39,8 @@ class Given(NamedTuple):
     checks: Sequence[Any] | None = None
 
 
-def not_null_constraints(table: Table, given: str) -> list[Any]:
-    """Return the NOT NULL constraints of a table; ``given`` is the name of its database in answers."""
+def _not_null_constraints(table: Table, given: str) -> list[Any]:
+    """Return the NOT NULL constraints of a table."""
     constraints = Constraints.of(table.parameters)
     enforced = [
         ttypes.SQLNotNullConstraint(**_of_table(table, given), column_name=each, nn_name=each + _NOT_NULL)
@@ -54,26 +54,21 @@ def not_null_constraints(table: Table, given: str) -> list[Any]:
     ]
 
 
-def primary_keys(table: Table, given: str) -> list[Any]:
-    """Return the columns of the primary key of a table; ``given`` is the name of its database in answers."""
-    return [
-        ttypes.SQLPrimaryKey(**_of_table(table, given, key), column_name=column, key_seq=number, pk_name=name)
-        for name, key in _keys(table, KeyKind.PRIMARY_KEY)
-        for number, column in enumerate(key.columns, start=1)
-    ]
+def _columns_of_keys(kind: KeyKind, structure: type[Any]) -> Callable[[Table, str], list[Any]]:
+    """Return the function that returns the columns of a table's keys of a kind."""
+
+    def of(table: Table, given: str) -> list[Any]:
+        return [
+            structure(**_of_table(table, given, key), column_name=column, key_seq=number, **{_NAMES[kind]: name})
+            for name, key in _keys(table, kind)
+            for number, column in enumerate(key.columns, start=1)
+        ]
+
+    return of
 
 
-def unique_constraints(table: Table, given: str) -> list[Any]:
-    """Return the columns of the unique constraints of a table; ``given`` is the name of its database in answers."""
-    return [
-        ttypes.SQLUniqueConstraint(**_of_table(table, given, key), column_name=column, key_seq=number, uk_name=name)
-        for name, key in _keys(table, KeyKind.UNIQUE)
-        for number, column in enumerate(key.columns, start=1)
-    ]
-
-
-def foreign_keys(table: Table, given: str) -> list[Any]:
-    """Return the columns of the foreign keys of a table; ``given`` is the name of its database in answers."""
+def _foreign_keys(table: Table, given: str) -> list[Any]:
+    """Return the columns of the foreign keys of a table."""
     found = []
     for name, key in _keys(table, KeyKind.FOREIGN_KEY):
         assert key.parent is not None
@@ -98,8 +93,8 @@ def _keys(table: Table, kind: KeyKind) -> list[tuple[str, Key]]:
     return [each for each in Constraints.of(table.parameters).keys.items() if each[1].kind is kind]
 
 
-def default_constraints(table: Table, given: str) -> list[Any]:
-    """Return the default values of a table's columns; ``given`` is the name of its database in answers."""
+def _default_constraints(table: Table, given: str) -> list[Any]:
+    """Return the default values of a table's columns."""
     defaults = Constraints.of(table.parameters).defaults
     return [
         ttypes.SQLDefaultConstraint(
@@ -109,7 +104,7 @@ def default_constraints(table: Table, given: str) -> list[Any]:
     ]
 
 
-def check_constraints(table: Table, given: str) -> list[Any]:
+def _check_constraints(table: Table, given: str) -> list[Any]:
     """Return the CHECKs of a table; one of a single column has its name, as in Hive."""
     found = []
     for name, text in Constraints.of(table.parameters).checks.items():
@@ -215,7 +210,7 @@ def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
     return name
 
 
-def dropping(table: Table, name: str) -> ChangeConstraints | None:
+def _dropping(table: Table, name: str) -> ChangeConstraints | None:
     """Return the statement that drops a constraint by its name in answers, or None."""
     constraints = Constraints.of(table.parameters)
     named = TableName(table.name, table.database)
@@ -266,7 +261,10 @@ def _free_name(taken: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """A kind of constraints: its name in Hive's interface, its reader, and its field of :class:`Given`."""
+    """A kind of constraints: its name in Hive's interface, its reader, and its field of :class:`Given`.
+
+    The reader has a table, and the name of its database in answers.
+    """
 
     name: str
     of: Callable[[StoredTable, str], list[Any]]
@@ -287,12 +285,12 @@ class Kind(NamedTuple):
 
 _FOREIGN_KEY = "foreign_key"
 KINDS = (
-    Kind("primary_key", primary_keys, "primary_keys"),
-    Kind(_FOREIGN_KEY, foreign_keys, "foreign_keys"),
-    Kind("unique_constraint", unique_constraints, "unique"),
-    Kind("not_null_constraint", not_null_constraints, "not_null"),
-    Kind("default_constraint", default_constraints, "defaults"),
-    Kind("check_constraint", check_constraints, "checks"),
+    Kind("primary_key", _columns_of_keys(KeyKind.PRIMARY_KEY, ttypes.SQLPrimaryKey), "primary_keys"),
+    Kind(_FOREIGN_KEY, _foreign_keys, "foreign_keys"),
+    Kind("unique_constraint", _columns_of_keys(KeyKind.UNIQUE, ttypes.SQLUniqueConstraint), "unique"),
+    Kind("not_null_constraint", _not_null_constraints, "not_null"),
+    Kind("default_constraint", _default_constraints, "defaults"),
+    Kind("check_constraint", _check_constraints, "checks"),
 )
 """The kinds, whose calls are made from this table. Rows are compared with NOT NULL and CHECK when these are added."""
 
@@ -327,7 +325,7 @@ def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])
     name = read_database(request.foreign_db_name or request.parent_db_name, request.catName)
-    found = foreign_keys(_read(endpoint, client, name, request.foreign_tbl_name, request.validWriteIdList), name.given)
+    found = _foreign_keys(_read(endpoint, client, name, request.foreign_tbl_name, request.validWriteIdList), name.given)
     if request.parent_tbl_name:
         parent = (normalise(request.parent_db_name or name.name), normalise(request.parent_tbl_name))
         found = [each for each in found if (each.pktable_db, each.pktable_name) == parent]
@@ -399,7 +397,7 @@ def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
     request = args.req
     name = read_database(request.dbname, request.catName)
     table = endpoint.catalog.get_table(name.name, request.tablename or "")
-    statement = dropping(table, request.constraintname or "")
+    statement = _dropping(table, request.constraintname or "")
     if statement is None:
         sentence = f"Table {table.full_name} has no constraint {request.constraintname}"
         raise NoSuchObjectError(sentence)
