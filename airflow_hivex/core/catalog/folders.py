@@ -124,7 +124,7 @@ _IN_OWN_FOLDER = (
     )
     .exists()
 )
-"""Whether ``location`` lies in the folder of the database ``own``, which may lie in the folder of another database."""
+"""The condition that ``location`` lies in the folder of database ``own``, which may lie in another database's one."""
 
 
 NAMESPACE_OF_TABLE = case(

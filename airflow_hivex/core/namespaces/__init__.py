@@ -1,1 +1,1 @@
-"""Namespaces: links between them, what they may name, and how much they hold."""
+"""Namespaces: the links between them, the names that they may use, and their sizes."""

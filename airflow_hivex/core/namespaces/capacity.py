@@ -1,4 +1,4 @@
-"""Capacity: how much namespaces hold on each cluster, how that grows, and how much they may hold."""
+"""Capacity: the bytes that namespaces have on each cluster, their growth, and their quotas."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _OLDER = "older"
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Bytes and rows of tables: those of primary copies, of secondary ones, and those that wait for the cleaner.
+    """Bytes and rows of tables: of primary copies, of secondary copies, and of files that wait for the cleaner.
 
-    ``owned_rows`` are rows that were inserted, less the number of delete events.
+    ``owned_rows`` is the number of inserted rows, less the number of delete events.
     """
 
     owned_bytes: int = 0
@@ -47,8 +47,8 @@ class Amounts:
 class Capacity:
     """The use of a cluster by a namespace.
 
-    ``linked_bytes`` are those of other namespaces that its links show, which count for their owners only.
-    ``growth_7d_bytes`` is the change of the owned bytes since the record of seven days ago, or the oldest one after
+    ``linked_bytes`` are the bytes of other namespaces that its links show; they count for their owners only.
+    ``growth_7d_bytes`` is the change of the owned bytes since the record of seven days ago, or the oldest record after
     that; None without a record. ``status`` is ``ok``, ``warning`` or ``exceeded``, None without a quota.
     """
 
@@ -61,12 +61,12 @@ class Capacity:
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes that count for the quota: owned ones and secondary copies."""
+        """Return the bytes that count for the quota: owned bytes and secondary copies."""
         return self.amounts.owned_bytes + self.amounts.secondary_bytes
 
     @property
     def status(self) -> str | None:
-        """Return whether the quota is used up."""
+        """Return ``ok``, ``warning`` or ``exceeded``, None without a quota."""
         return None if self.quota is None else self.quota.status(self.used_bytes)
 
 
@@ -91,7 +91,7 @@ class CapacityRecord:
 
 
 class Capacities:
-    """Answers from the registered directories: no file system is asked."""
+    """Computes sizes from the registered directories, without file systems."""
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
@@ -99,9 +99,9 @@ class Capacities:
         self._clock = clock
 
     def show(self, namespace: str | None = None, cluster: str | None = None) -> list[Capacity]:
-        """Return the use of each cluster by each namespace, or of one by one. Five round trips.
+        """Return the use of each cluster by each namespace, or only of the given ones. Five round trips.
 
-        A namespace without anything is there once, with the cluster that was asked for or the default one.
+        An empty namespace has one entry, with the given or the default cluster.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -178,12 +178,12 @@ class Capacities:
         cluster: str | None = None,
         warning_percent: int = DEFAULT_WARNING_PERCENT,
     ) -> Quota:
-        """Set the most bytes that the tables of a namespace may hold on a cluster, by default the default cluster.
+        """Limit the bytes that the tables of a namespace may have on a cluster, by default the default cluster.
 
         Raises:
-            InvalidObjectError: the share from which on it is warned is not from 1 to 100.
-            InvalidOperationError: the namespace holds more already.
-            NoSuchDatabaseError, UnknownClusterError: it does not exist.
+            InvalidObjectError: ``warning_percent`` is not from 1 to 100.
+            InvalidOperationError: the namespace has more bytes already.
+            NoSuchDatabaseError, UnknownClusterError: the namespace or cluster does not exist.
         """
         on = self._clusters.get(cluster or self._clusters.default).name
         name = normalise(namespace)
@@ -194,7 +194,7 @@ class Capacities:
 
         def work(connection: Connection) -> None:
             database_id = select_database(connection, name).id
-            # First, so that commits wait for the new quota.
+            # Stored first, so that commits wait for the new quota.
             capacity.put_quota(connection, database_id, quota)
             used = capacity.used_bytes(connection, database_id, on)
             if used > size_bytes:

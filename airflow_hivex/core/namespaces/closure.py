@@ -1,4 +1,4 @@
-"""Closure: objects of a namespace that depend on something outside of it, and names that belong to others."""
+"""Closure: objects of a namespace that depend on objects outside of it, and names of other namespaces."""
 
 from __future__ import annotations
 
@@ -54,13 +54,12 @@ _FOREIGN_FUNCTION = "it is a function of another namespace"
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """An object of a namespace that depends on something outside, or on nothing that exists.
+    """An object of a namespace that depends on an object outside, or on a missing one.
 
-    ``object`` is such as ``a.v``, or the place of a statement; ``kind`` is ``view``, ``function``, ``table`` (its
-    constraints), ``folder`` or ``statement``. ``name`` is the name in it, and ``reason`` says what is wrong.
-    ``create_link`` makes the table available, None where no link does.
-    ``line`` and ``column`` count from 1 in a statement's text. ``namespace`` is the other one, where an object of a
-    namespace depends on one.
+    ``object`` is for example ``a.v``, or the place of a statement; ``kind`` is ``view``, ``function``, ``table`` (its
+    constraints), ``folder`` or ``statement``. ``name`` is the foreign name in it, and ``reason`` describes the problem.
+    ``create_link`` is the statement that makes the table available, None if no link does. ``line`` and ``column`` count
+    from 1 in a statement's text. ``namespace`` is the other namespace, if the object depends on one.
     """
 
     kind: str
@@ -75,7 +74,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A link of a namespace: what it takes from another one, by permission."""
+    """A link of a namespace to a table of another one, which is permitted."""
 
     link: str
     source: str
@@ -84,7 +83,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The answer for one namespace: it is closed if nothing in it depends on something outside besides its links."""
+    """The answer for one namespace: it is closed if no object in it depends on an object outside except by links."""
 
     namespace: str
     dependencies: tuple[Dependency, ...]
@@ -92,12 +91,12 @@ class Closure:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether nothing depends on something outside, besides links."""
+        """Return whether no object depends on an object outside, except by links."""
         return not self.dependencies
 
     @property
     def is_self_contained(self) -> bool:
-        """Return whether there are no links either, so that the namespace could move alone."""
+        """Return whether the namespace is closed and has no links, so that it could move alone."""
         return self.is_closed and not self.imports
 
 
@@ -105,7 +104,7 @@ class Closure:
 class NamedStatement:
     """A text of statements that runs in a namespace, and the name of its place, such as a task.
 
-    ``cluster`` is the one that is pinned, and ``parameters`` are the values of ``:name`` markers, for their routes.
+    ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers; routes need both.
     """
 
     name: str
@@ -116,7 +115,7 @@ class NamedStatement:
 
 
 class ClosureCheck:
-    """Finds what a namespace depends on. Reads the catalog, and no data."""
+    """Finds the dependencies of a namespace. Reads the catalog, and no data."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
@@ -202,7 +201,7 @@ def _of_definition(
     kind, owner, namespace = definition.kind, definition.name, definition.namespace
     foreign = set(definition.foreign_tables)
     for name in dict.fromkeys(definition.tables):
-        # Nothing is read of a table that a foreign key references.
+        # No data is read of a table that a foreign key references.
         link = None if kind == "table" else create_link(link_of(name.name, name.database or "", name.namespace))
         if name in foreign:
             reason = "it is of another namespace"
@@ -251,7 +250,7 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
 
 
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
-    """Add the names of a text. ``place`` is that of the EXECUTE IMMEDIATE that has it, None for the whole text."""
+    """Add the names of a text. ``place`` is where its EXECUTE IMMEDIATE stands, None for the whole text."""
 
     def at(start: int | None) -> tuple[int, int]:
         return place or location(text, start or 0)
@@ -288,7 +287,7 @@ _OF_ANY_DATABASE = (
     *(CreateDatabase, DescribeDatabase, UseDatabase),
     *(ShowCapacity, ShowCompactions, ShowLinks, ShowLocks, ShowTables),
 )
-"""They make a database, change to one, or list what is in it. All others take the current database only."""
+"""Statements that make, enter or list a database. All other statements take the current database only."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -296,8 +295,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
     """Return the names of other namespaces in a statement that runs in ``namespace``, by place, outputs first.
 
-    A name with the database of the namespace itself is not foreign. The table that CREATE LINK names, and databases
-    that a statement makes, lists or changes to, are not either.
+    A name in the database of the namespace itself is not foreign. Nor is the table that CREATE LINK names, nor a
+    database that a statement makes, lists or enters.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -353,13 +352,13 @@ def foreign_call_error(
 
 
 def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
-    """Return a table as a statement of one name would use it."""
+    """Return the use of a table by a statement that names only this table."""
     start, end = name.span or (None, None)
     return UsedObject(ObjectKind.TABLE, role, name.name, name.database, name.namespace, start, end)
 
 
 def link_of(table: str, database: str, namespace: str | None) -> str:
-    """Return the name of the link that shows a table; a foreign link is replaced by one to the same table."""
+    """Return the name of a link that shows a table; for a foreign link, the name of a link to the same table."""
     return f"{quoted(table)}@{quoted(namespace or database)}"
 
 

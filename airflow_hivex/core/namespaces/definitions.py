@@ -1,6 +1,6 @@
-"""The objects that definitions name: of views, functions, tables and temporary views, each by its own rules. Pure.
+"""The objects that the definitions of views, functions, tables and temporary views name. Pure.
 
-All rules of namespaces look at these, so that they agree about the names of a text.
+All rules of namespaces use these names, so that the rules agree.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from airflow_hivex.core.parser.statements import (
 )
 
 _DATABASE = "catalogAndNamespace.part.1"
-"""The database of names without one in a view of Spark: the current database of the creator."""
+"""The property with the current database of a Spark view's creator, to which names without a database belong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
     """The names in the definition of an object, and the ``namespace`` whose rules hold for them.
 
-    ``kind`` is such as ``view``. ``tables`` are the tables, views and links with their databases, and ``calls`` the
-    functions that may be permanent ones, by database and name. ``temporary`` are temporary tables of the session.
+    ``kind`` is for example ``view``. ``tables`` are the tables, views and links with their databases. ``calls`` are the
+    calls of functions that may be permanent, by database and name. ``temporary`` are temporary tables of the session.
     """
 
     kind: str
@@ -65,14 +65,14 @@ class Definition:
 
     @property
     def is_foreign(self) -> bool:
-        """Return whether it may name an object of another namespace."""
+        """Return whether the definition may name an object of another namespace."""
         return bool(self.foreign_tables or self.foreign_calls)
 
 
 def view_definition(view: Table) -> Definition:
     """Return the names in a view.
 
-    Spark reads its own views by their original text, other clients by the expanded one.
+    Spark reads its own views by their original text, and views of other clients by the expanded text.
 
     Raises:
         InvalidObjectError: a text cannot be read.
@@ -101,10 +101,10 @@ def temporary_view_definition(
 
 
 def function_definition(function: PermanentFunction) -> Definition:
-    """Return the names in a function; one of Java contains no names.
+    """Return the names in a function; a Java function has no names.
 
     Raises:
-        InvalidObjectError: it cannot be read.
+        InvalidObjectError: the function cannot be read.
     """
     found = sql_function(function)
     if found is None:
@@ -138,13 +138,13 @@ def query_definition(kind: str, name: str, namespace: str, query: Query, current
 
 
 def with_default_calls(definition: Definition, function: SqlFunction) -> Definition:
-    """Return the names in a function together with those in the defaults of its parameters."""
+    """Return the definition of a function, together with the calls in the defaults of its parameters."""
     calls = _calls(default_calls(function.parameters), function.database)
     return replace(definition, calls=(*definition.calls, *calls))
 
 
 def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
-    """Return the calls in a statement of functions that may be permanent ones, and in defaults of a new function."""
+    """Return the calls in a statement, and in defaults of a new function, of functions that may be permanent."""
     queries: tuple[Query, ...] = ()
     if isinstance(statement, ExplainRoute):
         statement = statement.statement
@@ -154,7 +154,7 @@ def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
         queries = (statement.query,)
     calls = tuple(call for query in queries for call in query.functions)
     if isinstance(statement, CreateFunction) and statement.sql is not None:
-        # Their places are those in the list of parameters.
+        # Their places count in the list of parameters.
         calls += tuple(replace(call, start=0, end=0) for call in default_calls(statement.sql.parameters))
     return calls
 

@@ -1,4 +1,4 @@
-"""Homes: the metastore in which each namespace of an organization lives, noted in one metastore for all to ask."""
+"""Homes: the metastore of each namespace of an organization, noted in one metastore that all teams can read."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class NamespaceHome:
 
     @property
     def is_url(self) -> bool:
-        """Return whether ``metastore`` is a URL, and not the id of a connection."""
+        """Return whether ``metastore`` is a URL rather than the id of a connection."""
         return "://" in self.metastore
 
 
 class NamespaceHomes:
-    """The registry of the namespaces of all metastores. It notes where they are, and asks none of them."""
+    """The registry of the namespaces of all metastores. It notes their metastores, and connects to none of them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class NamespaceHomes:
 
         Args:
             namespace: its name.
-            metastore: the id of an Airflow connection, which has the secrets, or a URL without any.
+            metastore: the id of an Airflow connection, which has the secrets, or a URL without secrets.
             replace: a namespace with another home has moved.
 
         Raises:
@@ -75,7 +75,7 @@ class NamespaceHomes:
         """Return the home of a namespace.
 
         Raises:
-            NoSuchHomeError: none is noted.
+            NoSuchHomeError: no home is noted.
         """
         with self._store.read() as connection:
             found = _find(connection, normalise(namespace))
@@ -93,7 +93,7 @@ class NamespaceHomes:
         """Remove the home of a namespace.
 
         Raises:
-            NoSuchHomeError: none is noted.
+            NoSuchHomeError: no home is noted.
         """
         name = normalise(namespace)
         removal = delete(namespace_homes).where(_H.namespace == name)

@@ -1,4 +1,4 @@
-"""Links: tables of other namespaces, made, changed, read and dropped."""
+"""Links, which show tables of other namespaces: creation, changes, reads and drops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Links(JoinsTransactions):
     """The links of all namespaces.
 
     A link is named by its namespace and ``table@namespace``, as in ``links.get("a", "t@b")``. Every change is one
-    database transaction together with its event; those of :meth:`joining` are part of the caller's.
+    database transaction together with its event; changes through :meth:`joining` are part of the caller's transaction.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -65,10 +65,10 @@ class Links(JoinsTransactions):
             return _described(connection, name)
 
     def find(self, names: Collection[LinkName]) -> dict[LinkName, Link]:
-        """Return links as readers need them: without properties, owner and time. One round trip.
+        """Return links without properties, owner and time, as readers need them. One round trip.
 
         Raises:
-            NoSuchLinkError: one does not exist.
+            NoSuchLinkError: a link does not exist.
         """
         with self._read() as connection:
             found = links.find_links(connection, names)
@@ -126,7 +126,7 @@ class Links(JoinsTransactions):
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
-            InvalidOperationError: its source has no partition keys.
+            InvalidOperationError: the link's source has no partition keys.
         """
         name = LinkName.of(namespace, link)
         with self._read() as connection:
@@ -140,7 +140,7 @@ class Links(JoinsTransactions):
         """Return the table that a new link would show.
 
         Raises:
-            OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: it cannot be linked.
+            OwnTableLinkError, NotLinkableError, NoSuchLinkSourceError: the table cannot be linked.
         """
         with self._read() as connection:
             return check_source(connection, name)
@@ -156,13 +156,13 @@ class Links(JoinsTransactions):
         properties: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> Link:
-        """Make a link; it shows no partition that its source has now.
+        """Create a link, which shows none of the current partitions of its source.
 
         Raises:
             OwnTableLinkError: the table is in the link's own namespace.
-            NotLinkableError: it is not a managed table.
-            NoSuchLinkSourceError: it does not exist.
-            AlreadyExistsError: the namespace has a link of that name, or another one to the table.
+            NotLinkableError: the source is not a managed table.
+            NoSuchLinkSourceError: the source does not exist.
+            AlreadyExistsError: the namespace has a link of that name, or another link to the table.
         """
         name = LinkName.of(namespace, link)
         kept = normalised_properties(name, properties or {})
@@ -170,7 +170,7 @@ class Links(JoinsTransactions):
 
         def work(connection: Connection) -> Link:
             database_id = select_database(connection, name.database).id
-            # Commits that add partitions lock this row, too: the link is either before or behind each of them.
+            # Commits that add partitions lock this row, too: the link comes either before or after each such commit.
             tables.lock_for_change(connection, [check_source(connection, name).id])
             source = check_source(connection, name)
             links.insert_link(
@@ -230,12 +230,13 @@ class Links(JoinsTransactions):
     def add_partitions(
         self, namespace: str, link: str, names: Sequence[str], *, if_not_exists: bool = False
     ) -> list[str]:
-        """Let a link show partitions of its source, all or none; return those that it did not show before.
+        """Add partitions of its source to a link, all or none; return the partitions that it newly shows.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
             NoSuchPartitionError: the source has no such partition.
-            AlreadyExistsError: the link shows one already and ``if_not_exists`` is false, or one is given twice.
+            AlreadyExistsError: the link shows a partition already and ``if_not_exists`` is false, or one is given
+                twice.
             InvalidOperationError: the source has no partition keys.
         """
         name = LinkName.of(namespace, link)
@@ -259,11 +260,11 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def drop_partitions(self, namespace: str, link: str, names: Sequence[str], *, if_exists: bool = False) -> list[str]:
-        """Let a link show partitions no longer, all or none; return those that it has shown. The source keeps them.
+        """Remove partitions from a link, all or none; return the ones that it has shown. The source keeps them.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
-            NoSuchPartitionError: the link does not show one and ``if_exists`` is false.
+            NoSuchPartitionError: the link does not show a partition and ``if_exists`` is false.
             InvalidOperationError: the source has no partition keys.
         """
         name = LinkName.of(namespace, link)
@@ -287,7 +288,7 @@ class Links(JoinsTransactions):
     def expire(self) -> int:
         """Remove from links the partitions that are in them for longer than RETENTION; return their number.
 
-        The housekeeper calls it. One transaction a link that has the property; safe to repeat.
+        The housekeeper calls this. One transaction for each link that has the property; safe to repeat.
         """
         with self._read() as connection:
             found = [each for each in links.describe_links(connection) if each.retention_days is not None]
@@ -332,7 +333,7 @@ class Links(JoinsTransactions):
 
         def whole(connection: Connection) -> T:
             source_id = _found(connection, name).source_id
-            # The source first: commits to it lock its row, and none looks at its links after that.
+            # The source is locked first: commits to it lock its row, and look at its links before.
             tables.lock_for_change(connection, [source_id])
             found = _described(connection, name)
             if not links.lock_link(connection, found.id):
@@ -346,12 +347,12 @@ class Links(JoinsTransactions):
 
 
 def check_source(connection: Connection, name: LinkName) -> StoredTable:
-    """Return the table that a new link is to show.
+    """Return the source of a new link.
 
     Raises:
-        OwnTableLinkError: it is in the link's own namespace.
-        NotLinkableError: it is not a managed table.
-        NoSuchLinkSourceError: it does not exist.
+        OwnTableLinkError: the source is in the link's own namespace.
+        NotLinkableError: the source is not a managed table.
+        NoSuchLinkSourceError: the source does not exist.
     """
     if name.namespace == name.database:
         raise OwnTableLinkError(name.in_database, name.table, name.namespace)

@@ -1,4 +1,4 @@
-"""The survey of a namespace before it moves to another cluster: its tables, the objects in the way, its rows."""
+"""The survey of a namespace before a move to another cluster (its tables, and obstacles), and the rows of moves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from airflow_hivex.core.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class LinkedTable:
-    """The source of a link, which stays behind, and the partitions that the link shows; None for a whole table."""
+    """The source of a link, which does not move, and the partitions that the link shows; None for a whole table."""
 
     link: Link
     table: StoredTable
@@ -45,8 +45,8 @@ class LinkedTable:
 class MoveSurvey:
     """The state of a namespace before its move.
 
-    ``tables`` are those with another primary cluster than the target, by name, without views. ``home`` is the cluster
-    of new tables, None where none is set. ``linked`` are sources of the namespace's links that are elsewhere.
+    ``tables`` are the tables, by name, whose primary cluster is not the target, without views. ``home`` is the cluster
+    of new tables, None if it is not set. ``linked`` are the sources of links whose primary is not the target.
     """
 
     namespace: str
@@ -65,7 +65,7 @@ class MoveSurveyor:
         self._closure = ClosureCheck(store, clusters)
 
     def tables(self, namespace: str, cluster: str) -> list[StoredTable]:
-        """Return the tables of a namespace, without views, whose primary cluster is another one; by name.
+        """Return the tables of a namespace, by name, whose primary is not ``cluster``, without views.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -74,7 +74,7 @@ class MoveSurveyor:
             return _tables(connection, namespace, cluster)
 
     def linked(self, namespace: str, cluster: str) -> list[LinkedTable]:
-        """Return the sources of the links of a namespace whose primary cluster is another one; by link."""
+        """Return the sources of a namespace's links, by link, whose primary is not ``cluster``."""
         with self._store.read() as connection:
             return list(_linked(connection, namespace, cluster))
 
@@ -107,7 +107,7 @@ class MoveSurveyor:
         return MoveSurvey(name, tuple(found), home, tuple(linked), tuple(blockers), tuple(notices))
 
     def quota_blocker(self, namespace: str, cluster: str, size_bytes: int) -> MoveBlocker | None:
-        """Return the quota that more bytes on a cluster would exceed, None where they fit."""
+        """Return the quota that more bytes on a cluster would exceed, None if the bytes fit."""
         with self._store.read() as connection:
             database_id = select_database(connection, namespace).id
             for each in capacity.read_quotas(connection):
@@ -155,7 +155,7 @@ def _use_link(dependency: Dependency) -> str:
 
 
 def _owner(dependency: Dependency) -> str:
-    # A folder names the kind of its object itself.
+    # The name of a folder has the kind of its object.
     return dependency.object if dependency.kind == "folder" else f"{dependency.kind} {dependency.object}"
 
 
@@ -220,12 +220,12 @@ def begin_move(
     user: str,
     now_ms: int,
 ) -> NamespaceMove:
-    """Return the move of a namespace that is under way, with the given options from now on, or a new one.
+    """Return the running move of a namespace, with the given options from now on, or a new move.
 
     Raises:
         MoveUnderWayError: the namespace is being moved to another cluster.
     """
-    # The row of the database is locked, so that one of two processes begins the move, and the other continues it.
+    # The row of the database is locked, so that one process begins the move, and a concurrent one continues it.
     locked = select(databases.c.id).where(databases.c.name == namespace).with_for_update()
     database_id = connection.execute(locked).scalar_one()
     options = {"copies_linked": copies_linked, "keeps_copies": keeps_copies}
@@ -251,7 +251,7 @@ def begin_move(
 
 
 def find_move(connection: Connection, namespace: str) -> NamespaceMove | None:
-    """Return the move of a namespace that is under way, None without one."""
+    """Return the running move of a namespace, or None."""
     database_id = select_database(connection, namespace).id
     row = connection.execute(
         select(namespace_moves).where(_M.database_id == database_id, _M.state == MoveState.COPYING.value)
@@ -260,7 +260,7 @@ def find_move(connection: Connection, namespace: str) -> NamespaceMove | None:
 
 
 def list_moves(connection: Connection, namespace: str | None) -> list[NamespaceMove]:
-    """Return the moves of a namespace, or of all, the oldest first."""
+    """Return the moves of a namespace, or of all namespaces, the oldest first."""
     query = select(namespace_moves).order_by(_M.id)
     if namespace is not None:
         query = query.where(_M.namespace == namespace)
@@ -268,10 +268,10 @@ def list_moves(connection: Connection, namespace: str | None) -> list[NamespaceM
 
 
 def check_running(connection: Connection, move: NamespaceMove) -> None:
-    """Ensure that a move is still under way, and keep it so until the caller's transaction ends.
+    """Ensure that a move still runs, and that it does not end before the caller's transaction.
 
     Raises:
-        MoveEndedError: another process has cancelled or finished it.
+        MoveEndedError: another process has cancelled or finished the move.
     """
     state = connection.execute(select(_M.state).where(_M.id == move.id).with_for_update()).scalar_one()
     if state != MoveState.COPYING.value:
@@ -279,10 +279,10 @@ def check_running(connection: Connection, move: NamespaceMove) -> None:
 
 
 def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_ms: int) -> None:
-    """Take the last step of a move.
+    """Store the end of a move.
 
     Raises:
-        MoveEndedError: another process has cancelled or finished it.
+        MoveEndedError: another process has cancelled or finished the move.
     """
     assert state in MOVE_STEPS[MoveState.COPYING]
     ended = (
@@ -298,7 +298,7 @@ def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_
 
 
 def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
-    """Note that a move is about to copy a table; the first note says whether the cluster had a copy before."""
+    """Note that a move is about to copy a table; the first note records whether the cluster had a copy before."""
     check_running(connection, move)
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
     if connection.execute(select(_C.move_id).where(*of_copy)).first() is not None:
@@ -351,7 +351,7 @@ def leave_copies(
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
-    """Note that a cancelled move's copies are to be withdrawn, except those of tables that had one before."""
+    """Note that a cancelled move's copies are to be withdrawn, except copies of tables that had a copy before."""
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
     connection.execute(delete(moved_copies).where(kept))
@@ -359,7 +359,7 @@ def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *,
 
 
 def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
-    """Return the copies that are to be withdrawn now, of one move or of all: move, table, cluster, and the state."""
+    """Return the copies to withdraw now, of one move or of all moves: move, table, cluster, and the state."""
     query = (
         select(_C.move_id, _C.table_id, _C.cluster, _C.noted_ms, _M.namespace, _M.state)
         .join(namespace_moves, _M.id == _C.move_id)
@@ -370,21 +370,21 @@ def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> l
 
 
 def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: int) -> bool:
-    """Return whether a replication has registered something of a table on a cluster since a time."""
+    """Return whether a replication has registered a copy of a table's files on a cluster since a time."""
     s = cluster_storage_descriptors.c
     newest = select(func.max(s.registered_ms)).where(s.table_id == table_id, s.cluster == cluster)
     return (connection.execute(newest).scalar() or 0) > since_ms
 
 
 def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: str) -> None:
-    """Delete the note of a copy that is withdrawn."""
+    """Delete the note of a withdrawn copy."""
     connection.execute(
         delete(moved_copies).where(_C.move_id == move_id, _C.table_id == table_id, _C.cluster == cluster)
     )
 
 
 def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:
-    """Return the ids of the tables of a namespace, without views, whose primary cluster is another one."""
+    """Return the ids of a namespace's tables, without views, whose primary is not ``cluster``."""
     t = tables.c
     query = (
         select(t.id)

@@ -1,4 +1,4 @@
-"""Namespaces: which ones are closed, and whether they are self-contained."""
+"""Namespaces: their modes, and their dependencies on each other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Namespaces:
         self._closure = ClosureCheck(store, clusters)
 
     def is_closed(self, namespace: str) -> bool:
-        """Return whether statements in a namespace may not name objects of others. One round trip.
+        """Return whether statements in a namespace may not name objects of other namespaces. One round trip.
 
         The property ``hivex.namespace.mode`` of the database decides, else the setting of this name.
 
@@ -40,10 +40,10 @@ class Namespaces:
             return closed_namespaces.is_closed(connection, namespace)
 
     def check_view(self, view: Table) -> None:
-        """Refuse a view in a closed namespace whose query names an object of another one. At most two round trips.
+        """Refuse a view in a closed namespace whose query names a foreign object. At most two round trips.
 
         Raises:
-            ForeignNameError: it does.
+            ForeignNameError: an object of another namespace is named.
             InvalidObjectError: the namespace is closed, and the query cannot be read.
             NoSuchDatabaseError: the namespace does not exist.
         """
@@ -55,10 +55,10 @@ class Namespaces:
         self._refuse_foreign(view_definition(view))
 
     def check_function(self, function: PermanentFunction) -> None:
-        """Refuse a function of SQL in a closed namespace that names an object of another one; as :meth:`check_view`.
+        """Refuse an SQL function in a closed namespace that names a foreign object; as :meth:`check_view`.
 
         Raises:
-            ForeignNameError: it does.
+            ForeignNameError: an object of another namespace is named.
             InvalidObjectError: the namespace is closed, and the function cannot be read.
             NoSuchDatabaseError: the namespace does not exist.
         """
@@ -68,10 +68,10 @@ class Namespaces:
     def check_definition(self, definition: Definition) -> None:
         """Refuse a definition that names an object of another namespace, if its own is closed.
 
-        No round trip where all names are those of its namespace.
+        No round trip if all names are of its own namespace.
 
         Raises:
-            ForeignNameError: it names one.
+            ForeignNameError: the definition names an object of another namespace.
             NoSuchDatabaseError: the namespace does not exist.
         """
         if definition.is_foreign and self.is_closed(definition.namespace):

@@ -36,16 +36,16 @@ class There(enum.Enum):
 
     NOTHING = "nothing"
     OWN = "own"
-    """A file that a replication has written: it stays if it is right, and is replaced otherwise."""
+    """A file that a replication has written: it stays if its checksum is right, and is replaced otherwise."""
     SAME_SIZE = "same size"
-    """A file of others, of the right size: it stays if it is right, and the copying is refused otherwise."""
+    """A file of another program, of the right size: it stays if its checksum is right, otherwise copying is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to copy: its cluster and location there, its location on the target, its size and its table's name.
+    """A file to copy: its cluster and location, its location on the target, its size and its table's name.
 
-    ``is_read`` is set where queries may read the folder on the target meanwhile.
+    ``is_read`` says that queries may read the folder on the target meanwhile.
     """
 
     table: str
@@ -59,7 +59,7 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFiles:
-    """The SHA-256 checksums of all files, by location on the target, and which of them did not have to be copied."""
+    """The SHA-256 checksums of all files, by location on the target, and the files that were there already."""
 
     checksums: dict[str, str]
     kept: frozenset[str]
@@ -85,7 +85,7 @@ class Throttle:
 
 
 class StoppedError(Exception):
-    """The copying was stopped by its owner, who knows why."""
+    """The owner of the copying has stopped it, and knows the reason."""
 
 
 def copy_files(
@@ -99,24 +99,24 @@ def copy_files(
     bytes_per_second: int | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopiedFiles:
-    """Copy files in parallel and verify each; a file that is there with the right size and checksum stays.
+    """Copy files in parallel and verify each; an existing file with the right size and checksum stays.
 
-    Each file is hashed while it is copied, and the copy is read again. Safe to repeat after any end.
+    Each file is hashed while it is copied, and the copy is read again. Safe to repeat after any end or kill.
 
     Args:
         sources: the file system of a cluster by its name.
         target: the file system to copy to.
-        target_name: the name of its cluster, for errors.
-        files: each of them with a place of its own.
+        target_name: the name of the target's cluster, for errors.
+        files: the files, each with another place on the target.
         stop: ends the copying early when it is set.
-        threads: how many files are copied at once.
-        bytes_per_second: how much is copied at most.
+        threads: the number of files that are copied at the same time.
+        bytes_per_second: the limit of all threads together.
         progress: called every few seconds, in the thread of the caller.
 
     Raises:
         StorageError: a file could not be read or written.
-        CopyAlteredError: a source has not the size that it was listed with, or a copy is read back differently.
-        InvalidOperationError: a file of others is in the place of a copy, and is another one.
+        CopyAlteredError: a source has another size than in its listing, or a copy is read back differently.
+        InvalidOperationError: a different file of another program is in the place of a copy.
         StoppedError: ``stop`` was set.
     """
     total = sum(each.size_bytes for each in files)
@@ -152,9 +152,9 @@ def copy_files(
 
 
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
-    """Yield the files in parts for threads: large ones first and alone, so that none is left with one at the end.
+    """Yield the files in parts for threads: large files first and alone, so that no thread is left with one at the end.
 
-    Small ones of a folder come together: threads that make files in one folder wait for each other.
+    Small files of a folder are in one part: threads that create files in one folder wait for each other.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
     large = [each for each in files if each.size_bytes > local_copies.SMALL]
@@ -175,7 +175,7 @@ def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]
 def hash_files(
     sources: Callable[[str], ClusterFiles], files: Sequence[tuple[str, str]], stop: threading.Event, *, threads: int
 ) -> dict[tuple[str, str], str]:
-    """Return the SHA-256 checksums of files, each a cluster and a location there. They are read in parallel.
+    """Return the SHA-256 checksums of files, each given by cluster and location. The files are read in parallel.
 
     Raises:
         StorageError: a file could not be read.
@@ -216,7 +216,7 @@ def _check(stop: threading.Event) -> None:
 
 
 def _is_taken(error: StorageError) -> bool:
-    """Return whether a copy failed because a file has come into its place since the caller has looked."""
+    """Return whether a copy failed because another program has put a file into its place meanwhile."""
     return isinstance(error.__cause__, FileExistsError)
 
 
@@ -263,7 +263,7 @@ class _Copier:
         except StorageError as error:
             if not _is_taken(error):
                 raise
-            # One by one: each file looks at what lies in its place.
+            # One by one, since the place of each file is checked.
             new, done = [], []
         for each, (size, checksum, copied) in zip(new, done, strict=True):
             self._check_copy(each, size, checksum, copied)
@@ -300,7 +300,7 @@ class _Copier:
         except StorageError as error:
             if file.there is not There.NOTHING or not _is_taken(error):
                 raise
-            # A task of a cancelled job, which publishes whole files for a moment after its job has ended.
+            # A task of a cancelled job may still publish a whole file shortly after its job has ended.
             return self._copy(replace(file, there=There.SAME_SIZE))
         self._check_copy(file, size, checksum, copied)
         return checksum
@@ -309,7 +309,7 @@ class _Copier:
         """Ensure that a copy is right, and delete it otherwise.
 
         Raises:
-            CopyAlteredError: the source has another size than it was listed with, or the copy another checksum.
+            CopyAlteredError: the source has another size than in its listing, or the copy has another checksum.
         """
         if size != file.size_bytes:
             self._target.delete_file(file.place)
@@ -347,11 +347,11 @@ class _Copier:
 
 
 class _Lanes:
-    """Decides how many threads copy small files between local disks at once.
+    """Decides how many threads copy small files between local disks at the same time.
 
-    A small file is a few short calls of the system. One thread is faster at them than several, which would hand over
-    the lock of the interpreter at each call. Where the calls take long, as on a disk that is mounted over a network or
-    one that looks for free inodes, several threads wait for them at once.
+    A small file takes a few short system calls. One thread is faster than several, which would hand over the lock of
+    the interpreter at each call. If the calls take long, as on a network disk or a disk that looks for free inodes,
+    several threads wait for their calls at the same time.
     """
 
     def __init__(self, threads: int) -> None:
@@ -361,7 +361,7 @@ class _Lanes:
 
     @contextmanager
     def one_for(self, files: int) -> Iterator[None]:
-        """Wait until the thread may copy ``files`` files. Add one more thread if they take long."""
+        """Wait until the thread may copy ``files`` files. Allow one more thread if they take long."""
         with self._free:
             began = time.monotonic()
             yield
@@ -388,7 +388,7 @@ class _LocalPaths:
 
 
 def directory_checksum(checksums: dict[str, str]) -> str:
-    """Return the checksum of a directory from those of its files, by their names in it."""
+    """Return the checksum of a directory, computed from the checksums of its files, by file name."""
     digest = hashlib.sha256()
     for name, checksum in sorted(checksums.items()):
         digest.update(f"{name}\0{checksum}\n".encode())
@@ -399,7 +399,7 @@ def check_whole(table: str, cluster: str, location: str, found: dict[str, int], 
     """Ensure that a directory has at least the files and bytes that are registered.
 
     Raises:
-        CopyAlteredError: files of it are missing or shorter.
+        CopyAlteredError: files of the directory are missing or too short.
     """
     there = (len(found), sum(found.values()))
     if there[0] < expected[0] or there[1] < expected[1]:

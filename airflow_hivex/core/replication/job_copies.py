@@ -1,7 +1,7 @@
 """Copying of files by a Spark job: for much data, and for clients that are far from the file systems.
 
-The job is a plan as any other one, which each kind of runner executes. Its tasks only make new files,
-and return checksums. Where another file is in the way, or a task has failed, this process copies the file itself.
+The job is a normal plan, which each kind of runner executes. Its tasks only create new files, and return checksums. If
+another file is in the way, or a task has failed, this process copies the file itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from airflow_hivex.core.runners.running_jobs import ProgressLog
 log = logging.getLogger(__name__)
 
 _FILES_IN_JOB = 20_000
-"""Files of one plan document, and so the number that is copied between two looks at the results."""
+"""The number of files in one plan document, after which this process looks at the results."""
 _FILES_IN_TASK = 1000
 _BYTES_IN_TASK = 256 << 20
 _LOOK_INTERVAL_S = 0.2
@@ -41,7 +41,7 @@ _REPORTED_EVERY = 15
 
 @dataclass(frozen=True, slots=True)
 class JobCopies:
-    """The files that jobs have copied, and those that are left for this process."""
+    """The files that jobs have copied, and the files that are left for this process."""
 
     copied: CopiedFiles
     left: Sequence[FileCopy] = ()
@@ -69,34 +69,34 @@ def copy_by_jobs(
     progress: Callable[[CopyProgress], object] | None = None,
     only_by_job: bool = False,
 ) -> JobCopies:
-    """Copy files by jobs on ``cluster``, and verify each; return checksums, and the files that are left.
+    """Copy files by jobs on ``cluster``, and verify each; return checksums, and the files that are not copied.
 
-    A file is left if another one lies in its place, or if a task could not read or write it. With ``only_by_job`` the
-    latter is an error. Safe to repeat after any end.
+    A file is not copied if another file lies in its place, or if a task could not read or write it. With
+    ``only_by_job`` a failed task is an error. Safe to repeat after any end or kill.
 
     Args:
-        clusters: the clusters, among them those that the files come from.
-        cluster: the one whose Spark runs the jobs; its executors have to reach the file systems of the others.
+        clusters: all clusters, including the sources of the files.
+        cluster: the cluster whose Spark runs the jobs; its executors have to reach the other file systems.
         target: the cluster to copy to.
-        files: each of them with a place of its own.
+        files: the files, each with another place on the target.
         stop: cancels the job when it is set.
         name: the name of the jobs for people.
-        threads: the number of tasks at least; exactly this number if there is a limit of bytes.
-        roots: those of all clusters that files come from or go to, for which each task looks.
-        bytes_per_second: how much all tasks together copy at most.
-        progress: called every few seconds, in the thread of the caller, with the files of the tasks that are done.
-        only_by_job: an error of a task is raised.
+        threads: the least number of tasks, or their exact number if there is a limit of bytes.
+        roots: the roots of all source and target clusters; each task checks them.
+        bytes_per_second: the limit of all tasks together.
+        progress: called every few seconds, in the thread of the caller, with the files of the finished tasks.
+        only_by_job: raise the error of a task.
 
     Raises:
-        CopyAlteredError: a source has not the size that it was listed with.
-        StorageError: a task could not read or write a file, and it was to be copied ``only_by_job``.
+        CopyAlteredError: a source has another size than in its listing.
+        StorageError: a task could not read or write a file, and ``only_by_job`` is set.
         RootUnseenError: a task does not see one of the roots.
-        WrittenRowsMissingError: a copy that a task has made is not there.
+        WrittenRowsMissingError: this process does not find the copy of a task.
         JobError: the job failed.
         StoppedError: ``stop`` was set.
     """
     done = _Done()
-    # Queries may be reading a damaged file that is replaced, which a task never does.
+    # Queries may be reading the damaged file that is replaced; a task never replaces files.
     replaced = [each for each in files if each.is_read and each.there is not There.NOTHING]
     chosen = [each for each in files if not (each.is_read and each.there is not There.NOTHING)]
     runner = runner_for(cluster)
@@ -120,7 +120,7 @@ def _plan(
     threads: int,
     bytes_per_second: int | None,
 ) -> Plan:
-    """Return the plan of a job, whose tasks have about as much to do as each other."""
+    """Return the plan of a job; its tasks have about the same number of bytes to copy."""
     planned = tuple(
         PlannedCopy(clusters.get(each.source).uri(each.location), target.uri(each.place), each.size_bytes, task)
         for each, task in zip(files, _tasks(files, threads, is_limited=bytes_per_second is not None), strict=True)
@@ -172,7 +172,7 @@ def _check_there(cluster: Cluster, target: Cluster, copied: Sequence[FileCopy], 
     """Ensure that this process finds the files that tasks have copied.
 
     Raises:
-        WrittenRowsMissingError: some are not there, or have another size.
+        WrittenRowsMissingError: files are missing, or have another size.
     """
     there = ClusterFiles.of(target)
     with ThreadPoolExecutor(threads) as pool:
@@ -187,7 +187,7 @@ def _check_there(cluster: Cluster, target: Cluster, copied: Sequence[FileCopy], 
 def _take(
     done: _Done, file: FileCopy, outcome: str, checksum: str, problem: tuple[str, str], *, only_by_job: bool
 ) -> None:
-    """Take the result of a file over; ``problem`` is a URI and a text.
+    """Add the result of a file to ``done``; ``problem`` is a URI and a text.
 
     Raises:
         CopyAlteredError, StorageError: as :func:`copy_by_jobs`.
@@ -210,7 +210,7 @@ def _take(
 
 
 class _Reporting:
-    """Reports the progress of a job as that of its files, by the share of its tasks that are done."""
+    """Reports the progress of a job as progress of its files, by the share of finished tasks."""
 
     def __init__(
         self,
@@ -231,8 +231,8 @@ class _Reporting:
         self._share = 0.0
 
     def note(self, progress: Progress) -> None:
-        """Take the progress of the job over. Called in another thread."""
-        # The tasks that copy come last, after those that deal out the files.
+        """Note the progress of the job. Called in another thread."""
+        # The tasks that copy come last, after the tasks that distribute the files.
         before = max(0, progress.tasks - self._tasks)
         self._share = min(1.0, max(0, progress.tasks_done - before) / self._tasks)
         self._log(progress)

@@ -1,4 +1,4 @@
-"""The files of copies that are not needed any more: of unfinished replications, of replaced and of withdrawn copies."""
+"""The files of copies that are not needed any more: unfinished, replaced and withdrawn copies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""The number of files whose places are emptied in one transaction. Replications of their tables wait meanwhile."""
+"""The number of files that one transaction deletes. Replications of their tables wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class CopyLeftovers:
         self._read_ms = int(services.settings["hivex.dataframe.retention.time"]) * 1000
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete the copies that can be deleted, and return the number of places that are empty now.
+        """Delete the files of copies that can be deleted; return the number of places that are empty now.
 
-        Only files that replications have written are deleted. Those of a replication that has not finished stay for
-        ``hivex.replication.retention``. Those of a copy that was registered stay until each transaction has ended that
-        was open when the copy was found withdrawn, and as long as a DataFrame may be read. Safe at any time: after a
-        kill the next call deletes the rest, and so it does after ``most_s`` seconds, if they are given.
+        Only files that replications have written are deleted. Files of an unfinished replication stay for
+        ``hivex.replication.retention``. Files of a withdrawn copy stay until each transaction that was open when the
+        withdrawal was found has ended, and as long as a DataFrame may be read. Safe at any time: after a kill, or after
+        ``most_s`` seconds if given, the next call deletes the rest.
         """
         until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
@@ -95,7 +95,7 @@ class CopyLeftovers:
         return gone
 
     def _mark(self, connection: Connection) -> None:
-        """Forget places whose directories are registered by now, and note which registered copies are not any more."""
+        """Forget places whose directories are registered by now, and note copies that are not registered any more."""
         held = directory_copies.c
         is_held = (
             select(held.directory_id)
@@ -125,7 +125,7 @@ class CopyLeftovers:
                 connection.execute(marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
 
     def _delete(self, left: Sequence[_Left]) -> int:
-        """Delete the files of places on one cluster, and then forget these; return how many were forgotten."""
+        """Delete the files of places on one cluster, then forget the places; return the number of forgotten ones."""
         cluster = left[0].cluster
         self._services.roots.check(cluster)
         tables = sorted({(each.database, each.table_id) for each in left if each.database is not None})
@@ -143,7 +143,7 @@ class CopyLeftovers:
             self._running.give_up(running, "a replication is running")
         if len(tables) == 1:
             return 0
-        # One of them is being replicated. The others need not wait for it.
+        # One of the tables is being replicated. The other tables need not wait for it.
         apart = {table_id: [each for each in left if each.table_id == table_id] for _, table_id in tables}
         return sum(self._delete(of_table) for of_table in apart.values())
 
@@ -151,11 +151,11 @@ class CopyLeftovers:
         try:
             return self._running.try_lock(running, tables, cluster)
         except NoSuchDatabaseError:
-            # It was dropped just now, with its tables.
+            # The database was dropped just now, with its tables.
             return False
 
     def _emptied(self, left: Sequence[_Left], stop: threading.Event | None = None) -> list[int]:
-        """Delete the files of places; return the ids of those that are empty now."""
+        """Delete the files of places; return the ids of the places that are empty now."""
         empty = []
         for each in left:
             if stop is not None and stop.is_set():
@@ -183,12 +183,12 @@ class CopyLeftovers:
 
 
 def _is_ended() -> ColumnElement[bool]:
-    """Return the condition that the replication that has written to a place has ended."""
+    """Return the condition that the replication which has written to a place has ended."""
     return ~select(txns.c.id).where(txns.c.id == _PLACE.txn_id, txns.c.state == TxnState.OPEN.value).exists()
 
 
 def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tuple[int, str, str]]:
-    """Return where tables, their partitions and copies of these lie: table id, cluster and location."""
+    """Return the places of tables, partitions and their copies: table id, cluster and location."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     of_copies = select(c.table_id, c.cluster, c.location).outerjoin(partitions, p.id == c.partition_id)
     found: set[tuple[int, str, str]] = set()
@@ -215,7 +215,7 @@ def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
 
 
 def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
-    """Return whether a place is the location of another table, or lies in one."""
+    """Return whether a place is, or lies in, the location of another table."""
     names = location.split("/")
     above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
     return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
@@ -255,7 +255,7 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
 
 
 def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
-    """Yield the places that are emptied in one transaction: of one cluster, and of tables that all exist or all not."""
+    """Yield the places to empty in one transaction: on one cluster, of tables that all exist or are all dropped."""
     found: dict[tuple[str, bool], list[_Left]] = {}
     for each in left:
         found.setdefault((each.cluster, each.database is None), []).append(each)
@@ -273,7 +273,7 @@ def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
 
 
 def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
-    """Return the ids of places that no replication has taken over."""
+    """Return the ids of the places that no other replication has taken over."""
     return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
 
 
@@ -284,8 +284,8 @@ def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
 class CopyWithdrawal:
     """Withdraws copies of tables on clusters without waiting for readers. Safe to share between threads and processes.
 
-    A withdrawn copy serves no new query. The housekeeping deletes its files when each transaction has ended that was
-    open at the withdrawal, and no DataFrame can read them any more.
+    A withdrawn copy serves no new query. The housekeeping deletes its files when all transactions that were open at the
+    withdrawal have ended, and no DataFrame can read the files any more.
     """
 
     def __init__(self, services: Foundation) -> None:
@@ -295,7 +295,7 @@ class CopyWithdrawal:
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
         """Withdraw the copy of a table on a cluster; return False if a replication to the cluster is running.
 
-        A table that was dropped, or whose primary cluster it is, stays as it is. Safe to repeat after any end.
+        If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after any end or kill.
 
         Raises:
             RootMissingError, ForeignRootError, StorageError: the files on the cluster cannot be listed.
@@ -330,7 +330,7 @@ class CopyWithdrawal:
     def _places(
         self, table: StoredTable, contents: TableContents, cluster: str, txn_id: int
     ) -> list[dict[str, object]]:
-        """Return the rows of the places that the copy takes; lists each of its directories."""
+        """Return the rows for the places of the copy; lists each of its directories."""
         files = self._services.files(cluster)
         held = contents.held.get(cluster, frozenset())
         rows: list[dict[str, object]] = []

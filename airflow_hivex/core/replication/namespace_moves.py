@@ -1,8 +1,8 @@
 """Moves of namespaces to other clusters.
 
-All tables are replicated, one after the other, while others read and write them. Then the namespace is locked as a
-whole, the last bit is copied, and all tables change their primary cluster in the commit of one transaction. The state
-of a move is a row of the metastore, so that any process can continue, cancel or finish it.
+All tables are replicated, one after the other, while other statements read and write them. Then the namespace is locked
+as a whole, the remaining files are copied, and all tables change their primary cluster in the commit of one
+transaction. The state of a move is a row of the metastore, so any process can continue, cancel or finish it.
 
 Source: docs/reference/clusters.md, "Moves of namespaces".
 """
@@ -107,26 +107,26 @@ class NamespaceMoves:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> MovedNamespace:
-        """Make a cluster the primary one of all tables of a namespace, and the one of its new tables.
+        """Make a cluster the primary of all tables of a namespace, and of its new tables.
 
-        Safe to repeat after any end: a killed call has either made copies only, or moved all tables, and the next call
-        continues it. Readers and writers wait only while the last bit is copied.
+        Safe to repeat after any end or kill: a killed call has either made copies only, or moved all tables, and the
+        next call continues it. Readers and writers wait only while the remaining files are copied.
 
         Args:
             namespace: the database.
             cluster: the new primary cluster of its tables.
-            copy_linked: copy tables of other namespaces that its links show, as far as the links show them; without,
-                a link whose source is on another cluster is a reason to refuse the move.
-            keep_copies: keep the copies on the previous clusters; without, the housekeeping withdraws them after
+            copy_linked: copy tables of other namespaces, as far as the namespace's links show them; without it, the
+                move is refused if the source of a link is on another cluster.
+            keep_copies: keep the copies on the previous clusters; without it, the housekeeping withdraws them after
                 ``hivex.move.grace.time``.
             dry_run: only return the plan, with the reasons against the move.
-            threads: how many files are copied at once.
-            bytes_per_second: how much is written at most.
+            threads: the number of files that are copied at the same time.
+            bytes_per_second: the limit of written bytes.
             copy_cluster: the cluster whose Spark copies the files before the switch. None: a job copies much data, and
-                this process little, as by :meth:`Replicator.replicate`. This process copies what is left for the
+                this process little, as by :meth:`Replicator.replicate`. This process copies the remaining files of the
                 switch.
             progress: called every few seconds, in this thread.
-            user: who owns the transactions.
+            user: the owner of the transactions.
             agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
@@ -136,7 +136,7 @@ class NamespaceMoves:
             MoveUnderWayError: the namespace is being moved to another cluster.
             MoveEndedError: another process has cancelled the move meanwhile.
             LockError: readers or writers held their locks for too long at each try; the copies stay, and the next call
-                continues.
+                continues the move.
             HivexError: as :meth:`Replicator.replicate`.
         """
         if threads < 1 or (bytes_per_second is not None and bytes_per_second < 1):
@@ -178,14 +178,14 @@ class NamespaceMoves:
             return MovedNamespace(name, target, is_changed=False, bytes_copied=done.bytes_copied, rounds=done.rounds)
 
     def cancel(self, namespace: str, *, keep_copies: bool = False) -> NamespaceMove:
-        """Cancel the move of a namespace that is under way; return it. Its tables stay where they are.
+        """Cancel the running move of a namespace, and return the move. The tables stay on their clusters.
 
-        Copies that the move has made are withdrawn, except with ``keep_copies``. Copies of tables that the cluster had
-        copies of before stay. Safe to repeat after any end: the housekeeping withdraws the rest.
+        Copies that the move has made are withdrawn, except with ``keep_copies``. Copies of tables of which the cluster
+        had copies before the move stay. Safe to repeat after any end or kill: the housekeeping withdraws the rest.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
-            InvalidOperationError: it is not being moved.
+            InvalidOperationError: the namespace is not being moved.
             MoveEndedError: the move has ended meanwhile.
         """
         name = normalise(namespace)
@@ -204,12 +204,12 @@ class NamespaceMoves:
         return move
 
     def show(self, namespace: str | None = None) -> list[NamespaceMove]:
-        """Return the moves of a namespace, or of all, the oldest first. One round trip."""
+        """Return the moves of a namespace, or of all namespaces, the oldest first. One round trip."""
         with self._store.read() as connection:
             return moving.list_moves(connection, None if namespace is None else normalise(namespace))
 
     def clean(self, most_s: float | None = None) -> int:
-        """Withdraw the copies whose time has come; return their number. For the housekeeping; safe at any time.
+        """Withdraw the copies whose grace time has passed; return their number. For the housekeeping; safe at any time.
 
         After ``most_s`` seconds the rest is left to the next call.
         """
@@ -255,7 +255,7 @@ class NamespaceMoves:
     # -- copying ---------------------------------------------------------------------
 
     def _catch_up(self, move: NamespaceMove, options: _Options, done: _Done) -> None:
-        """Replicate all tables, again and again until a round is short."""
+        """Replicate all tables, and repeat this until a round is short."""
         for _ in range(_MOST_ROUNDS):
             begun, copied = time.monotonic(), done.bytes_copied
             self._round(move, options, done)
@@ -316,7 +316,7 @@ class NamespaceMoves:
         options: _Options,
         report: Callable[[CopyProgress], object],
     ) -> Replication | None:
-        """Replicate a table; None where it was dropped, renamed or moved meanwhile, which the next look shows."""
+        """Replicate a table; return None if it was dropped, renamed or moved, which the next round notices."""
         try:
             return self._replicator.replicate(
                 table.full_name,

@@ -1,7 +1,7 @@
 """The places that replications write to: noted before a file is written, so that each file has a known owner.
 
-A place that is noted for a table, or where its copy is registered, is the table's own. Other places must be free: a
-replication neither overwrites nor deletes what it finds there.
+A place belongs to a table if it is noted for the table, or if a copy of the table is registered there. Other places
+must be free: a replication neither overwrites nor deletes files that it finds there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CopyPlaces:
         self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
-        """Return the open transactions that have noted places for tables on a cluster, with their processes."""
+        """Return the open transactions that have noted places for tables on a cluster, each with its process."""
         with self._store.read() as connection:
             return {
                 txn_id: process
@@ -71,11 +71,11 @@ class CopyPlaces:
     ) -> list[PlannedTable]:
         """Note the places of the lacking directories, and return the plan with the state of each file's place.
 
-        The caller has locked the tables against other replications to their clusters. What an earlier replication has
-        left in these places, and does not belong there, is deleted.
+        The caller has locked the tables against other replications to their clusters. Files that an earlier replication
+        has left in these places, and that do not belong there, are deleted.
 
         Raises:
-            InvalidOperationError: a file of others is in the way, or the place belongs to another table.
+            InvalidOperationError: a file of another program is in the way, or the place belongs to another table.
         """
         return [self._take(txn_id, each, files) if each.lacking else each for each in planned]
 
@@ -125,14 +125,14 @@ class CopyPlaces:
         return replace(planned, lacking=tuple(taken))
 
     def finish(self, connection: Connection, txn_id: int) -> None:
-        """Note that the copies of a transaction are registered. In the transaction that does so."""
+        """Note, in the same database transaction, that the copies of a transaction are registered."""
         own = _PLACE.txn_id == txn_id
         connection.execute(delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
         connection.execute(update(copy_places).where(own).values(is_complete=True))
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
-    """Return the open transactions that have noted places, with their processes. One statement."""
+    """Return the open transactions that have noted places, each with its process. One statement."""
     query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
     rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
     return {row.txn_id: row.process for row in rows}
@@ -145,17 +145,17 @@ def _look(
     files: ClusterFiles,
     source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
-    """Return the state of the files' places, and the names of files of replications that are to be deleted.
+    """Return the state of the files' places, and the names of earlier replications' files to delete.
 
     Raises:
-        InvalidOperationError: a file of others is in the way, or the source itself is there.
+        InvalidOperationError: a file of another program, or the source itself, is in the way.
     """
     there: dict[str, There] = {}
     needless = []
     for name, size in files.walk(directory.place):
         expected = directory.files.get(name)
         if expected is not None and files.is_same_file(directory.place_of(name), source, directory.source_of(name)):
-            # What drops the copy would delete the source.
+            # A drop of the copy would delete the source.
             where = f"{directory.place_of(name)} on cluster {planned.cluster}"
             reason = f"{where} is the file of cluster {directory.source} itself; give each cluster folders of its own"
             raise InvalidOperationError("REPLICATE", planned.table.full_name, reason)
@@ -173,7 +173,7 @@ def _look(
 
 
 def belongs_to(name: str, files: Collection[str]) -> bool:
-    """Return whether it is the unfinished copy of a file, or Hadoop's checksums of one."""
+    """Return whether a name is that of an unfinished copy of one of the files, or of Hadoop's checksums of a file."""
     folder, _, last = name.rpartition("/")
     if not last.startswith("."):
         return False
@@ -192,16 +192,16 @@ def _noted(connection: Connection, table: StoredTable, cluster: str) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The locations on a cluster that belong to other tables than one."""
+    """The locations on a cluster that belong to tables other than the replicated one."""
 
     tables: Mapping[str, str]
     in_order: Sequence[str]
 
     def check(self, planned: PlannedTable) -> None:
-        """Ensure that no new place is one of them, lies in one, or contains one.
+        """Ensure that no new place is, lies in, or contains one of these locations.
 
         Raises:
-            InvalidOperationError: it does.
+            InvalidOperationError: a new place overlaps a location of another table.
         """
         known = set(planned.registered.values())
         for directory in planned.lacking:
@@ -232,7 +232,7 @@ def _places_of_others(connection: Connection, table: StoredTable, cluster: str) 
 
 
 def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the id and name of each table that is on a cluster, with its location there; partitions if apart from it.
+    """Yield the id, name and location of each table on a cluster, and of partitions outside of their table's folder.
 
     Three statements.
     """

@@ -1,4 +1,4 @@
-"""The planner of replications: the directories that a cluster lacks in a snapshot, and their files on another one."""
+"""The planner of replications: the directories that a cluster lacks in a snapshot, and their files on a source."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ PickSource = Callable[[BoundTable, BoundPartition], str]
 class PlannedDirectory:
     """A directory that the target lacks. ``registered`` is None for a partition of a plain table.
 
-    ``files`` are all that lie there, with their sizes, by name in the directory; that of an original file is empty.
-    ``folder`` is that of the partition on the target. ``is_held`` is set where the target has it, damaged. ``there`` is
-    what lies in the places of the files; ``reused`` are files of an earlier copy, by name, that are the same.
+    ``files`` are all files of the directory, with their sizes, by name in the directory; the name of an original file
+    is empty. ``folder`` is the folder of the partition on the target. ``is_held`` is set if the target has a damaged
+    copy. ``there`` is the state of the files' places; ``reused`` are equal files of an earlier copy, by name.
     """
 
     partition: str | None
@@ -45,30 +45,30 @@ class PlannedDirectory:
 
     @property
     def own_names(self) -> list[str]:
-        """Return the names of the files that the replication writes, or an earlier one has written."""
+        """Return the names of the files that this replication writes, or that an earlier one has written."""
         return [name for name in self.files if self.there.get(name) is not There.SAME_SIZE]
 
     @property
     def is_read(self) -> bool:
-        """Return whether queries may read it on the target while files are copied there."""
+        """Return whether queries may read the directory on the target while files are copied there."""
         return self.is_held or (self.registered is not None and self.registered.is_growing)
 
     def copies(self, table: str) -> Iterator[FileCopy]:
-        """Yield the copies of its files."""
+        """Yield the copies of the directory's files."""
         for name, size in self.files.items():
             there = self.there.get(name, There.NOTHING)
             yield FileCopy(table, self.source, self.source_of(name), self.place_of(name), size, there, self.is_read)
 
     def source_of(self, name: str) -> str:
-        """Return the location of one of its files on the cluster that it comes from."""
+        """Return the location of a file on the source cluster."""
         return _below(self.location, name)
 
     def place_of(self, name: str) -> str:
-        """Return the location of one of its files on the target."""
+        """Return the location of a file on the target."""
         return _below(self.place, name)
 
     def shown(self) -> ReplicatedDirectory:
-        """Return it for people."""
+        """Return the facts to show."""
         return ReplicatedDirectory(
             self.partition, self.name, self.source, self.place, len(self.files), sum(self.files.values())
         )
@@ -78,8 +78,9 @@ class PlannedDirectory:
 class PlannedTable:
     """A table, the partitions that the target is to have, and the directories that it lacks.
 
-    ``present`` are directories that it should have already. ``registered`` are the places of the copies that the target
-    has, current or not, by partition. ``seen`` are the ids of all registered directories, where all were asked for.
+    ``present`` are directories that the target should have already. ``registered`` are the places of the target's
+    copies, current or not, by partition. ``seen`` are the ids of all registered directories, if ``everything`` was
+    planned.
     """
 
     bound: BoundTable
@@ -96,7 +97,7 @@ class PlannedTable:
         return self.bound.table
 
     def shown(self) -> ReplicatedTable:
-        """Return it for people."""
+        """Return the facts to show."""
         write_ids = self.bound.write_ids
         return ReplicatedTable(
             self.table.full_name,
@@ -109,10 +110,10 @@ class PlannedTable:
 
 
 def chosen(bound: BoundTable, wanted: Collection[str] | None) -> BoundTable:
-    """Return the table with the wanted partitions alone; names may be leading parts (``year=2013``).
+    """Return the table with only the wanted partitions; names may be leading parts (``year=2013``).
 
     Raises:
-        NoSuchPartitionError: one of the names matches no partition.
+        NoSuchPartitionError: a name matches no partition.
     """
     if wanted is None:
         return bound
@@ -137,10 +138,10 @@ def plan_table(
     *,
     with_present: bool = False,
 ) -> PlannedTable:
-    """Return the directories of a table that ``target`` lacks, each with its files on the cluster that it comes from.
+    """Return the directories of a table that ``target`` lacks, each with its files on the source cluster.
 
     Lists each of these directories once. The partitions of a plain table have no registered directories, so all of
-    their files are listed; those that the target has are among ``present``, to be compared.
+    their files are listed; partitions that the target has are in ``present``, to be compared.
 
     Raises:
         CopyAlteredError: files of a source are missing or shorter than they were written.
@@ -169,7 +170,7 @@ def plan_table(
 
 
 def registered_places(contents: TableContents, cluster: str) -> dict[str | None, str]:
-    """Return where copies of partitions lie on a cluster, current or not."""
+    """Return the places of the partitions' copies on a cluster, current or not."""
     names: dict[int | None, str | None] = {each.id: each.name for each in contents.partitions}
     names[None] = None
     places = contents.locations.get(cluster, {})
@@ -185,11 +186,11 @@ def plan_directory(
     registered: Mapping[str | None, str],
     files: Callable[[str], ClusterFiles],
 ) -> PlannedDirectory:
-    """Return the plan of one directory, which comes from a cluster and a location of the partition there.
+    """Return the plan of one directory; ``source`` is a cluster and the location of the partition there.
 
     Raises:
-        CopyAlteredError: files of it are missing or shorter than they were written.
-        StorageError: it cannot be listed.
+        CopyAlteredError: files of the directory are missing or shorter than they were written.
+        StorageError: the directory cannot be listed.
     """
     cluster, location = source
     place = place_of(bound, target, partition, registered)
@@ -206,7 +207,7 @@ def plan_directory(
 
 
 def place_of(bound: BoundTable, cluster: str, partition: BoundPartition, registered: Mapping[str | None, str]) -> str:
-    """Return where the copy of a partition lies on a cluster, or will lie."""
+    """Return the present or future place of a partition's copy on a cluster."""
     known = registered.get(partition.name)
     if known is not None:
         return known
@@ -275,8 +276,8 @@ class ReplicationPlanner:
     ) -> list[PlannedTable]:
         """Return the plan for the tables of a snapshot, or for some partitions of its one table.
 
-        The plan has the directories that the target lacks; ``with_present`` also those that it has, and with
-        ``everything`` also those that no new snapshot reads.
+        The plan has the directories that the target lacks; ``with_present`` adds the directories that it has, and
+        ``everything`` the directories that no new snapshot reads.
 
         Raises:
             InvalidOperationError: the target is the primary cluster of a table, or a list of partitions does not fit.
@@ -308,7 +309,7 @@ class ReplicationPlanner:
         return planned
 
     def _with_unread(self, planned: PlannedTable, contents: TableContents) -> PlannedTable:
-        """Return the plan with the lacking directories that no new snapshot reads, as far as they are whole."""
+        """Return the plan with the lacking directories that no new snapshot reads, if their files are complete."""
         bound, held = planned.bound, contents.held.get(planned.cluster, frozenset())
         ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
         unread: list[PlannedDirectory] = []
@@ -323,7 +324,7 @@ class ReplicationPlanner:
                     plan = plan_table(alone, planned.cluster, held, places, self._services.files, self._source_of)
                     unread += plan.lacking
                 except HivexError as error:
-                    # The cleaner is deleting it, or its cluster cannot be used.
+                    # The cleaner is deleting the directory, or its cluster cannot be used.
                     log.info("%s of %s stays where it is: %s", each.name, bound.table.full_name, error)
         return replace(
             planned,
@@ -333,10 +334,10 @@ class ReplicationPlanner:
         )
 
     def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
-        """Return the cluster to copy a partition from: the primary, or if it cannot be used, one with a current copy.
+        """Return the source cluster of a partition: the primary or, if it is unusable, a cluster with a current copy.
 
         Raises:
-            HivexError: no cluster that has it can be used; the reason is that of the primary.
+            HivexError: no cluster with the partition can be used; this is the error of the primary.
         """
         health = self._services.health
         primary = bound.table.storage.primary.cluster
@@ -353,7 +354,7 @@ def check_target(table: Table, target: str) -> None:
     """Ensure that a cluster may have a copy of a table.
 
     Raises:
-        InvalidOperationError: it is the table's primary cluster.
+        InvalidOperationError: the cluster is the table's primary.
     """
     if not table.is_view and table.storage.primary.cluster == target:
         raise InvalidOperationError("REPLICATE", table.full_name, f"{target} is its primary cluster")

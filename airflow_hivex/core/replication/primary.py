@@ -1,8 +1,9 @@
 """The change of a table's primary cluster: planned, without a loss, or forced, after a cluster is lost.
 
-Planned: the new primary catches up by a replication. Then the table is locked alone, the last bit is copied, and both
-clusters change their roles in the commit of the same transaction. Forced: the new primary goes on with what it has,
-and with what it can get from other clusters. The losses are computed first, and the caller has to confirm them.
+Planned: a replication brings the new primary up to date. Then the table is locked exclusively, the remaining files are
+copied, and both clusters change their roles in the commit of the same transaction. Forced: the new primary continues
+with the files that it has, or can get from other clusters. The losses are computed first, and the caller has to confirm
+them.
 
 Source: docs/reference/clusters.md, "Changes of the primary cluster".
 """
@@ -71,30 +72,30 @@ class PrimaryClusters:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> PrimaryChange:
-        """Make a cluster the primary one of a table. Safe to repeat after any end.
+        """Make a cluster the primary of a table. Safe to repeat after any end or kill.
 
-        The cluster before becomes a secondary with a current copy. A call that is killed has either changed nothing but
-        the copy on the new primary, or all. Writers and readers wait only while the last bit is copied.
+        The former primary becomes a secondary with a current copy. A killed call has changed either only the copy on
+        the new primary, or everything. Writers and readers wait only while the remaining files are copied.
 
-        With ``force`` the cluster before counts as lost: nothing is read there, and nothing stays registered there.
+        With ``force`` the former primary counts as lost: no file is read there, and no copy stays registered there.
 
         Args:
             table: ``database.table``; without a database it is ``default``.
             cluster: the new primary cluster.
-            force: the cluster before is lost.
+            force: the former primary is lost.
             confirm: the confirmation that the error of a forced call names, or ``confirmation`` of its dry run.
-            dry_run: only return what would be copied, or lost.
-            threads: how many files are copied at once.
-            bytes_per_second: how much is written at most.
+            dry_run: only return the directories that would be copied, or lost.
+            threads: the number of files that are copied at the same time.
+            bytes_per_second: the limit of written bytes.
             progress: called every few seconds, in this thread.
-            user: who owns the transactions.
+            user: the owner of the transactions.
             agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            NoSuchTableError: it does not exist.
-            InvalidOperationError: it is a view; or ``force``, and the cluster before can be used.
-            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these.
+            NoSuchTableError: the table does not exist.
+            InvalidOperationError: the object is a view; or ``force`` is set, and the former primary can be used.
+            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these losses.
             HivexError: as :meth:`Replicator.replicate`.
         """
         if confirm is not None and not force:
@@ -201,20 +202,20 @@ class PrimaryClusters:
         available = {id_: cluster for cluster in reversed(sources) for id_ in whole.get(cluster, ())}
         copied = {id_ for cluster in sources for id_ in contents.locations.get(cluster, {})}
         if not table.is_transactional:
-            # Files without rows of their own cannot be distinguished: only the copy of the new primary counts.
+            # Files without registered directories cannot be distinguished: only the copy of the new primary counts.
             copied = set(contents.locations.get(target, {}))
         return _Survey(
             table, contents, bound, available, remainder(table, contents, snapshot, available, copied, bounds.floors)
         )
 
     def _can_be_used(self, cluster: str) -> bool:
-        """Return whether the files of a cluster are there now; no earlier answer counts."""
+        """Return whether the files of a cluster can be reached now; no earlier answer counts."""
         if cluster not in self._services.clusters:
             return False
         return ClusterHealth(self._services.clusters, self._services.roots).of_root(cluster).problem is None
 
     def _whole(self, table: StoredTable, contents: TableContents, cluster: str) -> frozenset[int]:
-        """Return the directories that a cluster holds, and whose files are there with their number and size."""
+        """Return the registered directories of a cluster whose files have the registered number and size."""
         files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
         found = set()
         for partition_id, location in contents.locations[cluster].items():
@@ -226,7 +227,7 @@ class PrimaryClusters:
     def _rescue(
         self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
     ) -> Mapping[RegisteredDirectory, str]:
-        """Copy the directories that only other clusters have, and return their checksums."""
+        """Copy the directories that the target lacks and other clusters have; return their checksums."""
         contents = survey.contents
         names = {each.id: each for each in contents.partitions}
         plan = []
@@ -270,7 +271,7 @@ class PrimaryClusters:
         self._running.commit(running, changes)
 
     def _delete_withdrawn(self, survey: _Survey) -> None:
-        """Delete the files of withdrawn directories, which no row names any more; errors are logged."""
+        """Delete the files of withdrawn directories, which are not registered any more; errors are only logged."""
         contents, withdrawn = survey.contents, survey.remainder.withdrawn
         for cluster, locations in contents.locations.items():
             files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
@@ -300,7 +301,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """The remaining data of a table; ``available`` has the cluster of each directory, if possible the new primary."""
+    """The remaining data of a table; ``available`` has a cluster for each directory, if possible the new primary."""
 
     table: StoredTable
     contents: TableContents
@@ -310,7 +311,7 @@ class _Survey:
 
     @property
     def confirmation(self) -> str:
-        """Return a text that stands for exactly these losses."""
+        """Return a text that identifies exactly these losses."""
         listed = "\n".join(sorted(each.describe() for each in self.remainder.lost))
         return hashlib.sha256(f"{self.table.id}\n{listed}".encode()).hexdigest()[:12]
 
@@ -364,7 +365,7 @@ def _name(table: str) -> QualifiedName:
 class Remainder:
     """The directories that a cluster can serve, by partition id (None: a table without), and the losses.
 
-    ``withdrawn`` are ids of directories that the cluster has, and that must not be read.
+    ``withdrawn`` are ids of directories that the cluster has, but must not read.
     """
 
     kept: Mapping[int | None, Sequence[RegisteredDirectory]]
@@ -382,17 +383,17 @@ def remainder(
 ) -> Remainder:
     """Return the remainder of a table whose primary cluster is lost. Pure.
 
-    A write is kept or lost as a whole, in all partitions of which the cluster has a copy. Two cases are exceptions,
-    since keeping the rest is worth more: partitions of which the cluster has no copy, and writes whose rows a
-    compaction has merged with others.
+    A write is kept or lost as a whole, in all partitions of which the cluster has a copy. Two cases are exceptions, to
+    keep the remaining rows: partitions of which the cluster has no copy, and writes whose rows a compaction has merged
+    with rows of other writes.
 
     Args:
         table: the table.
         contents: all of its partitions and directories.
         snapshot: the current snapshot.
         available: the ids of the directories that the new primary has or can get.
-        copied: the partitions of which it has a copy.
-        floors: for each partition, up to which write id directories were removed after others had replaced them.
+        copied: the partitions of which the new primary has a copy.
+        floors: for each partition, the highest write id up to which replaced directories were removed.
     """
     names: dict[int | None, str | None] = {None: None}
     if table.is_partitioned:
@@ -429,7 +430,7 @@ def remainder(
 
 
 def _writes(lost: Iterable[RegisteredDirectory]) -> set[int]:
-    """Return the write ids of directories that each have one."""
+    """Return the write ids of the directories that each have a single write id."""
     found = (parse_directory(each.name) for each in lost)
     return {each.max_write_id for each in found if each is not None and not _is_merged(each)}
 

@@ -1,8 +1,8 @@
-"""The replicator: copies to a cluster what it lacks of tables, and registers the copies.
+"""The replicator: copies the directories of tables that a cluster lacks, and registers the copies.
 
-All happens in one transaction, which has the tables locked for reading. So the cleaner keeps the directories of its
-snapshot, a compaction or a write of others goes on meanwhile, and the copies become visible with the commit, together.
-If the client dies, its transaction times out, and no query sees the copies. The next replication keeps the files.
+One transaction, which locks the tables for reading, does all of this. So the cleaner keeps the directories of its
+snapshot, compactions and writes continue meanwhile, and all copies become visible with the commit. If the client dies,
+its transaction times out, and no query sees the copies. The next replication reuses the files.
 
 Source: docs/reference/clusters.md, "Storage".
 """
@@ -96,38 +96,38 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> Replication:
-        """Copy to a cluster what it lacks of tables, as of one snapshot; return what that was.
+        """Copy the directories of tables that a cluster lacks, as of one snapshot; return the copied directories.
 
-        Nothing is visible there before all of it is copied and verified. Safe to repeat after any end: files that are
-        there with the right checksum stay. A second replication of a table to the cluster waits for the first.
+        No copy is visible before all files are copied and verified. Safe to repeat after any end or kill: existing
+        files with the right checksum stay. A second replication of a table to the cluster waits for the first one.
 
         Args:
             tables: one name or several, as ``database.table``; without a database it is ``default``. Views have no
                 files, and need none: all clusters share one metastore.
-            cluster: the cluster that is to have the copies.
+            cluster: the cluster that gets the copies.
             partitions: names (``year=2013/month=1``) or leading parts of them, of one table; None for all.
             partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
                 (``year = 2013, month < 3``), instead of names.
-            dry_run: only return what would be copied, with its size.
-            verify: read the copies that are registered, too, and copy those again that are damaged.
-            threads: how many files are copied at once.
-            bytes_per_second: how much is written at most.
+            dry_run: only return the directories that would be copied, with their sizes.
+            verify: also read the registered copies, and copy damaged ones again.
+            threads: the number of files that are copied at the same time.
+            bytes_per_second: the limit of written bytes.
             copy_cluster: the cluster whose Spark copies the files. None: a job copies much data, and this process
                 little (``hivex.replication.job.min.size``, ``hivex.replication.job.cluster``).
             progress: called every few seconds, in this thread.
-            user: who owns the transaction.
+            user: the owner of the transaction.
             agent_info: a text for people that names the caller, such as a DAG run and task.
 
         Raises:
             UnknownClusterError: a cluster is not configured.
-            NoSuchTableError, NoSuchPartitionError: it does not exist.
+            NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the cluster is the primary of a table, or a list of partitions does not fit.
             CopyAlteredError: a source or a copy is truncated or altered.
             CopyOutdatedError: streaming writers added to the same directories during each try.
             StorageError: a file system cannot be read or written, or is full.
-            RootMissingError, ForeignRootError: the root of the target is not the one that it was.
-            JobError: the job that copies has failed, or its cluster cannot run it.
-            LockError, DeadlockError: the tables are locked by others for too long.
+            RootMissingError, ForeignRootError: the root of the target is not mounted, or is another root.
+            JobError: the job that copies has failed, or its cluster cannot run jobs.
+            LockError, DeadlockError: other transactions lock the tables for too long.
             TransactionAbortedError: another client aborted the replication, or it sent no heartbeat for too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
@@ -175,11 +175,11 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> Replication:
-        """Copy all registered directories of tables with no writer or reader, and apply ``then`` in the same commit.
+        """Copy all registered directories of tables without other writers and readers; apply ``then`` in the commit.
 
-        Also directories that no new snapshot reads are copied, as far as they are still whole: a transaction of several
-        statements may read them. ``database`` is locked as a whole, so that no table is created there meanwhile.
-        ``lock_timeout_s`` bounds the wait for the locks.
+        Complete directories that no new snapshot reads are copied, too: a transaction of several statements may read
+        them. ``database`` is locked as a whole, so that no table is created there meanwhile. ``lock_timeout_s`` bounds
+        the wait for the locks.
 
         Raises:
             As :meth:`replicate`.
@@ -194,7 +194,7 @@ class Replicator:
     def _retried(
         self, replicate: Callable[[RunningReplication], Replication], user: str | None, agent_info: str | None
     ) -> Replication:
-        """Return the result of a replication in a transaction of its own; streaming writers may make it try again."""
+        """Return the result of a replication in a transaction of its own, retried if streaming writers interfere."""
         for attempt in range(_MOST_TRIES):
             try:
                 with self._running.open(user, agent_info) as running:
@@ -214,10 +214,11 @@ class Replicator:
         running: RunningReplication,
         options: CopyOptions,
     ) -> dict[RegisteredDirectory, str]:
-        """Copy directories of a table from whichever clusters have them; return their checksums.
+        """Copy directories of a table from the clusters that have them; return their checksums.
 
-        Each is a partition, a directory of it, its cluster, and the location of the partition there. ``registered`` has
-        the locations of the copies on the target. The caller has the table alone, and registers the copies.
+        ``wanted`` has for each directory: its partition, the directory, its cluster, and the location of the partition
+        there. ``registered`` has the locations of the copies on the target. The caller has locked the table
+        exclusively, and registers the copies.
         """
         partitions = {each.name: each for each in bound.partitions}
         lacking = [
@@ -232,7 +233,7 @@ class Replicator:
         return {each.registered: checksums[each.registered.id] for each in lacking if each.registered is not None}
 
     def finish_copies(self, connection: Connection, running: RunningReplication) -> None:
-        """Note that the copies of :meth:`copy_directories` are registered. In the transaction that does so."""
+        """Note, in the same database transaction, that the copies of :meth:`copy_directories` are registered."""
         self._places.finish(connection, running.txn_id)
 
     def drop_copy(
@@ -244,18 +245,18 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> None:
-        """Withdraw the copy of a table or a partition on a cluster, and delete its files; no copy is fine.
+        """Withdraw the copy of a table or a partition on a cluster, if it exists, and delete its files.
 
-        Waits for the readers of the table, and has it alone meanwhile. The files of an external table stay. Safe to
+        Waits for the readers of the table, and locks it exclusively. The files of an external table stay. Safe to
         repeat, but files that a killed call has left stay until the table is replicated there again.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
-            NoSuchTableError, NoSuchPartitionError: it does not exist.
+            NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the cluster is the table's primary, or the table is a view.
-            RootMissingError, ForeignRootError: the root of the cluster is not the one that it was.
+            RootMissingError, ForeignRootError: the root of the cluster is not mounted, or is another root.
             StorageError: files could not be deleted; the copy is withdrawn.
-            LockError, DeadlockError: the table is locked by others for too long.
+            LockError, DeadlockError: other transactions lock the table for too long.
         """
         (name,) = _names([table])
         target = self._services.clusters.get(cluster).name
@@ -282,18 +283,18 @@ class Replicator:
     def clean(self, most_s: float | None = None) -> int:
         """Delete the files of copies that are not needed any more; return the number of places. For the housekeeping.
 
-        Those are the files of replications that have not finished, and of copies that were replaced or withdrawn. Files
-        of others in the same folders stay. After ``most_s`` seconds the rest is left to the next call. Safe at any
-        time, and to repeat.
+        These are the files of unfinished replications, and of replaced or withdrawn copies. Files of other programs in
+        the same folders stay. After ``most_s`` seconds the rest is left to the next call. Safe at any time, and to
+        repeat.
         """
         return self._leftovers.clean(most_s)
 
     def copies(self, table: str) -> list[CopyStatus]:
-        """Return the state of the copies of a table, by partition and cluster, now. Reads the metastore only.
+        """Return the current state of a table's copies, by partition and cluster. Reads the metastore only.
 
         Raises:
-            NoSuchTableError: it does not exist.
-            InvalidOperationError: it is a view.
+            NoSuchTableError: the table does not exist.
+            InvalidOperationError: the object is a view.
         """
         (name,) = _names([table])
         snapshot = self._catalog.snapshot([name])
@@ -324,8 +325,8 @@ class Replicator:
         else:
             self._running.lock_alone(running, tables, target, alone.database, alone.lock_timeout_s)
         taken_ms = self._services.clock()
-        # Without writers: a snapshot of the transaction would not see those that began later and have committed before
-        # it got its locks.
+        # No writer is running: a snapshot of the transaction would miss writers that began after it, and committed
+        # before it got its locks.
         snapshot = self._catalog.snapshot(names, running.txn_id if alone is None else None, known=tables)
         planned = self._planner.plan(
             snapshot, target, partitions, with_present=options.verify, everything=alone is not None
@@ -355,7 +356,7 @@ class Replicator:
 
         def changes(connection: Connection) -> None:
             catalog = self._catalog.joining(connection)
-            # In the order of their ids, as everywhere.
+            # Tables are always locked in the order of ids.
             lock_for_change(connection, [each.table.id for each in planned])
             for each in planned:
                 if each.is_complete or each.table.is_view:
@@ -382,10 +383,10 @@ class Replicator:
         self._running.commit(running, changes)
 
     def _checked(self, planned: PlannedTable, copied: CopiedFiles) -> tuple[dict[int, str], frozenset[int]]:
-        """Return the checksums of the copied directories by id, and which of these were not known before.
+        """Return the checksums of the copied directories, by id, and the ids whose checksums were not known before.
 
         Raises:
-            CopyAlteredError: a directory is not what it was when it was copied first.
+            CopyAlteredError: a directory differs from its first copy.
         """
         known = self._catalog.copy_checksums([each.registered for each in planned.lacking if each.registered])
         checksums: dict[int, str] = {}
@@ -426,7 +427,7 @@ def copy_statuses(
 ) -> Iterator[CopyStatus]:
     """Yield the state of each partition on each cluster that has a copy of it, the primary first. Pure.
 
-    ``registered_ms`` is when each directory was registered on the primary.
+    ``registered_ms`` has the time at which each directory was registered on the primary.
     """
     primary = bound.table.storage.primary.cluster
     places = {cluster: registered_places(contents, cluster) for cluster in bound.copies}
@@ -478,7 +479,7 @@ def _status(
 def _commits(lacks: Sequence[RegisteredDirectory], own: Sequence[RegisteredDirectory]) -> set[int]:
     """Return the write ids of the commits that a copy lacks.
 
-    Of the results of compactions those count that are above what the copy has.
+    Results of compactions count if their write ids are above the write ids of the copy.
     """
     highest = max((last for each in own if (last := _last_write_id(each)) is not None), default=0)
     found: set[int] = set()

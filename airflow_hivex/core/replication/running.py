@@ -43,7 +43,7 @@ class RunningReplication:
     ended: TransactionAbortedError | None = None
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the copying, which would be in vain. For the heartbeats."""
+        """Stop the copying, because the transaction has ended. Called by the heartbeats."""
         self.ended = error
         self.stop.set()
 
@@ -59,7 +59,7 @@ class ReplicationTransactions:
     @contextmanager
     def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
         """Yield a transaction with heartbeats. The block commits it; an error out of the block aborts it."""
-        # Others wait for its locks, so that a dead process must be found earlier than a query without heartbeats.
+        # Other transactions wait for its locks, so a dead process must be found earlier than for a query.
         timeout_s = min(int(self._settings[_TIMEOUT]), int(self._settings["hive.txn.timeout"]))
         user = user or getpass.getuser()
         (txn_id,) = self._transactions.open(user=user, agent_info=agent_info, timeout=timeout_s)
@@ -84,16 +84,16 @@ class ReplicationTransactions:
             log.warning("Transaction %s of a replication could not be aborted: %s", txn_id, failure)
 
     def abort_dead(self, owners: Mapping[int, str]) -> None:
-        """Abort the open transactions whose processes were on this machine and have died."""
+        """Abort the open transactions whose processes ran on this machine and have died."""
         for txn_id, process in owners.items():
             if is_dead(process):
                 log.warning("Transaction %s is aborted: %s has died", txn_id, shown(process))
                 self._transactions.abort_many([txn_id], f"{shown(process)} has died")
 
     def try_lock(self, running: RunningReplication, tables: Iterable[tuple[str, int]], cluster: str) -> bool:
-        """Keep replications of tables to a cluster away; return False without waiting if there is one.
+        """Lock tables against other replications to a cluster; return False, without waiting, if one is running.
 
-        Each table is a database and an id.
+        ``tables`` has the database and id of each table.
         """
         wanted = [_of_copy(database, table_id, cluster) for database, table_id in tables]
         return self._locks.acquire(wanted, running.txn_id, wait=False).is_acquired
@@ -111,7 +111,7 @@ class ReplicationTransactions:
         self._transactions.abort(running.txn_id, reason)
 
     def lock(self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str) -> None:
-        """Lock tables as their readers do, and keep other replications to the cluster away.
+        """Lock tables as readers do, and against other replications to the cluster.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
@@ -126,9 +126,9 @@ class ReplicationTransactions:
         database: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Lock tables without other readers and writers, or a whole database, and keep other replications away.
+        """Lock tables, or a whole database, against readers and writers, and against other replications.
 
-        All is locked by one request, which is granted as a whole. ``timeout_s`` bounds the wait.
+        One request asks for all locks, and is granted as a whole. ``timeout_s`` bounds the wait.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
@@ -161,7 +161,7 @@ def _components(
 
 def _of_copy(database: str, table_id: int, cluster: str) -> LockComponent:
     """Return the lock of the copy of a table on a cluster."""
-    # The name of a table that does not exist: a lock on the table itself would stop its writers.
+    # A name that no table has: a lock on the table itself would stop its writers.
     name = _NOT_IN_NAMES.sub("_", f"hivex_replication_{table_id}_{cluster}")[:MAX_NAME_LENGTH]
     return LockComponent(database, name, type=LockType.EXCL_WRITE, operation=DataOperation.NO_TXN, is_new_table=True)
 
@@ -176,9 +176,9 @@ def this_process() -> str:
 
 
 def is_dead(process: str) -> bool:
-    """Return whether a process, as :func:`this_process` has returned it there, was one of this machine and has ended.
+    """Return whether a process, described by :func:`this_process`, ran on this machine and has ended.
 
-    False where that is not known: on other machines and in other containers.
+    False if this is not known: for other machines and other containers.
     """
     facts = process.split(" ")
     if len(facts) != _FACTS or "" in facts or tuple(facts[1:3]) != _machine() or not facts[3].isdecimal():
@@ -187,13 +187,13 @@ def is_dead(process: str) -> bool:
 
 
 def shown(process: str) -> str:
-    """Return a process for people."""
+    """Return the description of a process for messages."""
     facts = process.split(" ")
     return f"process {facts[3]} on {facts[0]}" if len(facts) == _FACTS else "its process"
 
 
 def _machine() -> tuple[str, str]:
-    """Return the start and the process id space of this system; empty where they are not known."""
+    """Return the start and the process id space of this system; empty texts if they are not known."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return boot, str((_PROC / "self/ns/pid").readlink())
@@ -202,7 +202,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _began(pid: int) -> str:
-    """Return the start of a process in ticks since that of the system; the empty text of one that does not run."""
+    """Return the start of a process in ticks since the start of the system; an empty text if it does not run."""
     try:
         # The name of the program may have blanks and brackets.
         state, *others = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

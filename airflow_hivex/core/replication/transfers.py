@@ -1,4 +1,4 @@
-"""The transfer of planned directories: compared with what is there, places noted, files copied and verified."""
+"""The transfer of planned directories: compare with existing files, note places, copy and verify files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Transfers:
         Raises:
             HivexError: as :func:`~airflow_hivex.core.replication.copying.copy_files` and
                 :func:`~airflow_hivex.core.replication.job_copies.copy_by_jobs`.
-            RootMissingError, ForeignRootError: the root of the target is not the one that it was.
+            RootMissingError, ForeignRootError: the root of the target is not mounted, or is another root.
         """
         self._services.roots.check(target)
         files = cache(self._services.files)
@@ -130,7 +130,7 @@ class Transfers:
         """Return the roots that the tasks of a job read or write below.
 
         Raises:
-            RootMissingError, ForeignRootError: a root is not the one that it was.
+            RootMissingError, ForeignRootError: a root is not mounted, or is another root.
         """
         names = dict.fromkeys([*(each.source for each in wanted), target])
         for name in names:
@@ -138,11 +138,11 @@ class Transfers:
         return [self._services.roots.planned(name) for name in names]
 
     def _job_cluster(self, wanted: Sequence[FileCopy], target: str, options: CopyOptions) -> Cluster | None:
-        """Return the cluster whose Spark copies the files, None where this process does.
+        """Return the cluster whose Spark copies the files, None if this process copies them.
 
         Raises:
-            UnknownClusterError: the cluster that is named for it is not configured.
-            HivexError: the caller has named it, and it cannot run a job.
+            UnknownClusterError: the named cluster is not configured.
+            HivexError: the cluster that the caller names cannot run a job.
         """
         clusters, health, settings = self._services.clusters, self._services.health, self._services.settings
         if not wanted:
@@ -158,7 +158,7 @@ class Transfers:
         configured = str(settings[_JOB_CLUSTER])
         cluster = clusters.get(configured or target)
         if cluster.kind is JobTrackerKind.LOCAL and not configured:
-            # Its job would run in this process.
+            # The cluster's job would run in this process.
             return None
         problem = health.of_runner(cluster.name).problem
         if problem is not None:
@@ -177,7 +177,7 @@ class Transfers:
         return comparison.without_equal(planned, known, running.txn_id, unfinished)
 
     def _with_links(self, planned: PlannedTable) -> PlannedTable:
-        """Link the files of an earlier copy that have not changed into the place of the new one, where that works."""
+        """Link unchanged files of an earlier copy into the place of the new copy, if the file system can do it."""
         target = self._services.files(planned.cluster)
         lacking = []
         for each in planned.lacking:
@@ -201,11 +201,11 @@ class CopyComparison:
     def without_equal(
         self, planned: PlannedTable, known: Mapping[int, str], txn_id: int, unfinished: Collection[str]
     ) -> PlannedTable:
-        """Return the plan with those of the present directories that are not what they should be among the lacking.
+        """Return the plan with the present directories that differ from their source added to the lacking ones.
 
-        A directory is copied again into its place. A changed partition of a plain table goes into a new folder, as
-        queries may be reading the old one: into one of ``unfinished``, which earlier replications have left, if there
-        is one of it. The files that have not changed are taken over. ``known`` are recorded checksums, by id.
+        A directory is copied again into its place. A changed partition of a plain table goes into a new folder, since
+        queries may be reading the old one, or into its folder among ``unfinished``, which earlier replications have
+        left. Unchanged files are reused. ``known`` are recorded checksums, by id.
         """
         if not planned.present:
             return planned
@@ -267,7 +267,7 @@ def checksum_of(checksums: Mapping[str, str]) -> str:
 
 
 def _is_apart(name: str) -> bool:
-    """Return whether a file is one that neither readers nor replications look at."""
+    """Return whether both readers and replications ignore a file."""
     last = name.rpartition("/")[2]
     return last.startswith(".") or last.endswith(UNFINISHED)
 
@@ -279,7 +279,7 @@ def _place(planned: PlannedTable, directory: PlannedDirectory, folder: str) -> s
 
 
 def _is_version(place: str, location: str, ending: str) -> bool:
-    """Return whether a place is that of a partition in a copy of a table, whichever transaction has made it."""
+    """Return whether a place is the place of a partition in a copy of a table, made by any transaction."""
     start = f"{location}_copy_"
     inside = place.removesuffix(ending) if ending else place
     return place.startswith(start) and place.endswith(ending) and inside[len(start) :].isdecimal()
