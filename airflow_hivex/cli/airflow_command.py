@@ -1,4 +1,4 @@
-"""``airflow hivex ...``: the commands of ``hivex`` on the connections that Airflow knows."""
+"""``airflow hivex ...``: the commands of ``hivex`` on the connections of Airflow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULT = "hivex_default"
 
 
 def get_commands() -> list[CLICommand]:
-    """Return the command, for Airflow's parser."""
+    """Return the command ``hivex`` for the parser of ``airflow``."""
     return [
         ActionCommand(
             name="hivex",

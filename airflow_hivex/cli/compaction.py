@@ -1,4 +1,4 @@
-"""``hivex compaction``: what is compacted, what is not, and why."""
+"""``hivex compaction``: requests, runs, lists and explanations of compactions."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _print_cleaning(options: argparse.Namespace, tasks: Sequence[CleaningTask]) 
 
 
 def housekeep(metastore: Metastore, options: argparse.Namespace) -> int:  # noqa: ARG001 - as all actions
-    """Run one round of the housekeeper, and what it has done."""
+    """Run one round of the housekeeper, and print its result."""
     from dataclasses import asdict
 
     for name, value in asdict(metastore.housekeeper.run()).items():

@@ -1,4 +1,4 @@
-"""The options of ``hivex`` that name a metastore, and the metastore that they name."""
+"""The options of ``hivex`` that name a metastore, and the opening of this metastore."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOCAL_JOBTRACKER_VARIABLE = "HIVEX_LOCAL_JOBTRACKER"
 
 
 class UsageError(Exception):
-    """The command line lacks something or contradicts itself."""
+    """The command line lacks an argument, or its arguments contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenMetastore:
-    """A metastore that the caller of a command names, instead of the command line and the environment."""
+    """The metastore of a command that its caller passes, instead of the command line and the environment."""
 
     url: str = field(repr=False)
     clusters: Mapping[str, Any] | str | None = field(default=None, repr=False)
@@ -34,14 +34,14 @@ class GivenMetastore:
 
 
 def add_options(parser: argparse.ArgumentParser, given: GivenMetastore | None = None) -> None:
-    """Add the options to the parser of ``hivex``. Their defaults are the environment's variables."""
+    """Add the options to the parser of ``hivex``. Their defaults are environment variables."""
     variables = (METASTORE_VARIABLE, CLUSTERS_VARIABLE, DEFAULT_CLUSTER_VARIABLE)
     _add(parser, *(os.environ.get(name) if given is None else None for name in variables))
     parser.set_defaults(given=given)
 
 
 def add_options_to_command(command: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of a command, so that they may stand behind its name, too."""
+    """Add the options to the parser of a command, so that they may also follow the name of the command."""
     _add(command, argparse.SUPPRESS, argparse.SUPPRESS, argparse.SUPPRESS)
 
 
@@ -74,7 +74,7 @@ def metastore_url(options: argparse.Namespace) -> str:
     """Return the URL of the metastore.
 
     Raises:
-        UsageError: the command line and the environment name none, or the caller has named another one.
+        UsageError: the command line and the environment name no metastore, or the caller has passed another one.
     """
     if options.given is not None:
         if options.metastore or options.clusters or options.default_cluster:
@@ -94,7 +94,7 @@ def open_metastore(options: argparse.Namespace) -> Metastore:
     """Open the metastore that the command line names.
 
     Raises:
-        UsageError: the command line and the environment do not name a metastore, or not its clusters.
+        UsageError: the command line and the environment do not name a metastore, or its clusters.
         HivexError: the metastore cannot be opened.
     """
     from airflow_hivex.core.metastore import Metastore

@@ -21,16 +21,16 @@ _ARGUMENTS = ("sql", "parameters", "cluster", "database")
 
 @dataclass(frozen=True, slots=True)
 class UnreadableStatement:
-    """A task whose statements are known in a run only."""
+    """A task whose statements are known only in a run."""
 
     name: str
     reason: str
 
 
 def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of a DAG file, which is run as Airflow runs it when it parses it.
+    """Yield the statements of a DAG file. The file is executed, as by Airflow's DAG processor.
 
-    Templates are rendered as in a run of today, as far as they need dates, params and macros.
+    Templates that need only dates, params and macros are rendered as in a run of today.
 
     Raises:
         InvalidParametersError: the file does not exist, cannot be run, or has no DAG.
@@ -41,7 +41,7 @@ def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
     if not file.exists():
         raise InvalidParametersError(f"The DAG file {file} does not exist.")
 
-    # Airflow logs to the standard output, which has the answer.
+    # Airflow logs to the standard output, which is for the result of the command.
     with redirect_stdout(sys.stderr):
         bag = DagBag(str(file))
         for path, error in bag.import_errors.items():
@@ -69,7 +69,7 @@ def _class_of_mapped(task: Any) -> type:
 
 
 def _of_mapped(name: str, task: Any, dag: DAG) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of each part of a mapped task, where the DAG file has the values that it is mapped over."""
+    """Yield the statements of each part of a mapped task, if the DAG file has the values of the mapping."""
     from itertools import product
 
     given = task.expand_input.value
@@ -96,7 +96,7 @@ def _rendered(
             task.render_template(arguments[each], context, task.get_template_env(dag)) for each in _ARGUMENTS
         )
     except KeyError as error:
-        # The result of another task.
+        # The template needs the result of another task.
         yield UnreadableStatement(name, f"it is known in a run only, as it needs {error}")
         return
     except TemplateError as error:
@@ -114,7 +114,7 @@ def _rendered(
 
 
 def _context_of_today(task: Any, dag: DAG) -> dict[str, Any]:
-    """Return the part of a run's context that is known without one: dates, params and macros."""
+    """Return the part of a run's context that is known without a run: dates, params and macros."""
     import pendulum
     from airflow.sdk.execution_time import macros
 

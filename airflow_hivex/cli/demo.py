@@ -58,9 +58,9 @@ STATEMENTS_TO_TRY = (
 
 
 def run(directory: Path) -> int:
-    """Run the DAGs with two clusters below ``directory`` and show what they did. 0 if they succeeded.
+    """Run the DAGs with two clusters below ``directory``, show their results, and return 0 if they succeeded.
 
-    Everything it writes, Airflow's own files included, lies below ``directory``.
+    All files that the demo writes, Airflow's own files included, are below ``directory``.
     """
     if importlib.util.find_spec(DATA) is None:
         sys.stderr.write(
@@ -97,7 +97,7 @@ def _dags_folder(directory: Path) -> Path:
 
 
 def _write_dag_files(directory: Path) -> None:
-    """Write DAG files as a user writes them, into the folder where this Airflow looks for them."""
+    """Write DAG files, as a user would write them, into the DAGs folder of this Airflow."""
     folder = _dags_folder(directory)
     folder.mkdir(exist_ok=True)
     for dag_id in (QUICKSTART, COMPACTION):
@@ -163,7 +163,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
 @contextmanager
 def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress of the block: in a line that changes on a terminal, else in a line for each step."""
+    """Show the progress of the block: on a terminal in one changing line, otherwise in a line for each step."""
     if console.is_terminal:
         with console.status(text) as status:
             yield status.update
@@ -244,7 +244,7 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
 
 
 def _compact_after_a_day(console: Console, directory: Path) -> bool:
-    """Fill December with small writes, run the compaction DAG, and show what both did. Whether the DAG succeeded."""
+    """Make small writes to December, run the compaction DAG, show both results; return whether the DAG succeeded."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
@@ -275,7 +275,7 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
 
 
 def _work_in_a_second_namespace(console: Console) -> None:
-    """Let a second team read flights through a link, and show that, the refusal without it, and the capacity."""
+    """Read flights through a link of a second namespace; show the rows, the refusal without the link, the capacity."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     with (
@@ -335,7 +335,7 @@ READS = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The state of December at some time; ``seconds`` is the duration of a query."""
+    """The state of the partition December at one time; ``seconds`` is the duration of a query."""
 
     flights: int
     directories: int
@@ -344,7 +344,7 @@ class Look:
 
 
 def write_a_day(session: Session, report: Callable[[str], None]) -> int:
-    """Delete and insert again what left on 31 December, bit by bit; how many transactions that were.
+    """Delete the flights of 31 December and insert them again, in small steps; return the number of transactions.
 
     The rows are the same afterwards.
     """
@@ -365,7 +365,7 @@ def write_a_day(session: Session, report: Callable[[str], None]) -> int:
 
 
 def look(session: Session, cluster: Path, location: str) -> Look:
-    """Look at December; of several times the shortest, since a demo is not alone on its machine."""
+    """Return the state of December; the duration is the shortest of several, because other programs run, too."""
     ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
     assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
@@ -374,7 +374,7 @@ def look(session: Session, cluster: Path, location: str) -> Look:
 
 
 def table_of_looks(looks: dict[str, Look]) -> Table:
-    """Return a table of December at several times."""
+    """Return a table with the states of December at several times, one column for each."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("flights, month=12")
     for column in looks:
@@ -387,7 +387,7 @@ def table_of_looks(looks: dict[str, Look]) -> Table:
 
 
 def table_of_compactions(shown: Result) -> Table:
-    """Return the columns of SHOW COMPACTIONS that a terminal has room for."""
+    """Return a table with the columns of SHOW COMPACTIONS that fit into a terminal."""
     table = Table(box=box.SIMPLE_HEAD)
     for column in SHOWN_OF_COMPACTIONS:
         table.add_column(column, justify="left" if column in ("partname", "type", "state") else "right")
@@ -422,7 +422,7 @@ SHOWN_OF_CAPACITY = ("namespace", "cluster", "owned_bytes", "owned_rows", "secon
 
 @dataclass(frozen=True, slots=True)
 class SecondTeam:
-    """The answer through the link, the refusal of the name without it, and the capacity of both namespaces."""
+    """The rows read through the link, the refusal of the name without the link, and the capacity of namespaces."""
 
     answer: Result
     refusal: str
@@ -430,7 +430,7 @@ class SecondTeam:
 
 
 def work_as_second_team(session: Session) -> SecondTeam:
-    """Make the namespace with its link, and use it. Safe to repeat."""
+    """Create the namespace and its link, run the statements, and return their results. Safe to repeat."""
     for statement in (*SET_UP, LINKED):
         session.sql(statement)
     answer = session.sql(ANSWER)
@@ -443,7 +443,7 @@ def work_as_second_team(session: Session) -> SecondTeam:
 
 
 def table_of_capacity(shown: Result) -> Table:
-    """Return the use of the clusters by both namespaces."""
+    """Return a table with the bytes of both namespaces on each cluster."""
     table = Table(box=box.SIMPLE_HEAD)
     for column in SHOWN_OF_CAPACITY:
         table.add_column(column, justify="left" if column in ("namespace", "cluster") else "right")

@@ -1,6 +1,6 @@
 """``hivex``: the warehouse on the command line, without Airflow.
 
-What a command needs is imported when it runs, so that ``hivex --help`` answers at once.
+A command imports its modules when it runs, so that ``hivex --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error of ours, 2 for wrong usage.
+    """Run one command and return its exit code: 0, 1 for an error of the warehouse, 2 for wrong usage.
 
-    ``given`` is the metastore, instead of that of the command line and the environment.
+    ``given`` is the metastore of the command, instead of the one in the command line and the environment.
     """
     parser = _parser(given)
     options = parser.parse_args(arguments)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = 
         _complain("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as with `| head`; Python would complain again at exit.
+        # The reader of the output has ended, as with `| head`; Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
 

@@ -25,9 +25,9 @@ _OBJECTS = ("outcome", "kind", "name", "partitions", "directories", "notes")
 
 
 def import_metastore(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Import and print the result for each object; 1 if one differs or was refused, else 0.
+    """Import the objects, print the result of each, and return 1 if an object differs or was refused, else 0.
 
-    If the Hive metastore stops half-way, the results until then are printed before the error.
+    If the Hive metastore stops during the import, the results until then are printed before the error.
     """
     from airflow_hivex.core.imports.hive_client import HiveTransport
 
@@ -72,7 +72,7 @@ def _summary(found: list[ImportedObject]) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Progress | None]:
-    """Yield a function that shows the object that is read and the number of partitions; None without a terminal."""
+    """Yield a function that shows the present object and the number of partitions; None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -100,7 +100,7 @@ _FINDINGS = ("finding", "cluster", "database", "table", "partition", "path", "fi
 
 
 def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Print the findings; return 1 if rows are lost or statements will fail, else 0."""
+    """Print the findings; return 1 if rows are lost, statements will fail or a cluster cannot be read, else 0."""
     database, table = options.database, None
     if options.table is not None:
         name = read_table_name(options.table)
@@ -141,7 +141,7 @@ _CACHES = ("host", "process", "started", "seen", "lag", "tables", "used_bytes", 
 
 
 def show_caches(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Print one row a process: its lag in events, its memory, its hits, and its misses by reason."""
+    """Print one row for each process: its lag in events, its memory, its hits, and its misses by reason."""
     current = metastore.notification_log.current_event_id()
     rows: list[tuple[object, ...]] = [
         (

@@ -22,7 +22,7 @@ DEFAULT_PORT = 9083
 
 
 def add_serve(actions: argparse._SubParsersAction[argparse.ArgumentParser], report: Callable[[str], None]) -> None:
-    """Add the action to those of ``hivex metastore``."""
+    """Add the action ``serve`` to the actions of ``hivex metastore``."""
     serve = actions.add_parser(
         "serve",
         help="serve the metastore to Spark SQL and other clients of Hive",
@@ -76,7 +76,8 @@ def _port(text: str) -> int:
 
 def _serve(options: argparse.Namespace, report: Callable[[str], None]) -> int:
     _check(options)
-    # What is imported stays as long as the process: to look for garbage among it takes an eighth of the start.
+    # Imported modules stay until the end of the process, and the search for garbage in them takes an eighth of the
+    # time of the start.
     gc.disable()
     try:
         return _serve_until_stopped(options, report)
@@ -110,7 +111,7 @@ def _serve_until_stopped(options: argparse.Namespace, report: Callable[[str], No
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse to serve other machines without TLS and credentials, unless the command line says so."""
+    """Refuse to serve other machines without TLS and credentials, unless ``--trust-network`` is set."""
     if options.max_connections < 1 or options.max_message_size < 1024 or not options.idle_timeout > 0:
         raise UsageError("--max-connections, --max-message-size (1024 or more) and --idle-timeout must be positive")
     if options.credentials and not options.tls_certificate and not options.trust_network:
@@ -149,7 +150,7 @@ def _listening(options: argparse.Namespace) -> Listening:
 
 @contextmanager
 def _logged(options: argparse.Namespace) -> Iterator[None]:
-    """Write the log to standard error in the block, and leave the loggers of the process as they were."""
+    """Write the log to standard error during the block, and reset the loggers of the process afterwards."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger("airflow_hivex")

@@ -167,7 +167,7 @@ def _check(options: argparse.Namespace) -> int:
     with open_metastore(options) as metastore:
         closure = metastore.namespaces.check(options.namespace, statements)
         routes = metastore.preflight(statements, namespace=options.namespace)
-    # A text that cannot be read is reported once.
+    # A text with a syntax error is reported once.
     unread = {each.object for each in closure.dependencies if not each.name}
     routes = [each for each in routes if each.kind or each.object not in unread]
     rows: list[tuple[object, ...]] = [
@@ -189,7 +189,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_all(options: argparse.Namespace) -> int:
-    """Print a row for each namespace, with a column for each one that it depends on."""
+    """Print a matrix: a row and a column for each namespace, with the numbers of dependencies in the cells."""
     from airflow_hivex.core.session import Result
 
     if options.namespace is not None or options.sql or options.dag:
@@ -331,7 +331,7 @@ def _import(options: argparse.Namespace, report: Callable[[str], None]) -> int:
 
 @contextmanager
 def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
-    """Yield the metastore at a URL, or that of an Airflow connection, which others of this process may use, too."""
+    """Yield the metastore at a URL, which is closed afterwards, or the shared metastore of an Airflow connection."""
     if "://" in where:
         from airflow_hivex.core.metastore import Metastore
 

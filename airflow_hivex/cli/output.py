@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.session import Result
 
 
-# Below that, a column of a table is hard to read.
+# A narrower column of a table is hard to read.
 _NARROWEST_COLUMN = 10
 
 
@@ -46,13 +46,13 @@ def printer(format: str) -> Callable[[Result], None]:
 
 
 def print_table(result: Result) -> None:
-    """Print a table for people, or a line that says what was done.
+    """Print a table of the rows, or, without columns, a line about the result.
 
-    On a terminal that is too narrow cells are wrapped, or the rows stand upright: one line for each column.
+    On a narrow terminal cells are wrapped, or each row is printed with one line for each column.
     """
     from rich.console import Console
 
-    # Without a terminal cells must not be cut to eighty columns.
+    # Without a terminal the table must not be limited to eighty characters.
     console = Console(highlight=False) if sys.stdout.isatty() else Console(width=10_000, soft_wrap=True)
     if result.columns:
         cells = [[_cell(value) for value in row] for row in result.rows]
@@ -64,7 +64,7 @@ def print_table(result: Result) -> None:
 
 
 def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
-    """Return how many characters each column has that must be wrapped for a table to fit; infinite if it fits."""
+    """Return the width, in characters, of the columns that must be wrapped; infinite if the table fits."""
     longest = [
         max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
         for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
@@ -108,12 +108,12 @@ def _print_upright(console: Console, columns: Sequence[str], cells: Sequence[Seq
 
 
 def print_json(result: Result) -> None:
-    """Print one line with one JSON object, in the form that HivexQueryOperator returns."""
+    """Print one line with a JSON object, in the form of the result of HivexQueryOperator."""
     sys.stdout.write(json.dumps(result.to_json(), ensure_ascii=False) + "\n")
 
 
 def print_csv(result: Result) -> None:
-    """Print a header and the rows, and nothing for a statement without rows. NULL is an empty field."""
+    """Print a header and the rows; NULL is an empty field. For a statement without columns print nothing."""
     if not result.columns:
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -155,7 +155,7 @@ _BAR_WIDTH = 20
 
 
 class StatementProgress:
-    """Shows on a terminal which step of a statement runs, and how much of its job is done. Else it shows nothing."""
+    """The display, on a terminal only, of the running step of a statement and the progress of its job."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -183,7 +183,7 @@ class StatementProgress:
                 logger.setLevel(level)
 
     def report(self, progress: Progress) -> None:
-        """Show the progress of the statement's job, as a bar of its tasks. For the session of the statement."""
+        """Show the progress of the statement's job, as a bar of its tasks. The session calls it."""
         status = self._status
         if status is None:
             return
@@ -198,7 +198,7 @@ class StatementProgress:
 
 
 class _StatusHandler(logging.Handler):
-    """Shows the log's last message as the status, and warnings as lines that stay."""
+    """A log handler that shows the last message as the status, and warnings as lines that stay."""
 
     def __init__(self, status: Status) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PORT = 15002
 
-# What most statements need, so that most classes are loaded.
+# Statements of most kinds, so that Spark loads most classes.
 _STATEMENTS = (
     "CREATE TABLE t (id bigint, v string) PARTITIONED BY (p string)",
     "INSERT INTO t VALUES (-1, 'a', 'x')",
@@ -142,11 +142,11 @@ def _archive(options: argparse.Namespace, report: Callable[[str], None]) -> int:
 
 
 def make_archive(file: Path) -> None:
-    """Run a few statements in this process's Spark, which ends then, and keep the classes that they have loaded.
+    """Run a few statements in the Spark of this process, end it, and archive the classes that it has loaded.
 
     Raises:
-        ValueError: the file's name cannot be used.
-        OSError: it cannot be written.
+        ValueError: the name of the file cannot be part of an option of Java.
+        OSError: the file cannot be written.
         JobError: Spark does not run.
     """
     from airflow_hivex.core import Metastore
@@ -154,7 +154,7 @@ def make_archive(file: Path) -> None:
     from airflow_hivex.core.runners.java import options_to_make
 
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Others may read the archive while this one is made.
+    # Other processes may read the old archive while the new one is made.
     new = file.with_suffix(f".{os.getpid()}")
     java = f"-Duser.timezone=UTC {options_to_make(new)}"
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +169,7 @@ def make_archive(file: Path) -> None:
         ):
             for statement in _STATEMENTS:
                 session.sql(statement)
-        # Java writes the archive when it ends.
+        # Java writes the archive at its end.
         jvm.end()
     if new.exists():
         new.chmod(0o600)

@@ -1,4 +1,4 @@
-"""``hivex sql``: statements of the command line, a file, standard input, or a person at a prompt."""
+"""``hivex sql``: statements from the command line, a file, standard input, or a prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAVE = ("exit", "quit")
 
 
 class StatementRunner:
-    """Runs statements in a thread of their own, so that Ctrl-C finds a wait that it can break off."""
+    """A thread that runs statements, so that Ctrl-C interrupts a wait, not a call to the metastore or to Spark."""
 
     def __init__(
         self, session: Session, show: Callable[[Result], None], max_rows: int | None, progress: StatementProgress
@@ -41,8 +41,8 @@ class StatementRunner:
         """Run a statement and print its result.
 
         Raises:
-            KeyboardInterrupt: it was interrupted, and is cancelled.
-            HivexError: it failed.
+            KeyboardInterrupt: the user has pressed Ctrl-C; the statement is cancelled.
+            HivexError: the statement has failed.
         """
         try:
             with self._progress.running():
@@ -57,7 +57,7 @@ class StatementRunner:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _cancel(self) -> None:
-        """Cancel the statement until its thread is idle: before it has begun its transaction, nothing is there."""
+        """Cancel the statement until its thread is idle: before it has a transaction, one call has no effect."""
         idle = self._executor.submit(int)
         deadline = time.monotonic() + _CANCEL_LIMIT_S
         while time.monotonic() < deadline:
@@ -67,9 +67,9 @@ class StatementRunner:
 
 
 def run_script(text: str, session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
-    """Run the statements of a script; the first error ends it.
+    """Run the statements of a script up to the first error.
 
-    Positions in errors are those in the statement, so ``complain`` gets its place in the script.
+    Positions in errors count from the beginning of the statement, so ``complain`` gets its line in the script.
     """
     from airflow_hivex.core.parser.reader import spans
 
@@ -86,9 +86,9 @@ def run_script(text: str, session: Session, runner: StatementRunner, complain: C
 
 
 def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
-    """Read statements from a person and run them, until the person leaves.
+    """Read statements from a prompt and run them, until the user leaves with Ctrl-D, ``exit`` or ``quit``.
 
-    An error or Ctrl-C ends a statement, not the prompt; Ctrl-D leaves.
+    An error or Ctrl-C ends the statement, not the prompt.
     """
     from airflow_hivex.core.parser.reader import split
 
@@ -117,7 +117,7 @@ def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[st
 
 
 def _read_text() -> str | None:
-    """Return the text that a person types up to the semicolon that ends a line, or None if the person leaves."""
+    """Return the text that the user types, up to a semicolon at the end of a line, or None if the user leaves."""
     from airflow_hivex.core.parser.lexer.substitution import is_complete
 
     text = ""
@@ -137,11 +137,11 @@ def _read_text() -> str | None:
 
 @contextmanager
 def _history() -> Iterator[None]:
-    """Let the user edit lines and find earlier lines again, also those of earlier prompts."""
+    """Enable the editing of lines and the history, which has lines of earlier prompts, too."""
     try:
         import readline
     except ImportError:
-        # Some Pythons are built without it.
+        # Some builds of Python have no readline.
         yield
         return
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "hivex"
@@ -154,6 +154,6 @@ def _history() -> Iterator[None]:
     finally:
         with suppress(OSError):
             state.mkdir(parents=True, exist_ok=True)
-            # Statements may hold secrets.
+            # Statements may have secrets.
             file.touch(mode=0o600)
             readline.write_history_file(file)

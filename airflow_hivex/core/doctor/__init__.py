@@ -1,1 +1,1 @@
-"""The doctor: holds the registered directories against what lies on the clusters' disks, and changes nothing."""
+"""The doctor: compares the registered directories with the files on the clusters' disks, and changes nothing."""

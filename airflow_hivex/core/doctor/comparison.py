@@ -1,7 +1,8 @@
-"""Registered directories against the entries of a disk. Pure.
+"""The comparison of registered directories with the entries of a disk. No database, no files.
 
-What is registered and not on disk is certain when the disk was looked at after the rows, what is on disk and not
-registered when it was looked at before them: files come before their rows, and go before them.
+Files are written before they are registered, and deleted before they are unregistered. So a registered directory is
+certainly missing if the disk was read after the database, and an entry is certainly unregistered if the disk was read
+before the database.
 """
 
 from __future__ import annotations
@@ -25,10 +26,7 @@ _REMOVABLE = "no query reads it, and it takes space; delete it if you do not nee
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A finding, and what it is about: the registered directory, or None of what is on disk only.
-
-    ``path`` is below the cluster's root.
-    """
+    """A finding with its path below the cluster's root, and its registered directory; None for files on disk only."""
 
     finding: Finding
     path: str
@@ -36,12 +34,12 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """Return the same in every look, on one cluster."""
+        """Return a key that is the same each time the disk of a cluster is read."""
         return self.path, self.row is not None
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield the registered directories that are missing or differ; the entries were read after the rows."""
+    """Yield registered directories that are missing or differ; the entries were read after the database."""
     loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
     for path, place, row in rows.on(cluster.name):
         files, size_bytes = _there(rows, path, row, entries, loose)
@@ -68,7 +66,7 @@ def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Ite
 def _there(
     rows: TableRows, path: str, row: Registered, entries: Mapping[str, Entry], loose: Mapping[str, int]
 ) -> tuple[int, int]:
-    """Return how many files of a registered directory there are, and how many bytes."""
+    """Return the number of existing files and bytes of a registered directory."""
     named = parse_directory(row.name)
     if named is None:
         return (1, loose[path]) if path in loose else (0, 0)
@@ -77,7 +75,7 @@ def _there(
         return 0, 0
     if not named.is_batch:
         return entry.files, entry.size_bytes
-    # Others may be adding files, or have failed to.
+    # Other transactions may add files to the delta, or may have been aborted.
     sizes = [size for file, size in entry.each.items() if _is_of_commit(rows, named, file)]
     return len(sizes), sum(sizes)
 
@@ -88,13 +86,13 @@ def _is_of_commit(rows: TableRows, batch: AcidDirectory, file: str) -> bool:
 
 
 def _write_id(batch: AcidDirectory, file: str) -> int | None:
-    """Return which write id a file in the delta of a streaming batch is of."""
+    """Return the write id of a file in the delta of a streaming batch, or None."""
     found = _OF_BATCH.fullmatch(file.rpartition("/")[2])
     return None if found is None else batch.min_write_id + int(found[1])
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield the entries that are not registered and have no active writer; they were read before the rows."""
+    """Yield unregistered entries without an active writer; the entries were read before the database."""
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():
@@ -102,7 +100,7 @@ def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]
             if entry.acid is not None and entry.acid.is_batch:
                 yield from judge.in_batch(entry, entry.acid)
         elif entry.acid is None and not known.isdisjoint(entry.each):
-            # Original files lie here, too.
+            # The folder also has registered original files.
             for path, size_bytes in entry.each.items():
                 if path not in known:
                     yield from judge.entry(
@@ -113,7 +111,7 @@ def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]
 
 
 class _Judge:
-    """Whose the entries of one table on one cluster are that are not registered there."""
+    """The classification of unregistered entries of one table on one cluster, by their writers."""
 
     def __init__(self, rows: TableRows, cluster: Cluster) -> None:
         self._rows = rows
@@ -127,13 +125,13 @@ class _Judge:
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
-        """Yield the finding of an entry, unless another process is at work on it."""
+        """Yield the finding of an entry, unless another process writes or deletes it now."""
         found = self._named(entry)
         if found is not None:
             yield self._difference(*found, entry.partition, entry.path, entry.all_files, entry.all_bytes)
 
     def in_batch(self, entry: Entry, batch: AcidDirectory) -> Iterator[Difference]:
-        """Yield the findings of files of aborted transactions in a delta that others have committed to."""
+        """Yield the findings of files of aborted transactions in a delta that also has committed files."""
         for path, size_bytes in entry.each.items():
             write_id = _write_id(batch, path)
             if write_id is None or not self._rows.write_ids.is_aborted(write_id):
@@ -173,7 +171,7 @@ class _Judge:
         return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
 
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry that such write ids, or the compaction in such a transaction, have made."""
+        """Return the finding for an entry of these write ids, or of the compaction with this transaction id."""
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
@@ -189,7 +187,7 @@ class _Judge:
                 f"transaction {txn_id} has yet to be opened. It comes from elsewhere, or the metastore's database is "
                 "older than it (was it restored from a backup?): move it out of the table's folder"
             )
-        # A statement writes first below the table, whatever its partition.
+        # A statement first writes below the folder of the table, for any partition.
         is_below_table = entry.partition is None and staging_ids(entry.name) is not None
         for aborted in rows.aborted.values() if is_below_table else self._aborted(entry.partition):
             if aborted.leftover(entry.name) is not None or aborted.is_staging(entry.name):
@@ -213,7 +211,7 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _without_owner(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry without a writer; None where a statement moves or removes directories."""
+        """Return the finding for an entry without a writer; None if a statement moves or removes directories now."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None

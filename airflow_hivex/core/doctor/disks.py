@@ -1,4 +1,4 @@
-"""The file systems of the examined clusters, each looked at as long as it answers, and the entries of folders."""
+"""The file systems of the examined clusters, which are read as long as they answer, and the entries of folders."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MARKERS = frozenset({"_SUCCESS", "_metadata", "_common_metadata", "_orc_acid_ve
 class Entry:
     """A directory or file directly in the folder of a table or partition; paths are below the cluster's root.
 
-    ``files`` and ``size_bytes`` are the data files in it, which readers look at; ``all_files`` and ``all_bytes`` count
-    hidden ones, too. ``each`` has the data files one by one, by path, where their directory is not registered as a
-    whole: of streaming batches, and of directories that are not ACID directories.
+    ``files`` and ``size_bytes`` count its data files, ``all_files`` and ``all_bytes`` also hidden files. ``each`` has
+    the sizes of single data files by path, in directories that are not registered as a whole: deltas of streaming
+    batches, and directories that are not ACID directories.
     """
 
     partition: str | None
@@ -39,11 +39,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Return the name in the folder; empty where the folder itself is the file."""
+        """Return the name in the folder; empty if the location of the partition is a file."""
         return self.path[len(self.folder) + 1 :]
 
     def add(self, path: str, inside: str, size_bytes: int) -> None:
-        """Count a file, ``inside`` being its path below the entry."""
+        """Count a file; ``inside`` is its path below the entry."""
         self.all_files += 1
         self.all_bytes += size_bytes
         if inside and _is_hidden(inside):
@@ -62,17 +62,18 @@ def entries(
     partition: str | None = None,
     elsewhere: Mapping[str, object] | None = None,
 ) -> dict[str, Entry]:
-    """Return the entries that hold files, by path, given all files below a folder: paths below it, and sizes.
+    """Return the entries with files below a folder, by path.
 
-    ``depth`` is the number of partition keys, or 0 where the folder is that of ``partition``. What lies in the folders
-    ``elsewhere`` is left out, and so are the markers and checksums that writers of plain files leave next to them.
+    ``files`` has all files below the folder ``root``, as relative paths and sizes. ``depth`` is the number of partition
+    keys, or 0 if the folder is that of ``partition``. Files in the folders ``elsewhere``, and markers and checksums of
+    plain files, are skipped.
     """
     found: dict[str, Entry] = {}
     folder, entry = None, None
     for path, size_bytes in files:
         above, _, last = path.rpartition("/")
         whole = f"{root}/{path}".rstrip("/")
-        # Files of one directory mostly come together.
+        # Mostly the files of one directory follow each other.
         if entry is None or above != folder or not whole.startswith(f"{entry.path}/"):
             names = path.split("/")
             if elsewhere and any(f"{root}/{'/'.join(names[:at])}" in elsewhere for at in range(1, len(names) + 1)):
@@ -95,7 +96,7 @@ def entries(
 
 
 def is_marker(name: str) -> bool:
-    """Return whether a file of this name says nothing but that others are complete."""
+    """Return whether a file of this name is a marker or checksum of other files."""
     return name in _MARKERS or (name.startswith(".") and name.endswith(".crc"))
 
 
@@ -116,7 +117,7 @@ class Looked:
 
 
 class Disks:
-    """The files on the disks of the clusters. Listings run in parallel; clusters that do not answer are skipped."""
+    """The files on the disks of the clusters. Listings run in parallel; a cluster that does not answer is skipped."""
 
     def __init__(self, clusters: Clusters, roots: Roots, names: Iterable[str]) -> None:
         self._clusters = clusters
@@ -135,7 +136,7 @@ class Disks:
             if files.exists(""):
                 self._without_root.discard(name)
             else:
-                # A cluster that no statement has written to yet has no root.
+                # A cluster has no root before the first write.
                 self._without_root.add(name)
         except (StorageError, RootMissingError, ForeignRootError) as error:
             self._files.pop(name, None)
@@ -145,7 +146,7 @@ class Disks:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the clusters that answer."""
+        """Return the names of the clusters that answer."""
         return tuple(self._files)
 
     def cluster(self, name: str) -> Cluster:
@@ -157,9 +158,9 @@ class Disks:
         return self._files[name]
 
     def is_absent(self, name: str, registered: int) -> bool:
-        """Return whether the folder of all data is not there, though so much is registered in it.
+        """Return whether the root of a cluster is missing although it has registered directories.
 
-        Then the cluster is out.
+        Such a cluster is not examined any more. ``registered`` is the number of its directories, for the finding.
         """
         if name not in self._without_root:
             return False
@@ -174,11 +175,9 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """Return the contents of the folders of tables.
+        """Return the entries in the folders of tables, or a finding for a folder that cannot be read.
 
-        One listing of each, and one of each partition that lies elsewhere.
-
-        A finding stands for what cannot be read.
+        One listing for each table, and one for each partition with a location outside of the table's folder.
         """
         if only is None:
             wanted = [
@@ -216,7 +215,7 @@ class Disks:
 
 
 def unconfigured(name: str, tables: int) -> Finding:
-    """Return the finding of a cluster that has tables and is not configured any more."""
+    """Return the finding about a cluster with tables that is not configured any more."""
     message = f"it is not in hive.cluster.properties and was not examined; add it there (registered tables: {tables})"
     return Finding(FindingKind.UNREACHABLE, name, None, None, None, "", message)
 
@@ -226,7 +225,7 @@ def _unreachable(cluster: Cluster, message: str) -> Finding:
 
 
 def sizes(files: Iterator[tuple[str, int]]) -> tuple[int, int]:
-    """Return how many files, and how many bytes."""
+    """Return the number of files, and the sum of their bytes."""
     count = size_bytes = 0
     for _, each in files:
         count += 1

@@ -1,9 +1,10 @@
-"""The doctor: compares the registered directories with what lies on the disks of the clusters. It only reads.
+"""The doctor: compares the registered directories with the files on the disks of the clusters. It only reads.
 
-Writers, workers and cleaners go on meanwhile, and rows and disk cannot be read at one moment. So rows are read, then
-the disk, then, where these differ, the rows once more: what is registered before and after, and not there in between,
-is missing; what is there, and not registered after, belongs to no process that could still register it. The doctor
-looks at these findings again, after a pause, until none of them disappears any more, as those of a running deletion do.
+Writers, workers and cleaners continue meanwhile, and database and disk cannot be read at one moment. So the doctor
+reads the database, then the disk, and, where they differ, the database again. A directory is missing if it is
+registered before and after, and not on disk in between. A directory on disk that is not registered afterwards has no
+writer that could still register it. The doctor checks the findings again, after a pause, until none disappears any
+more, because those of a running deletion do.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _Differences = dict[tuple[Looked, str, bool], Difference]
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A table that is examined, the clusters that it lies on, and how many directories it has."""
+    """A table to examine, its clusters, and the number of its directories."""
 
     id: int
     clusters: frozenset[str]
@@ -61,7 +62,7 @@ class _Listed:
 
 
 class Doctor:
-    """Holds the registered directories against the clusters' disks; see :meth:`examine`."""
+    """The comparison of the registered directories with the clusters' disks; see :meth:`examine`."""
 
     def __init__(self, services: Foundation, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._services, settings = services, services.settings
@@ -78,16 +79,16 @@ class Doctor:
     ) -> list[Finding]:
         """Return the differences between the registered directories and the disks, errors first.
 
-        Writes that are under way are not differences.
+        Running writes are not differences. External tables and views have no registered directories.
 
-        Changes and deletes nothing; safe at any time. Of external tables and views nothing is registered. Up to 200
-        tables take a fixed number of statements, a table one listing of its folder on each cluster.
+        The call only reads, and is safe at any time. Each 200 tables need a fixed number of statements, and each table
+        one listing of its folder on each cluster.
 
         Args:
-            database: only of this database.
-            table: only this table (of ``database``, else of ``default``), and nothing else.
-            cluster: only on this cluster.
-            progress: is called with a sentence about the progress.
+            database: examine only this database.
+            table: examine only this table, of ``database`` or else of ``default``, and no other folders.
+            cluster: examine only this cluster.
+            progress: called with a sentence about the progress.
 
         Raises:
             UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: the object does not exist.
@@ -118,7 +119,7 @@ class Doctor:
         return sorted(found, key=_order)
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
-        """Yield the folders that are, or lie in, folders of other namespaces; a closed namespace refuses new ones."""
+        """Yield findings about folders that are equal to, or inside of, folders of other namespaces."""
         with self._services.store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:
@@ -157,14 +158,14 @@ class Doctor:
             if not at_work:
                 break
         else:
-            # Another process is still deleting or copying there.
+            # Another process still deletes or copies files there.
             suspects = {key: each for key, each in suspects.items() if each.row is not None or key[0] not in at_work}
         return [*unreadable, *(each.finding for each in suspects.values())]
 
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """Return the differences between the rows, the directories on disk after that, and the rows after that."""
+        """Return the differences between ``rows``, the entries read after them, and rows that are read now."""
         self._services.store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()
@@ -198,7 +199,7 @@ class Doctor:
     def _as_read(
         self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
     ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
-        """Yield the differences of registered directories, except those that the cleaner may be deleting."""
+        """Yield the differences of registered directories, except directories that the cleaner may delete now."""
         if not differences:
             return
         names = {key: table.table.full_name for key, table in rows.items()}
@@ -215,7 +216,7 @@ class Doctor:
         named: defaultdict[tuple[int, int | None], list[str]] = defaultdict(list)
         for table_id in {key[0].table_id for key in differences}:
             for row in rows[table_id].directories:
-                # The empty name is a partition that is one file, which nothing can replace.
+                # The empty name stands for a partition whose location is one file, which no compaction replaces.
                 if row.name:
                     named[table_id, row.partition_id].append(row.name)
         unread: dict[tuple[int, int | None], frozenset[str]] = {}
@@ -243,7 +244,7 @@ class Doctor:
     # -- next to tables --------------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return the folders next to the tables on a cluster that two looks have found."""
+        """Return findings about folders next to the tables on a cluster that two successive checks have found."""
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):
@@ -313,7 +314,7 @@ def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked,
 
 
 def _unread(readers: Readers, table_id: int, names: Sequence[str]) -> frozenset[str]:
-    """Return the directories of a place that no transaction reads, neither an open one nor one that begins now."""
+    """Return the directories of a table or partition that no open or new transaction reads."""
     found = obsolete(names, readers.now(table_id, None))
     for _, view in readers.of_table(table_id, None) if found else ():
         found &= obsolete(names, view)
@@ -337,9 +338,10 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The owners of the folders of the clusters: ``taken`` by cluster, tables and ``databases`` by location.
+    """The owners of the folders of the clusters.
 
-    A location is one on the cluster of its table; on others, the same location is that of a copy.
+    ``taken`` has the locations with an owner by cluster, ``tables`` the tables and ``databases`` the databases by
+    location. The location of a table is on its primary cluster; on other clusters its copy has the same location.
     """
 
     taken: Mapping[str, frozenset[str]]
@@ -347,7 +349,7 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """Yield the folders next to the tables of a database, or of all, on a cluster, except empty ones.
+        """Yield findings about folders with files next to the tables of a database, or of all, on a cluster.
 
         Raises:
             StorageError: a folder cannot be read.
@@ -408,7 +410,7 @@ class Folders:
 
 
 def read_folders(connection: Connection) -> Folders:
-    """Return whose folders there are in the whole warehouse. Five statements."""
+    """Return the owners of all folders in the warehouse. Five statements."""
     d, t, p, copies = databases.c, tables.c, partitions.c, cluster_storage_descriptors.c
     at_work = set(
         connection.execute(

@@ -1,6 +1,6 @@
-"""The metastore's rows about tables' files at one moment: the registered directories, and the processes at work there.
+"""The records of the metastore about the files of tables at one moment: the registered directories and the writers.
 
-A fixed number of statements for any number of tables, partitions and directories.
+A fixed number of statements reads them for any number of tables, partitions and directories.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A partition of that name, or (None) a table without partitions, and where it lies on a cluster."""
+    """The location of a partition on a cluster, or, with ``partition`` None, of a table without partitions."""
 
     partition: str | None
     location: str
@@ -59,12 +59,13 @@ class Place:
 
 @dataclass(slots=True)
 class TableRows:
-    """The metastore's rows about one table. Keys of ``places`` are partition ids, or None without partitions.
+    """The records of the metastore about one table.
 
-    ``dropped`` are the ids of partitions that were dropped and whose files are still to go; ``aborted`` has, by
-    partition, what the next cleaning deletes; ``cleaning`` those that compactions are to be cleaned up after, with
-    their transactions; ``pending`` write ids that transactions of several statements have noted, and whether these
-    are open; ``changing`` the partitions (None: all) whose directories a statement moves or removes.
+    ``places`` has locations by cluster and partition id (None: a table without partitions). ``dropped`` has the ids of
+    dropped partitions whose files are not deleted yet. ``aborted`` has, by partition, the aborted writes that the next
+    cleaning deletes. ``cleaning`` has, by partition, the transactions of compactions that are ready for cleaning.
+    ``pending`` has the write ids of pending writes, with True if the transaction is open. ``changing`` has the
+    partitions (None: all) whose directories a statement moves or removes now.
     """
 
     table: Table
@@ -82,7 +83,7 @@ class TableRows:
 
     @property
     def depth(self) -> int:
-        """Return how many levels below its folder a table's directories lie."""
+        """Return the number of folder levels between the table's folder and its directories."""
         return len(self.table.partition_keys)
 
     def root(self, cluster: str) -> str | None:
@@ -91,7 +92,7 @@ class TableRows:
         return None if copy is None else copy.location
 
     def elsewhere(self, cluster: str) -> dict[str, Place]:
-        """Return the partitions that do not lie below the table's folder in a folder of their name, by location."""
+        """Return by location the partitions that are not in the folder of their name below the table's folder."""
         root = self.root(cluster)
         return {
             place.location: place
@@ -108,7 +109,7 @@ class TableRows:
             if place is None or each.partition_id in self.dropped:
                 continue
             if is_primary or cluster in self.copies.get(each.id, ()):
-                # The empty name is a partition that is one file.
+                # The empty name stands for a partition whose location is one file.
                 yield f"{place.location}/{each.name}".rstrip("/"), place, each
 
     def dropped_paths(self, cluster: str) -> frozenset[str]:
@@ -131,7 +132,7 @@ class TableRows:
 
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
-    """Return the transactional tables that exist, by id. The connection sees one moment."""
+    """Return the records of the existing transactional tables, by id. The connection must read in one snapshot."""
     found = {t.id: t for t in select_tables_by_id(connection, ids) if t.is_transactional}
     ids = sorted(found)
     valid_txns = read_valid_txns(connection)
@@ -161,7 +162,7 @@ def _next_write_ids(connection: Connection, ids: Sequence[int]) -> dict[int, int
 def _places(
     connection: Connection, found: Mapping[int, Table]
 ) -> tuple[dict[int, dict[str, dict[int | None, Place]]], dict[int, set[int]]]:
-    """Return the locations of tables and partitions, by table and cluster; and which partitions are dropped.
+    """Return the locations of tables and partitions, by table and cluster, and the ids of dropped partitions by table.
 
     Two statements.
     """
@@ -200,12 +201,12 @@ def _add_directories(connection: Connection, rows: Mapping[int, TableRows]) -> N
         for table_id, directory_id, cluster in connection.execute(held.where(d.table_id.in_(batch))):
             of_table = rows[table_id].copies
             clusters = (*of_table.get(directory_id, ()), cluster)
-            # Nearly all directories have the same ones.
+            # Nearly all directories have the same clusters, so that equal tuples are shared.
             of_table[directory_id] = of_clusters.setdefault(clusters, clusters)
 
 
 def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
-    """Add the writers that are at work, and those that have left files. Two statements for all tables."""
+    """Add the active writers, and the writers that have left files. Two statements for all tables."""
     for (table_id, partition), aborted in read_aborted(connection).items():
         if table_id in rows:
             rows[table_id].aborted[partition] = aborted

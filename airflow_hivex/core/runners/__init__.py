@@ -1,1 +1,1 @@
-"""The runners of jobs: each takes a plan to the Spark of a cluster, and brings the result back."""
+"""The runners of jobs: each runs plans on the Spark of a cluster, and returns the results."""

@@ -1,9 +1,9 @@
 """Jobs on a Spark Connect server, for clusters whose job tracker is ``sc://host:port``.
 
-This process is a thin client: it needs no Java, and starts in a second. A session of the server serves all jobs of
-this process that have the same configuration. What tasks need of this package goes with them by value, so that it is
-the client's release wherever they run. The client moves files into place, so the file system of the cluster must be
-here under the same URI.
+This process is a thin client: it needs no Java, and starts in a second. One session of the server runs all jobs of this
+process that have the same configuration. The code of this package is sent with the tasks, so that they use the release
+of the client. The client moves files to their places, so that this machine must have the file system of the cluster
+under the same URI.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SILENCE_S = 60.0
-"""The longest time without an answer of a server that runs a job."""
+"""The longest time for which a server that runs a job may give no answer."""
 _RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
-"""The retries of a lost connection: for a dozen seconds. pyspark itself tries for ten minutes."""
+"""The retries after a lost connection, for a dozen seconds; pyspark's own default is ten minutes."""
 
 _Key = tuple[tuple[str, str], ...]
 
 
 class ConnectRunner:
-    """Runs plans on one Spark Connect server, several at a time from several threads."""
+    """A runner of plans on one Spark Connect server. Several threads may run plans at the same time."""
 
     def __init__(self, url: str, silence_s: float = SILENCE_S) -> None:
-        """``silence_s`` is how long a server that runs a job may give no answer at all."""
+        """Create the runner; ``silence_s`` is the longest time for which a server with a job may give no answer."""
         self._url = url
         self._silence_s = silence_s
         self._jobs = RunningJobs()
@@ -60,21 +60,21 @@ class ConnectRunner:
         """Return the result of a plan; see ``runners.Runner``.
 
         Raises:
-            AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, also before it began.
-            ClusterUnreachableError: the server does not answer, or has ended while the job ran; nothing was written.
-            JobError: anything else, such as an overflow, or a server of another release of Spark.
+            AnalysisError: Spark refuses the statement, or the columns of an INSERT.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            ClusterUnreachableError: the server does not answer, or ended while the job ran; no rows were written.
+            JobError: any other failure, such as an overflow, or a server of another release of Spark.
         """
         return self._submit(plan, cluster, None, report)
 
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan with a write that a later process can go on with; see ``ResumingRunner``.
+        """Return the result of a plan with a write that a later process can take over; see ``ResumingRunner``.
 
         Raises:
-            WriteTakenBackError: the write belongs to another process now; its files were left alone.
-            HivexError: as :meth:`run`.
+            WriteTakenBackError: another process has taken over the write; its files are unchanged.
+            HivexError: an error of :meth:`run`.
         """
         return self._submit(plan, cluster, write, report)
 
@@ -121,7 +121,7 @@ class ConnectRunner:
             return documents.result_from_json(result, cluster)
         except HivexError as error:
             if watch.lost is not None or isinstance(error, ClusterUnreachableError):
-                # The next job makes a new one, whether the server was away or only the session.
+                # The next job makes a new session, whether the server was away or only the session has ended.
                 self._forget(session)
             if watch.lost is not None:
                 self._leave(session)
@@ -129,11 +129,11 @@ class ConnectRunner:
             raise
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
-        """Return whether the server runs an operation, or has completed it a moment ago."""
+        """Return whether the server runs an operation, or has just completed it."""
         with _libraries(cluster):
             import grpc
             from pyspark.sql.connect.client.core import DefaultChannelBuilder
@@ -148,7 +148,7 @@ class ConnectRunner:
             return False
 
     def health(self, cluster: str) -> Health:
-        """Return whether the server answers, and runs the Spark of this client. Takes a quarter of a minute at most."""
+        """Return whether the server answers with the release of this client. Takes a quarter of a minute at most."""
         try:
             return Health(version=self._release(cluster))
         except HivexError as error:
@@ -158,8 +158,9 @@ class ConnectRunner:
         """Return the release of the server's Spark.
 
         Raises:
-            ClusterUnreachableError: it does not answer in time.
-            JobError: it is not the release of this client, the client's libraries are missing, or it has refused.
+            ClusterUnreachableError: the server does not answer in time.
+            JobError: the server has another release than this client, the libraries of the client are missing, or the
+                server refuses the call.
         """
         with _libraries(cluster):
             import grpc
@@ -195,7 +196,7 @@ class ConnectRunner:
         )
 
     def _session(self, plan: Plan, cluster: str) -> SparkSession:
-        """Return a session that only jobs with the plan's configuration and prelude use, and that the server knows.
+        """Return a session that the server knows, and that only jobs with the plan's configuration and prelude use.
 
         Raises:
             ClusterUnreachableError: the server does not answer.
@@ -214,12 +215,12 @@ class ConnectRunner:
             return kept_session(self._sessions, key, lambda: _new_session(connect_server.with_token(self._url)))
 
     def _leave(self, session: Any) -> None:
-        """Note a session whose server did not answer, where a job may run on in vain."""
+        """Remember a session whose server did not answer, because its job may still run there."""
         with self._lock:
             self._left.append((session.client._session_id, session.client._user_id or ""))
 
     def _release_left(self, stub: Any, limits: Mapping[str, Any]) -> None:
-        """End the sessions that were left, and so their jobs, on a server that answers again."""
+        """End the remembered sessions, and so their jobs, on a server that answers again."""
         from pyspark.sql.connect.proto import base_pb2
 
         while self._left:
@@ -233,18 +234,18 @@ class ConnectRunner:
 
 
 def _new_session(url: str) -> SparkSession:
-    """Return a new session. That of the builder would turn all of pyspark in this process to Spark Connect."""
+    """Return a new session. The builder of pyspark would turn the whole process to Spark Connect."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession
 
     from airflow_hivex.core.job.progress import count_reports
 
-    # It writes each error of the server to the log with all of its stack; ours says it in a sentence.
+    # This logger writes each error of the server with its whole stack; our error has the message in a sentence.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]", UserWarning)
     session: Any = SparkSession(connection=url)
-    # It would clear a cache of models at the server, in a thread that cannot start any more: a process whose server is
-    # slow to answer then waits for ever.
+    # At exit it would clear a cache of models at the server, in a thread that cannot start any more: a process with a
+    # slow server would then wait for ever.
     atexit.unregister(session.client._on_exit)
     session.client.set_retry_policies([DefaultPolicy(**_RETRIES)])
     count_reports(session)
@@ -252,7 +253,7 @@ def _new_session(url: str) -> SparkSession:
 
 
 def _is_alive(session: Any) -> bool:
-    """Return whether the server knows a session; asks it, without waiting for one that is away."""
+    """Return whether the server knows a session; the call does not wait long for a server that is away."""
     import grpc
 
     if session.client.is_closed:
@@ -260,7 +261,7 @@ def _is_alive(session: Any) -> bool:
     try:
         ask(session, ANSWER_LIMIT_S)
     except (grpc.RpcError, ValueError):
-        # Its connection may have been ended.
+        # The connection of the session may be closed.
         return False
     return True
 
@@ -272,10 +273,10 @@ def _nothing_written(plan: Plan) -> str:
 
 @contextmanager
 def _libraries(cluster: str) -> Iterator[None]:
-    """Raise an error that names the missing library where the block cannot import the client of Spark Connect.
+    """Turn an ImportError of the block, which imports the client of Spark Connect, into an error with a remedy.
 
     Raises:
-        JobError: a library is missing, or the files of pyspark are not those of its package.
+        JobError: a library is missing, or the files of pyspark do not belong to its package.
     """
     pyspark_packages.check(cluster)
     try:

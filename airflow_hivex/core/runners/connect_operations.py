@@ -1,8 +1,8 @@
-"""The operation of a Spark Connect server that writes a statement's rows: begun by this process, or by an earlier one.
+"""The operation of a Spark Connect server that writes the rows of a statement, begun by this or an earlier process.
 
-The server keeps an operation for minutes after its client has gone (spark.connect.execute.manager.detachedTimeout). A
-later client attaches to it by its id, from the first response on. Therefore no response is released before the end,
-unlike by pyspark itself.
+The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout). A
+later client attaches to it by its id, and reads it from the first response. Therefore, unlike in pyspark, no response
+is released before the end.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _KNOWN_STATES = ("OPERATION_STATE_RUNNING", "OPERATION_STATE_SUCCEEDED")
 
 
 class ConnectOperation:
-    """Writes rows by one operation, and waits for it."""
+    """An operation that writes rows, and the wait for its end."""
 
     def __init__(self, session: SparkSession, write: ResumableWrite) -> None:
         self._session: Any = session
         self._write = write
         self._observed: dict[str, object] = {}
         self.refused: HivexError | None = None
-        """The reason for which the write is not this process's any more."""
+        """The error by which this process has lost the write, or None."""
 
     def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
-        """Run a writer, or wait for the operation that has run it; the written files are this process's then.
+        """Run a writer, or wait for the earlier operation that runs it; then claim the written files for this process.
 
-        Returns the values that were observed of the rows.
+        Returns the observed metrics of the rows.
 
         Raises:
-            WriteTakenBackError: the write belongs to another process.
+            WriteTakenBackError: another process has taken over the write.
         """
         operation = self._write.earlier
         try:
@@ -58,7 +58,7 @@ class ConnectOperation:
         return self._observed
 
     def interrupt(self) -> None:
-        """Ask the server to stop the operation of an earlier process; that of this one has the tag of its job."""
+        """Ask the server to stop the operation of an earlier process; an own operation is stopped by its job's tag."""
         from pyspark.sql.connect.proto import base_pb2
 
         operation = self._write.earlier
@@ -86,7 +86,7 @@ class ConnectOperation:
         return operation
 
     def _complete(self, operation: ServerOperation, request: Any) -> None:
-        """Wait until the operation is complete; it begins with the request, if there is one."""
+        """Wait until the operation is complete. With a ``request``, begin it first."""
         import grpc
         from pyspark.sql.connect.expressions import LiteralExpression
         from pyspark.sql.connect.shell.progress import Progress, from_proto
@@ -105,7 +105,7 @@ class ConnectOperation:
             client._handle_error(error)
 
     def _responses(self, operation: ServerOperation, request: Any) -> Iterator[Any]:
-        """Yield the responses of an operation up to its end. A connection that is lost is made again."""
+        """Yield the responses of an operation up to its end. A lost connection is opened again."""
         import grpc
         from pyspark.sql.connect.client.retries import RetryException
         from pyspark.sql.connect.proto import base_pb2
@@ -114,7 +114,7 @@ class ConnectOperation:
         metadata = client._builder.metadata()
         first, last = request, ""
         while True:
-            # The server ends each stream after some minutes, whether the operation is complete or not.
+            # The server ends each stream after some minutes, even if the operation is not complete.
             for attempt in client._retrying():
                 with attempt:
                     try:
@@ -135,7 +135,7 @@ class ConnectOperation:
                                 return
                     except grpc.RpcError as error:
                         if _says(error, _ANOTHER_CLIENT):
-                            # Raises if that is a later session of the writer.
+                            # This call raises an error if the other client is a later session of the writer.
                             self._write.note(operation)
                         if not last and first is not None and any(_says(error, each) for each in _UNKNOWN):
                             # The request has not reached the server.
@@ -158,15 +158,15 @@ class ConnectOperation:
         try:
             getattr(client._stub, call)(request, metadata=client._builder.metadata(), timeout=ANSWER_LIMIT_S)
         except (grpc.RpcError, ValueError) as error:
-            # The server forgets an operation by itself, and the connection may have been ended.
+            # The server forgets an operation after a time anyway, and the connection may be closed.
             log.debug("The server has not taken %s: %s", call, error)
 
 
 def is_known(stub: Any, operation: ServerOperation, **limits: Any) -> bool:
-    """Return whether a server runs an operation, or has completed it a moment ago.
+    """Return whether a server runs an operation, or has just completed it.
 
     Raises:
-        grpc.RpcError: the server does not answer, or knows no such session.
+        grpc.RpcError: the server does not answer, or does not know the session.
     """
     from pyspark.sql.connect.proto import base_pb2
 

@@ -1,7 +1,7 @@
 """Spark Connect servers of this user on this machine: ``hivex spark start``, ``status`` and ``stop``.
 
-A server listens on this machine alone, and answers who has its token. The token, the process and the log are in a
-folder that is the user's own, one for each port; a client of the same user finds the token there.
+A server listens on this machine only, and answers clients with its token. The token, the process id and the log are in
+a private folder of the user, one for each port. A client of the same user finds the token there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LINES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A started server: its process and when that began, which distinguishes it from a later process of the same id."""
+    """A started server. ``began``, the start time of its process, excludes a later process with the same id."""
 
     port: int
     pid: int
@@ -54,7 +54,7 @@ class Server:
 
     @property
     def process(self) -> psutil.Process | None:
-        """Return the process while it runs."""
+        """Return the process of the server, or None if it has ended."""
         try:
             found = psutil.Process(self.pid)
             is_it = found.create_time() == self.began and found.status() != psutil.STATUS_ZOMBIE
@@ -63,7 +63,7 @@ class Server:
         return found if is_it else None
 
     def answers(self) -> bool:
-        """Return whether something listens on the port."""
+        """Return whether the port takes connections."""
         return _listens(self.port)
 
 
@@ -71,7 +71,7 @@ def folder_of(port: int, *, make: bool = False) -> Path:
     """Return the folder of the server on a port, below ``XDG_STATE_HOME``.
 
     Raises:
-        SparkServerError: others could write to it, and so make clients of this user run code of theirs.
+        SparkServerError: other users could write to the folder, and so make clients of this user run their code.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "hivex" / f"spark-{port}"
@@ -91,12 +91,12 @@ def _listens(port: int) -> bool:
 
 
 def log_file(port: int) -> Path:
-    """Return the file that the server on a port writes its log to."""
+    """Return the path of the log of the server on a port."""
     return folder_of(port) / "server.log"
 
 
 def known_server(port: int) -> Server | None:
-    """Return the server on a port that this user has started and that still runs.
+    """Return the running server on a port that this user has started, or None.
 
     Raises:
         SparkServerError: see :func:`folder_of`.
@@ -110,14 +110,14 @@ def known_server(port: int) -> Server | None:
 
 
 def with_token(url: str) -> str:
-    """Return a job tracker's URL, with the token of the server if this user has started it here."""
+    """Return the URL of a job tracker; if this user has started the server here, its token is added."""
     where = urlsplit(url)
     if where.hostname not in _HOSTS or ";token=" in url or os.environ.get(TOKEN_VARIABLE):
         return url
     server = known_server(where.port or DEFAULT_PORT)
     if server is None:
         return url
-    # pyspark sends a token without TLS to this name alone.
+    # Without TLS, pyspark sends a token to the name localhost only.
     _, slash, parameters = where.path.partition("/;")
     given = f"{parameters.rstrip(';')};" if slash and parameters else ""
     return f"{server.url}/;{given}token={server.token}"
@@ -126,12 +126,12 @@ def with_token(url: str) -> str:
 def start(
     port: int = DEFAULT_PORT, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> tuple[Server, bool]:
-    """Return the server on a port, as soon as it answers, and whether it was started now. Safe to repeat.
+    """Start the server on a port unless it runs, and wait for its answer; return it, and True if it is new.
 
-    ``conf`` is Spark's configuration; a server that runs already keeps its own.
+    Safe to repeat. ``conf`` is Spark's configuration; a running server keeps its own.
 
     Raises:
-        SparkServerError: another program has the port, or Spark is not installed.
+        SparkServerError: another program uses the port, or Spark is not installed.
         SparkProcessError: the server did not start.
     """
     folder = folder_of(port, make=True)
@@ -158,10 +158,10 @@ def missing_library() -> str | None:
 
 
 def stop(port: int = DEFAULT_PORT) -> bool:
-    """End the server on a port, and wait until the port is free; return whether one ran.
+    """Stop the server on a port, and wait until the port is free; return whether a server ran.
 
     Raises:
-        SparkServerError: it cannot be ended.
+        SparkServerError: the process of the server does not end.
     """
     folder = folder_of(port)
     server = known_server(port)
@@ -169,7 +169,7 @@ def stop(port: int = DEFAULT_PORT) -> bool:
         _end(server)
         until = time.monotonic() + _STOP_LIMIT_S
         while _listens(port) and time.monotonic() < until:
-            # Java's first thread may end before the others, which have the port for a moment longer.
+            # The first thread of Java may end before other threads, which hold the port for a moment longer.
             time.sleep(_INTERVAL_S)
     (folder / "server.json").unlink(missing_ok=True)
     return server is not None
@@ -198,7 +198,7 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    # Not among the arguments, which every user of the machine can read.
+    # A file, because every user of the machine can read the arguments of a process.
     properties = folder / "spark.properties"
     _write(properties, "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items()))
     token = secrets.token_urlsafe(32)
@@ -207,11 +207,11 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
         "PYSPARK_PYTHON": sys.executable,
         **os.environ,
         TOKEN_VARIABLE: token,
-        # File names are UTF-8 to the JVM.
+        # With this locale the JVM reads and writes file names in UTF-8.
         "LC_ALL": "C.UTF-8",
     }
     _write(folder / "server.log", "")
-    # A shell starts it and ends at once, so that this process has nothing to wait for.
+    # A shell starts the server and ends at once, so that this process has no child to wait for.
     started = subprocess.run(  # noqa: S603 - a program of Spark's
         ["/bin/sh", "-c", '"$@" > server.log 2>&1 < /dev/null & echo $!', "sh", *command],
         cwd=folder,
@@ -225,12 +225,12 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
 
 
 def _escaped(value: str) -> str:
-    """Return a value as Java's properties have it."""
+    """Return a value, escaped for a properties file of Java."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file that only this user can read, all at once."""
+    """Write a file that only this user can read; other processes see the complete file or none."""
     new = file.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
@@ -240,7 +240,7 @@ def _write(file: Path, text: str) -> None:
 
 def _wait_for(server: Server, folder: Path) -> None:
     until = time.monotonic() + _START_LIMIT_S
-    # Its first session takes seconds, in which it listens already.
+    # The server listens before its first session is possible, which takes seconds.
     while not (server.answers() and _takes_sessions(server, until)):
         if server.process is None:
             raise SparkProcessError("", f"the Spark Connect server on port {server.port} has ended: {_end_of(folder)}")
@@ -249,12 +249,12 @@ def _wait_for(server: Server, folder: Path) -> None:
             raise SparkProcessError(
                 "", f"the Spark Connect server did not answer within {_START_LIMIT_S:.0f} s: {_end_of(folder)}"
             )
-        # It does not say when it listens.
+        # No event reports that the server listens.
         time.sleep(_INTERVAL_S)
 
 
 def _takes_sessions(server: Server, until: float) -> bool:
-    """Return whether a server that listens answers a client; True without the libraries of a client."""
+    """Return whether a listening server answers a client; True if the libraries of the client are missing."""
     try:
         import grpc
         from pyspark.sql.connect.client.core import DefaultChannelBuilder
@@ -288,7 +288,7 @@ def _end(server: Server) -> None:
             process.send_signal(number)
         until = time.monotonic() + _STOP_LIMIT_S
         while server.process is not None and time.monotonic() < until:
-            # Another process has started it most often, so no event reports its end.
+            # Usually another process has started the server, so that no event reports its end.
             time.sleep(_INTERVAL_S)
         if server.process is None:
             return

@@ -1,7 +1,7 @@
 """Checks that a Spark Connect server still answers while a job runs on it.
 
-A server that is stopped or hangs, or a network that swallows packets, ends no connection: the client would wait for the
-job for ever. So the server is asked something small, over the connection of the job.
+If a server hangs, or a network loses packets, the connection is not closed, and the client would wait for ever. So the
+watch sends a small request over the connection of the job from time to time.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _INTERRUPTS = 3
 
 
 class ConnectWatch:
-    """Watches the server of a session while a job of it runs, and ends the connection to one that is silent."""
+    """A watch over the server of a session while a job runs, which closes the connection to a silent server."""
 
     def __init__(self, session: SparkSession, silence_s: float) -> None:
-        """``silence_s`` is how long a server that runs a job may give no answer at all."""
+        """Create the watch; ``silence_s`` is the longest time for which the server may give no answer."""
         self._session: Any = session
         self._silence_s = silence_s
         self._interval_s = min(_INTERVAL_S, silence_s / 3)
         self._ended = threading.Event()
         self._unanswered = 0
         self.lost: str | None = None
-        """Why the connection was ended, None if it was not."""
+        """The reason for which the connection was closed, or None."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the server as long as the block runs."""
+        """Watch the server during the block."""
         threading.Thread(target=self._watch, name="hivex-connect-watch", daemon=True).start()
         try:
             yield
@@ -48,7 +48,7 @@ class ConnectWatch:
             self._ended.set()
 
     def interrupt(self, tag: str) -> None:
-        """Ask the server to stop the operations with a tag. The connection to one that is silent is ended instead."""
+        """Ask the server to stop the operations with a tag; after three unanswered calls, close the connection."""
         import grpc
 
         client = self._session.client
@@ -62,7 +62,7 @@ class ConnectWatch:
             if self._unanswered >= _INTERRUPTS:
                 self._end("its Spark Connect server does not answer the request to stop the job")
         except ValueError:
-            # The connection was ended before.
+            # The connection was closed before.
             return
 
     def _watch(self) -> None:
@@ -76,31 +76,31 @@ class ConnectWatch:
 
     def _end(self, why: str) -> None:
         self.lost = why
-        # Not by the client's own close(), which waits for calls to this server.
+        # The client's own close() would wait for calls to this server.
         self._session.client._channel.close()
 
 
 def release_of(stub: Any, user: str, **limits: Any) -> str:
-    """Return the release of a server's Spark, for which the server makes a session, and ends it.
+    """Return the release of a server's Spark, by a session that is ended at once.
 
     Raises:
-        grpc.RpcError: it does not answer in time, or refuses.
+        grpc.RpcError: the server does not answer in time, or refuses the call.
     """
     from pyspark.sql.connect.proto import base_pb2
 
     who: dict[str, Any] = {"session_id": str(uuid.uuid4()), "user_context": base_pb2.UserContext(user_id=user)}
     asked = base_pb2.AnalyzePlanRequest(**who, spark_version=base_pb2.AnalyzePlanRequest.SparkVersion())
     release = str(stub.AnalyzePlan(asked, **limits).spark_version.version)
-    # The server keeps one for an hour otherwise.
+    # Otherwise the server would keep the session for an hour.
     stub.ReleaseSession(base_pb2.ReleaseSessionRequest(**who), **limits)
     return release
 
 
 def answered_release(stub: Any, user: str, **limits: Any) -> str:
-    """Return the release of a server's Spark, which is asked once more where it does not answer in time.
+    """Return the release of a server's Spark; a call without an answer in time is repeated once.
 
     Raises:
-        grpc.RpcError: it does not answer in time, or refuses.
+        grpc.RpcError: the server does not answer in time, or refuses the call.
     """
     import grpc
 
@@ -117,11 +117,11 @@ def answered_release(stub: Any, user: str, **limits: Any) -> str:
 
 
 def ask(session: Any, limit_s: float) -> None:
-    """Ask the server of a session for its release, which it answers if it knows the session.
+    """Ask the server of a session for its release, and so check that it knows the session.
 
     Raises:
-        grpc.RpcError: it does not answer in time, or does not know the session.
-        ValueError: the connection was ended.
+        grpc.RpcError: the server does not answer in time, or does not know the session.
+        ValueError: the connection is closed.
     """
     client = session.client
     request = client._analyze_plan_request_with_metadata()
@@ -130,7 +130,7 @@ def ask(session: Any, limit_s: float) -> None:
 
 
 def _is_answering(session: Any, limit_s: float) -> bool:
-    """Return whether the server of a session answers in time, be it with an error of its own."""
+    """Return whether the server of a session answers in time, even if it answers with an error."""
     import grpc
 
     try:

@@ -1,9 +1,9 @@
 """Jobs by spark-submit, for clusters whose job tracker is ``spark://host:port``, ``yarn`` or ``k8s://url``.
 
-The driver runs on this machine, in a process of its own (client mode), and its executors on the cluster. It gets the
-files of this package from this process, and plans by messages. It serves all jobs of this process with the same
-configuration, and ends a minute after the last one. The driver moves files into place, so the file system of the
-cluster must be here under the same URI.
+The driver runs on this machine, in a process of its own (client mode), and its executors on the cluster. This process
+sends it the files of this package, and the plans as messages. The driver runs all jobs of this process with the same
+configuration, and ends a minute after the last one. It moves files to their places, so that this machine must have the
+file system of the cluster under the same URI.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _END_LIMIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The reason for which a driver has ended, as an error of the jobs that it had."""
+    """The reason why a driver has ended, as the error of its jobs."""
 
     error: type[JobError]
     message: str
@@ -64,13 +64,13 @@ _CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs
 
 
 class DriverProcess:
-    """One spark-submit in client mode. It is started at once, and ends with this process, however this one ends."""
+    """One spark-submit in client mode. The constructor starts it, and it ends with this process in any case."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
-        """Start it; ``cluster`` is the name that errors have.
+        """Start the driver; ``cluster`` is the name of the cluster in errors.
 
         Raises:
-            JobError: there is no spark-submit, or a setting is wrong.
+            JobError: spark-submit is not installed, or a setting is not valid.
         """
         self._master = master
         self._idle_limit_s = timeout(conf, IDLE_TIMEOUT, cluster)
@@ -101,7 +101,7 @@ class DriverProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.write_end,
                 stderr=subprocess.STDOUT,
-                # An interrupt from the keyboard is this process's to handle.
+                # An interrupt from the keyboard must reach this process only.
                 start_new_session=True,
             )
         except OSError as error:
@@ -114,11 +114,11 @@ class DriverProcess:
 
     @property
     def has_executors(self) -> bool:
-        """Return whether it can run a job now, even without a cluster manager."""
+        """Return whether the driver has executors, so that it can run a job even without a cluster manager."""
         return self._end is None and self._executors > 0
 
     def reserve(self) -> bool:
-        """Keep the driver for a job, until :meth:`release`; return whether that is so: one that ends takes none."""
+        """Reserve the driver for a job, until :meth:`release`; return False if the driver is ending."""
         with self._lock:
             if self._end is not None:
                 return False
@@ -129,7 +129,7 @@ class DriverProcess:
             return True
 
     def release(self) -> None:
-        """Let the driver end if no other job needs it for a while, as it keeps executors of the cluster."""
+        """Release the driver after a job. Without jobs it ends after a while, because it holds executors."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._end is None:
@@ -138,7 +138,7 @@ class DriverProcess:
                 self._timer.start()
 
     def wait_until_started(self, cancelled: threading.Event, cluster: str) -> None:
-        """Wait until Spark runs, which takes as long as the cluster manager lets the application wait.
+        """Wait until Spark runs. The cluster manager decides how long the application waits.
 
         Raises:
             JobCancelledError: ``cancelled`` was set meanwhile.
@@ -152,10 +152,10 @@ class DriverProcess:
         self._raise_end(cluster)
 
     def run(self, tag: str, plan: str, session: str, cluster: str) -> str:
-        """Return the result document of a plan, which runs in the session of that name.
+        """Run a plan in the session with the name, and return the document of its result.
 
         Raises:
-            ClusterUnreachableError: the cluster is lost, or was for so long that the driver was ended.
+            ClusterUnreachableError: the cluster is lost, and the driver was ended.
             SparkProcessError: the driver has ended.
         """
         result: Future[str] = Future()
@@ -178,7 +178,7 @@ class DriverProcess:
                 self._progress.pop(tag, None)
 
     def progress(self, tag: str) -> Progress | None:
-        """Return the counts of a job that the driver has sent last; None before that."""
+        """Return the last progress that the driver has sent for a job, or None."""
         return self._progress.get(tag)
 
     def is_alone(self, tag: str) -> bool:
@@ -191,16 +191,16 @@ class DriverProcess:
         self._send("cancel", tag=tag)
 
     def close(self) -> None:
-        """End the driver, and wait until it has ended."""
+        """Stop the driver, and wait for its end."""
         self._finish(_CLOSED)
         self._ended.wait(2 * _END_LIMIT_S)
 
     def abandon(self) -> None:
-        """Leave the driver to the process that has started it: this one is a fork."""
+        """Leave the driver to the parent process, which has started it; a forked process calls this."""
         self._end = _End(JobError, "this process was forked when a driver ran already")
         self._listener.close()
         if self._channel is not None:
-            # Without shutting down the stream, which is the other process's.
+            # The stream must stay open, because the parent process uses it.
             self._channel.leave()
 
     def _end_idle(self) -> None:
@@ -223,7 +223,7 @@ class DriverProcess:
             self._clean_up()
 
     def _accept(self) -> socket.socket | None:
-        """Return the connection of the driver; None if it has ended before."""
+        """Return the connection of the driver; None if the driver has ended before it connected."""
         self._listener.settimeout(_LOOK_INTERVAL_S)
         while self._process.poll() is None and self._end is None:
             with suppress(TimeoutError):
@@ -258,7 +258,7 @@ class DriverProcess:
                 self._finish_later(_end_of(message["document"]))
 
     def _check_executors(self) -> None:
-        """End the driver when the cluster is lost: its jobs would wait for executors for ever."""
+        """End the driver if the cluster is lost, because its jobs would wait for executors for ever."""
         if self._executors:
             return
         if self._had_executors and time.monotonic() - self._without_since > self._executors_limit_s:
@@ -271,13 +271,13 @@ class DriverProcess:
         self._check_reach()
 
     def _check_reach(self) -> None:
-        """End the driver when it waits for a cluster manager that does not answer."""
+        """End the driver if it waits for a cluster manager that does not answer."""
         now = time.monotonic()
         with self._lock:
             if now - self._looked < _REACH_INTERVAL_S:
                 return
             if now - self._looked > 2 * _REACH_INTERVAL_S:
-                # The last look was long ago, so nothing is known of the time before.
+                # The last check was long ago, so that the time before does not count.
                 self._reached = now
             self._looked = now
         if masters.answers(self._master):
@@ -288,18 +288,18 @@ class DriverProcess:
             )
 
     def _finish_later(self, end: _End) -> None:
-        """Take no more jobs; the stream ends in a moment."""
+        """Refuse new jobs; the stream of messages ends in a moment."""
         with self._lock:
             self._end = self._end or end
 
     def _finish(self, end: _End | None) -> None:
-        """Take no more jobs, end the process, and let all who wait know; None: it has ended by itself."""
+        """Refuse new jobs, end the process, and fail waiting jobs; ``end`` is None if the driver has ended itself."""
         if end is not None:
             self._finish_later(end)
         if self._channel is not None:
             self._channel.close()
         elif self._process.poll() is None and end is not None:
-            # It has not come to its messages yet, and would not notice.
+            # The driver does not read messages yet, so that it would not notice the end of the stream.
             self._kill()
         if end is not None:
             return
@@ -327,7 +327,7 @@ class DriverProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _clean_up(self) -> None:
-        # The driver may still be there for a moment when its Java process has ended.
+        # The driver may run for a moment longer than its Java process.
         self._kill()
         if self._channel is not None:
             self._channel.free()
@@ -339,7 +339,7 @@ class DriverProcess:
     def _send(self, kind: str, **content: Any) -> None:
         channel = self._channel
         if channel is not None:
-            # The thread that receives its messages notices its end.
+            # The thread that receives messages notices the end of the driver.
             with suppress(OSError):
                 channel.send(kind, **content)
 
@@ -360,7 +360,7 @@ _DRIVERS: weakref.WeakSet[DriverProcess] = weakref.WeakSet()
 
 
 def close_all() -> None:
-    """End the drivers of this process."""
+    """Stop the drivers of this process."""
     for each in list(_DRIVERS):
         each.close()
 
@@ -376,14 +376,14 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 _STOP_LIMIT_S = 10.0
-"""The time that a job gets to stop before its driver is ended."""
+"""The time in which a cancelled job must stop before its driver is ended."""
 
 
 class SubmitRunner:
-    """Runs plans on one cluster manager, several at a time from several threads."""
+    """A runner of plans on one cluster manager. Several threads may run plans at the same time."""
 
     def __init__(self, master: str, conf: Mapping[str, str] | None = None) -> None:
-        """``conf`` is configuration of Spark that a plan's own overrides."""
+        """Create the runner; the configuration of a plan overrides ``conf``, the configuration of Spark."""
         self._master = master
         self._conf = dict(conf or {})
         self._jobs = RunningJobs()
@@ -395,12 +395,12 @@ class SubmitRunner:
         """Return the result of a plan; see ``runners.Runner``.
 
         Raises:
-            AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, also before it began.
-            ClusterUnreachableError: the cluster manager does not answer, or the executors were lost; nothing was
+            AnalysisError: Spark refuses the statement, or the columns of an INSERT.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            ClusterUnreachableError: the cluster manager does not answer, or the executors were lost; no rows were
                 written.
-            SparkProcessError: the driver has ended; nothing was written.
-            JobError: anything else, such as an overflow, or a Spark that is not installed here.
+            SparkProcessError: the driver has ended; no rows were written.
+            JobError: any other failure, such as an overflow, or a Spark that is not installed here.
         """
         from airflow_hivex.core.job import documents
 
@@ -422,18 +422,18 @@ class SubmitRunner:
             driver.release()
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:
-        """Return whether the cluster manager takes connections, or has given executors; and whether Java is here.
+        """Return whether this machine has Java, and the cluster manager takes connections or has given executors.
 
         Takes three seconds at most for each address of the job tracker.
         """
         try:
             home = submission.spark_home(cluster)
             check_java(cluster)
-            # A driver that runs already needs its executors alone.
+            # A running driver with executors does not need the cluster manager.
             if not any(driver.has_executors for driver in list(self._drivers.values())):
                 masters.check(self._master, cluster)
         except HivexError as error:
@@ -441,7 +441,7 @@ class SubmitRunner:
         return Health(version=submission.release_of(home))
 
     def _reserved(self, conf: Mapping[str, str], cluster: str) -> DriverProcess:
-        """Return a driver for this configuration, which is kept for a job.
+        """Return a driver with this configuration, reserved for a job.
 
         Raises:
             ClusterUnreachableError: the cluster manager does not answer.
@@ -465,7 +465,7 @@ class SubmitRunner:
 
 
 class _Interrupt:
-    """Stops a job of a driver, with the driver itself if it does not end."""
+    """The interrupt of a job: stops the job, or its driver if the job does not stop in time."""
 
     def __init__(self, driver: DriverProcess, tag: str) -> None:
         self._driver = driver
@@ -482,7 +482,7 @@ class _Interrupt:
 
 
 def _key(conf: Iterable[tuple[str, str]]) -> str:
-    """Return a name for a configuration, which may hold secrets."""
+    """Return a hash as the key of a configuration, which may have secrets."""
     return hashlib.sha256(json.dumps(sorted(conf)).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Jobs in a SparkSession that a user brings, as in a notebook: its DataFrames are read and written."""
+"""Jobs in a SparkSession of the user, as in a notebook, which read and write its DataFrames."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ GivenSession: TypeAlias = SparkSession
 
 
 class GivenRunner:
-    """Runs plans in one SparkSession of the user's, whose SQL configuration a job sets while it runs."""
+    """A runner of plans in a SparkSession of the user; a job sets its SQL configuration while it runs."""
 
     def __init__(self, spark: SparkSession, views: Sequence[str] = (), kept: Kept | None = None) -> None:
-        """``views`` are temporary ones of the session's that plans may read, besides their own; ``kept`` has rows."""
+        """Create the runner.
+
+        ``views`` are temporary views of the session that plans may read. ``kept`` has the rows that were computed once.
+        """
         self._spark = spark
         self._views = tuple(views)
         self._kept = kept
@@ -59,20 +62,20 @@ class GivenRunner:
         return self._jobs.run(plan.tag, cluster, work, report)
 
     def cancel(self, tag: str) -> None:
-        """Stop the job that runs under a plan's tag, if it does."""
+        """Stop the running job with a plan's tag, if there is one."""
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
-        """Return that jobs can run: the session is the user's, who has started it, and may have stopped it."""
+        """Return that jobs can run, unless the user has stopped the session."""
         if _is_stopped(self._spark):
             return Health(_stopped())
         return Health(version=self._spark.version)
 
     def _check_kept(self, cluster: str) -> None:
-        """Refuse a result of rows that may have been computed twice.
+        """Refuse a result whose rows may have been computed twice.
 
         Raises:
-            JobError: an executor is gone that has kept rows.
+            JobError: an executor that had kept rows was lost.
         """
         try:
             if self._kept is not None:
@@ -82,7 +85,7 @@ class GivenRunner:
             raise JobError(cluster, f"{reason}; run it again") from error
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
-        """Return ``work`` for another thread, with the pool, group and tags that the user has given this one."""
+        """Return ``work`` for another thread, with the pool, job group and tags that this thread has from the user."""
         inheriting: object = inheritable_thread_target(self._spark)
         if inheriting is self._spark:
             # Without pinned threads there is nothing to inherit.
@@ -91,12 +94,12 @@ class GivenRunner:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Refuse a session of Spark Connect, and one that was stopped.
+    """Refuse a session of Spark Connect, and a stopped session.
 
-    A server of Spark Connect looks for the views of a query when the rows are computed, when these views are gone.
+    A server of Spark Connect resolves the views of a query when the rows are computed; these views do not exist then.
 
     Raises:
-        InvalidOperationError: it is one.
+        InvalidOperationError: the session is such a session.
     """
     if is_connect(spark):
         raise InvalidOperationError(
@@ -120,7 +123,7 @@ def _stopped() -> InvalidOperationError:
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a plan's query, computed when the DataFrame is; ``views`` as of a runner.
+    """Return the rows of a plan's query as a DataFrame, which computes them later; ``views`` as in GivenRunner.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -129,7 +132,7 @@ def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFra
 
 
 def session_of(rows: DataFrame) -> SparkSession:
-    """Return the session that a DataFrame is of: of a micro-batch of a stream, it is one that Spark has cloned."""
+    """Return the session of a DataFrame; for a micro-batch of a stream it is a clone that Spark has made."""
     return rows.sparkSession
 
 
@@ -137,7 +140,7 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
     """Return the columns of a DataFrame with their types.
 
     Raises:
-        InvalidObjectError: a column has a type that tables do not have.
+        InvalidObjectError: a table cannot have the type of a column.
     """
     found = []
     for field in rows.schema.fields:
@@ -152,7 +155,10 @@ def columns_of(rows: DataFrame) -> tuple[Column, ...]:
 
 @contextmanager
 def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
-    """Yield the name of a view with columns that are computed of ``rows``, in Spark SQL, while the block runs."""
+    """Yield the name of a temporary view of ``rows``, which exists during the block.
+
+    ``columns`` are expressions of its columns in Spark SQL.
+    """
     view = f"hivex_frame_{uuid.uuid4().hex}"
     rows.selectExpr(*columns).createTempView(view)
     try:
@@ -162,10 +168,15 @@ def temporary_view(rows: DataFrame, columns: Sequence[str]) -> Iterator[str]:
 
 
 def check_frame(value: object, name: str, what: str) -> None:
-    """Refuse a value that is not a DataFrame of Spark, such as one of pandas.
+    """Refuse a value that is not a DataFrame of Spark, such as a DataFrame of pandas.
+
+    Args:
+        value: the value.
+        name: the name of the argument, for the error.
+        what: the call that takes the argument, for the error.
 
     Raises:
-        InvalidParametersError: ``value`` is not one. ``name`` is its name, and ``what`` takes it.
+        InvalidParametersError: the value is not a DataFrame of Spark.
     """
     if not isinstance(value, DataFrame):
         package = type(value).__module__.partition(".")[0]
@@ -177,10 +188,10 @@ def check_frame(value: object, name: str, what: str) -> None:
 
 
 def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
-    """Return the session that all DataFrames are of, None without any.
+    """Return the common session of DataFrames; None without a DataFrame.
 
     Raises:
-        InvalidParametersError: they are of several.
+        InvalidParametersError: the DataFrames have different sessions.
     """
     sessions = [session_of(rows) for rows in frames]
     for session in sessions:
@@ -191,7 +202,7 @@ def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
 
 
 def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
-    """Return the rows of a temporary view of a session, or None."""
+    """Return a temporary view of a session as a DataFrame, or None if it does not exist."""
     session: Any = spark
     is_there = session._jsparkSession.sessionState().catalog().getTempView(name).isDefined()
     return spark.table(quoted(name)) if is_there else None
@@ -201,9 +212,9 @@ def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
 def frame_views(
     spark: SparkSession, frames: Sequence[DataFrame], kept_ones: Sequence[bool]
 ) -> Iterator[tuple[list[str], GivenRunner]]:
-    """Yield the names of views of DataFrames while the block runs, and a runner of jobs that read them.
+    """Yield the names of views of DataFrames, which exist during the block, and a runner of jobs that read them.
 
-    The rows of each of ``kept_ones`` are computed now, once for all places that read them.
+    ``kept_ones`` has True for each DataFrame whose rows are computed now, once for all places that read them.
     """
     views: list[str] = []
     with Kept(spark) as kept:

@@ -1,4 +1,4 @@
-"""Java for Spark on this machine: whether it is there, its archive of classes, and the output of its processes."""
+"""Java for Spark on this machine: the check that it is installed, the archive of classes, the output of processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_hivex.core.model.secrets import hide
 
 
 def check_java(cluster: str) -> None:
-    """Ensure that there is a Java to start Spark with.
+    """Ensure that Java is installed, which Spark needs.
 
     Raises:
         JobError: JAVA_HOME is wrong, or no java is on the PATH.
@@ -35,12 +35,12 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 
 
 def archive_file() -> Path | None:
-    """Return the path of the archive of classes (class-data sharing); None if none is used. It may not exist yet.
+    """Return the path of the archive of classes (class-data sharing), which may not exist; None without an archive.
 
-    ``hivex spark archive`` makes it, and Spark's Java process starts faster with it. Java looks whether it fits: with
-    one of another Java, another Spark or other options the classes are loaded as ever.
+    ``hivex spark archive`` makes it, and the Java process of Spark starts faster with it. Java checks the archive: if
+    it was made by another Java or Spark, or with other options, Java loads the classes as without it.
 
-    The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, none is used.
+    The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, no archive is used.
     """
     given = os.environ.get(VARIABLE)
     if given is not None:
@@ -62,16 +62,16 @@ def options_to_use() -> str:
         state = file.stat()
     except OSError:
         return ""
-    # It holds code: a user who can write it can run any code as this user.
+    # The archive has code: a user who can write it can run any code as this user.
     is_trusted = state.st_uid in (0, os.getuid()) and not state.st_mode & 0o022
     return f"-XX:SharedArchiveFile={file}" if is_trusted and state.st_size else ""
 
 
 def options_to_make(file: Path) -> str:
-    """Return the options for a Java process that leaves the archive when it ends.
+    """Return the options for a Java process that writes the archive at its end.
 
     Raises:
-        ValueError: no option of Java can name the file.
+        ValueError: the name of the file cannot be part of an option of Java.
     """
     if _cannot_be_named(file):
         raise ValueError(f"{file} has a character that cannot stand in an option of Java")
@@ -89,10 +89,10 @@ _NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", " 
 
 
 class ProcessOutput:
-    """The output of a Java process: handed on to the log line by line, the last lines kept."""
+    """The output of a Java process: each line goes to the log, and the last lines are kept."""
 
     def __init__(self, log: logging.Logger) -> None:
-        """``log`` receives the lines, at ``level``."""
+        """Create the pipe for the output; its lines go to ``log``, at ``level``."""
         self._log = log
         self.level = logging.DEBUG
         self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
@@ -101,11 +101,11 @@ class ProcessOutput:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave the pipe to the Java process alone: it ends when that does."""
+        """Close the write end in this process, so that the pipe ends together with the Java process."""
         os.close(self.write_end)
 
     def cause(self) -> str:
-        """Return the line that best explains why the process has ended, or an empty text."""
+        """Return the line of the output that best explains the end of the process, or an empty text."""
         self._thread.join(_OUTPUT_LIMIT_S)
         lines = [line for line in self._lines if not line.startswith(_NOISE)]
         causes = [line for line in lines if any(word in line for word in _MEMORY)]
@@ -113,7 +113,7 @@ class ProcessOutput:
         return next(iter(causes), "").strip("# ")
 
     def last_line(self) -> str:
-        """Return the last line that it has printed, or nothing."""
+        """Return the last line of the output, or an empty text."""
         return next((line for line in reversed(self._lines) if line), "")
 
     def _read(self, read_end: int) -> None:

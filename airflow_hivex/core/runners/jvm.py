@@ -1,7 +1,7 @@
-"""The Java process of this process's Spark: its start, its output, and whether it still lives.
+"""The Java process of this process's Spark: its start, its output, and the check whether it still runs.
 
-It writes to standard output and standard error, where Airflow takes every line for an error. So its output goes to
-this module's log: at DEBUG while Spark starts, at INFO afterwards, when users' functions print there.
+It writes to standard output and standard error, where Airflow regards every line as an error. So its output goes to
+the log of this module: at DEBUG while Spark starts, at INFO afterwards, when users' functions print there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _output: ProcessOutput | None = None
 
 
 def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
-    """Start Spark in this process; the thread that called may be any.
+    """Start Spark in this process, from any thread, and return its session.
 
     Raises:
         SparkProcessError: the Java process has ended before Spark ran.
@@ -47,7 +47,7 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     _quiet_py4j()
     output = None
     options = {"spark.master": master, "spark.app.name": "hivex", **conf}
-    # Every user of the machine can read the arguments of a process. Spark itself gets the rest below.
+    # Every user of the machine can read the arguments of a process. So secrets are set in the session below.
     arguments = {name: value for name, value in options.items() if not is_secret_name(name)}
     if SparkContext._gateway is None:
         output = _output = ProcessOutput(log)
@@ -74,10 +74,10 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 
 def _keep_classes() -> None:
-    """Give py4j the classes that pyspark asks for by their short names, or part by part.
+    """Store in py4j the classes that pyspark looks up by their short names, or part by part.
 
-    py4j asks the JVM each time, which looks for the name in all of its jars, in one package after the other: a
-    millisecond for each use of a column, and a twentieth of a second for each exception.
+    Otherwise py4j asks the JVM each time, which searches all of its jars: a millisecond for each use of a column, and
+    a twentieth of a second for each exception.
     """
     jvm: Any = SparkContext._jvm
     for full_name in _OF_SHORT_NAMES:
@@ -92,7 +92,7 @@ def _keep_classes() -> None:
 
 
 def has_ended(wait_s: float = 0) -> bool:
-    """Return whether the Java process was started and is gone, after waiting up to ``wait_s`` for its end."""
+    """Return whether the Java process was started and has ended; wait up to ``wait_s`` seconds for its end."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return False
@@ -104,7 +104,7 @@ def has_ended(wait_s: float = 0) -> bool:
 
 
 def end_as_error(cluster: str) -> SparkProcessError:
-    """Return why the Java process has ended."""
+    """Return the end of the Java process as an error with its cause."""
     process: Any = getattr(SparkContext._gateway, "proc", None)
     code = process.returncode
     how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
@@ -114,7 +114,7 @@ def end_as_error(cluster: str) -> SparkProcessError:
 
 
 def forget() -> None:
-    """Let the next start begin a new Java process; for one that has ended."""
+    """Forget an ended Java process, so that the next start begins a new one."""
     with SparkContext._lock:
         gateway: Any = SparkContext._gateway
         SparkContext._gateway = None
@@ -133,20 +133,20 @@ def end() -> None:
     if context is not None:
         context.stop()
     if process is not None:
-        # It ends with its input.
+        # The Java process ends when its standard input is closed.
         process.stdin.close()
         process.wait()
         forget()
 
 
 def _quiet_py4j() -> None:
-    # Under a root logger at INFO, as in Airflow, py4j logs every connection, and of each lost one with its stack.
+    # With a root logger at INFO, as in Airflow, py4j logs every connection, and each lost one with a stack.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(_is_not_of_py4j)
-    # It repeats each failed query with the whole stack as one line of JSON.
+    # This logger repeats each failed query with the whole stack as one line of JSON.
     logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a message on the root logger is another's: py4j writes there what it raises as well."""
+    """Return whether a record of the root logger is not from py4j, which logs the errors that it raises, too."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname

@@ -1,7 +1,7 @@
 """Jobs in this process, for clusters whose job tracker is ``local[...]``.
 
-One Spark runs per process, whatever the number of clusters: their file systems distinguish them. It is started by the
-first job. pyspark is imported then, not before.
+A process has one Spark for all such clusters, which differ by their file systems only. The first job imports pyspark
+and starts Spark.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 _DRIVER_MEMORY = "2g"
 _FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
-"""SQL configuration that counts when Spark starts, and only then."""
+"""Prefixes of SQL configuration that takes effect only when Spark starts."""
 _START_INTERVAL_S = 0.1
 _END_LIMIT_S = 2.0
 
 
 class LocalRunner:
-    """Runs plans on the Spark of this process, several at a time from several threads."""
+    """A runner of plans on the Spark of this process. Several threads may run plans at the same time."""
 
     def __init__(self, master: str) -> None:
         self._master = master
@@ -52,10 +52,9 @@ class LocalRunner:
         """Return the result of a plan; see ``runners.Runner``.
 
         Raises:
-            AnalysisError: Spark refuses the statement, or the like for an INSERT's columns.
-            JobCancelledError: :meth:`cancel` was called for the plan's tag, also before it began.
-            JobError: anything else, such as an overflow; nothing was written then. Without Java
-                no job can run.
+            AnalysisError: Spark refuses the statement, or the columns of an INSERT.
+            JobCancelledError: :meth:`cancel` was called for the plan's tag, perhaps before the job began.
+            JobError: any other failure, such as an overflow, or a missing Java; no rows were written.
         """
         from airflow_hivex.core.job import documents
 
@@ -75,17 +74,17 @@ class LocalRunner:
         except HivexError as error:
             if running.cancelled.is_set():
                 raise
-            # A process that has lost its connection may need a moment to end.
+            # A Java process without a connection may need a moment to end.
             if isinstance(error, JobError) and jvm.has_ended(_END_LIMIT_S if _is_disconnected(error) else 0):
                 raise jvm.end_as_error(cluster) from None
             raise
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:
-        """Return whether Spark runs in this process, or there is a Java to start it with."""
+        """Return whether Spark runs in this process, or can start because Java is installed."""
         if not _SPARK.has_started() and not _is_started_by_others():
             try:
                 check_java(cluster)
@@ -95,7 +94,7 @@ class LocalRunner:
 
 
 class _ProcessSpark:
-    """The one Spark of this process, and a session of it for each configuration."""
+    """The Spark of this process, and its sessions, one for each configuration."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,11 +103,11 @@ class _ProcessSpark:
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
 
     def session(self, master: str, plan: Plan, cluster: str, cancelled: threading.Event) -> SparkSession:
-        """Return a session that only jobs with the plan's configuration and prelude use; Spark is started if need be.
+        """Return a session that only jobs with the plan's configuration and prelude use; start Spark if necessary.
 
         Raises:
-            JobCancelledError: ``cancelled`` was set while Spark started, which goes on for others.
-            SparkProcessError: Spark's process has ended as it started.
+            JobCancelledError: ``cancelled`` was set while Spark started; the start continues for other jobs.
+            SparkProcessError: the process of Spark has ended during its start.
         """
         if self._base is not None and self._process != os.getpid():
             raise JobError(cluster, "Spark was started before this process was forked; start it in the child alone")
@@ -127,12 +126,12 @@ class _ProcessSpark:
             return kept_session(self._sessions, key, started.newSession)
 
     def has_started(self) -> bool:
-        """Return whether Spark was started in this process, also if it has ended since."""
+        """Return whether this process has started Spark, even if Spark has ended since."""
         base = self._base
         return base is not None and self._process == os.getpid() and base.done() and base.exception() is None
 
     def _start(self, master: str, conf: Mapping[str, str], cluster: str) -> Future[SparkSession]:
-        """Start Spark in a thread that is not waited for when this process ends: it takes seconds, and may hang."""
+        """Start Spark in a daemon thread: the start takes seconds and may hang, and the process must still end."""
         starting: Future[SparkSession] = Future()
 
         def run() -> None:
@@ -149,7 +148,7 @@ _SPARK = _ProcessSpark()
 
 
 def _is_started_by_others() -> bool:
-    """Return whether the program that uses this package has started a Spark, which jobs then share."""
+    """Return whether other code of this process has started a Spark, which jobs then share."""
     pyspark: Any = sys.modules.get("pyspark")
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
@@ -193,7 +192,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
         return SparkSession.builder.getOrCreate()
     log.info("Starting Spark on %s", master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # SQL configuration given here would be every cluster's; a job sets its own on its session.
+    # SQL configuration would apply to every cluster here; a job sets its own in its session.
     own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}
     try:
         with _utf8_locale():
@@ -206,9 +205,9 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 @contextmanager
 def _utf8_locale() -> Iterator[None]:
-    """Set a locale of UTF-8 while Spark's JVM starts, so that its file names are UTF-8 in any locale of this process.
+    """Set a locale of UTF-8 while Spark's JVM starts, so that it uses file names in UTF-8.
 
-    In another one Java can neither make nor find the directory of a partition such as ``city=Zürich``.
+    With another locale Java cannot make or find the directory of a partition such as ``city=Zürich``.
     """
     names = ("LC_ALL", "LC_CTYPE", "LANG")
     effective = next((os.environ[name] for name in names if os.environ.get(name)), "")
@@ -232,7 +231,7 @@ def _start_conf(master: str) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # At ERROR each failed task leaves its whole stack in the log; the error that we raise says it in a line.
+        # At ERROR each failed task would log its whole stack; the error that we raise has the cause in a line.
         "spark.log.level": "FATAL",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -247,9 +246,9 @@ def _start_conf(master: str) -> dict[str, str]:
 
 @cache
 def _warehouse_folder() -> str:
-    """Return a folder of this process's own for the tables of the user's Spark, which go when the process ends.
+    """Return a private folder for the tables of Spark's own catalog, which is deleted when the process ends.
 
-    A folder that others know the name of could be made, and filled, before us.
+    Its name is random, so that no other user can create and fill the folder before.
     """
     folder = tempfile.mkdtemp(prefix="hivex-spark-warehouse-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Cluster managers that spark-submit talks to: where they listen, and whether one of them answers."""
+"""The cluster managers of spark-submit: their addresses, and the check whether one of them answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[Address]:
-    """Return the hosts and ports where the cluster managers of a master URL listen; empty where that is not known."""
+    """Return the hosts and ports of the cluster managers of a master URL; empty if they are unknown."""
     if master.startswith(_STANDALONE):
         return [_split(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
     if master.startswith(_KUBERNETES):
@@ -34,22 +34,22 @@ def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Return whether a master URL names this machine by its own name for itself."""
+    """Return whether a master URL names this machine by a loopback address, such as localhost."""
     return master.startswith(_STANDALONE) and all(_LOOPBACK.fullmatch(host) for host, _ in addresses(master))
 
 
 def answers(master: str) -> bool:
-    """Return whether a cluster manager takes a connection; True where its address is not known."""
+    """Return whether a cluster manager takes a connection; True if its address is unknown."""
     found = addresses(master)
     return not found or any(map(_listens, found))
 
 
 def check(master: str, cluster: str) -> None:
-    """Ensure that a cluster manager could take a job now. It is not asked whether it has room.
+    """Ensure that a cluster manager takes connections now. Its free resources are not checked.
 
     Raises:
-        ClusterUnreachableError: none takes a connection.
-        JobError: nothing here says where YARN is.
+        ClusterUnreachableError: no cluster manager takes a connection.
+        JobError: the address of YARN is not configured on this machine.
     """
     if master == "yarn" and not any(os.environ.get(name) for name in _HADOOP_FOLDERS):
         raise JobError(
@@ -78,7 +78,7 @@ def _listens(address: Address) -> bool:
             with socket.create_connection((host.strip("[]"), port), timeout=limit_s):
                 return True
         except TimeoutError:
-            # A machine under load may answer when it is asked again.
+            # A machine under load may answer the second call.
             continue
         except OSError:
             return False
@@ -98,7 +98,7 @@ def _resource_managers(environment: Mapping[str, str]) -> Iterator[Address]:
 
 
 def _properties(file: Path) -> dict[str, str]:
-    """Return the properties of a configuration file of Hadoop; nothing of one that cannot be read."""
+    """Return the properties of a configuration file of Hadoop; empty if the file cannot be read."""
     try:
         tree = ET.parse(file)  # noqa: S314 - the administrator of this process has written it
     except (OSError, ET.ParseError):
@@ -107,13 +107,13 @@ def _properties(file: Path) -> dict[str, str]:
     return {name: value for name, value in found if name}
 
 
-# The time in which servers and cluster managers must answer, before a cluster counts as away.
+# The time in which servers and cluster managers must answer; otherwise their cluster counts as unreachable.
 #
-# A machine under load may take longer for a first answer than a user wants to wait for one that is away. So the first
-# limit is short, and the question is asked once more, with more time, before an error says that there is no answer.
+# A machine under load may need more time for its first answer than a user wants to wait for an unreachable cluster. So
+# the first limit is short, and the call is repeated once with a longer limit before an error is raised.
 
 
 ANSWER_LIMIT_S = 2.5
-"""The time for an answer to a call whose failure is harmless, or is asked again."""
+"""The time limit in seconds of a call whose failure is harmless, or which is repeated."""
 ANSWER_LIMITS_S = (ANSWER_LIMIT_S, 10.0)
-"""The times for the answers to a question that is asked again, one after the other."""
+"""The time limits in seconds of a repeated call, one after the other."""

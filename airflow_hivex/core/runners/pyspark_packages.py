@@ -21,11 +21,11 @@ def release() -> str | None:
 
 
 def check(cluster: str) -> None:
-    """Ensure that pyspark can be imported, with the files of the installed packages.
+    """Ensure that pyspark can be imported, and that its files belong to the installed packages.
 
     Raises:
-        JobError: files were replaced or deleted by the other package, or neither package is installed. The message has
-            the command that installs them again.
+        JobError: the other package has replaced or deleted files, or neither package is installed. The message has the
+            command that installs them again.
     """
     try:
         import pyspark
@@ -35,7 +35,7 @@ def check(cluster: str) -> None:
         ) from error
 
     installed = {name: found for name in (_PYSPARK, _CLIENT) if (found := _release_of(name)) is not None}
-    # Neither package is installed where Spark's own folder is on the path.
+    # Neither package is installed if the path has the folder of a Spark.
     imported = getattr(pyspark, "__version__", None)
     if set(installed.values()) <= {imported} and imported is not None:
         return

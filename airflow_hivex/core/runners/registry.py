@@ -15,41 +15,41 @@ from airflow_hivex.core.runners.local import LocalRunner
 
 
 class Runner(Protocol):
-    """Runs plans on one cluster; many threads may use it at once."""
+    """A runner of plans on one cluster; many threads may use it at the same time."""
 
     def run(self, plan: Plan, cluster: str, report: ProgressReport | None = None) -> JobResult:
         """Return the result of a plan.
 
-        While it runs for longer than a few seconds, ``report`` is called with its progress, from another thread.
+        If the job takes longer than a few seconds, another thread calls ``report`` with its progress.
 
         Raises:
-            HivexError: the job failed; AnalysisError and its kin when the statement is at fault,
-                JobCancelledError when it was stopped, JobError for all else.
+            HivexError: the job failed: an AnalysisError or a similar one if the statement is wrong, a
+                JobCancelledError if the job was stopped, and otherwise a JobError.
         """
 
     def cancel(self, tag: str) -> None:
-        """Stop the job that runs under a plan's tag, if it does; safe to repeat."""
+        """Stop the running job with a plan's tag, if there is one; safe to repeat."""
 
     def health(self, cluster: str) -> Health:
-        """Return whether a job could run now, without starting anything. Asked before a statement is routed."""
+        """Return whether a job could run now, without starting Spark. The router calls it for its candidates."""
 
 
 @runtime_checkable
 class ResumingRunner(Runner, Protocol):
-    """A runner whose jobs go on at a server when their process ends, where a later process finds them again."""
+    """A runner whose jobs continue on a server after the end of their process, so that a later process finds them."""
 
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
     ) -> JobResult:
-        """Return the result of a plan, whose ``write`` records its operation, or names the one to wait for.
+        """Return the result of a plan; ``write`` records its operation, or names an earlier operation to wait for.
 
         Raises:
-            WriteTakenBackError: the write belongs to another process now; its files were left alone.
+            WriteTakenBackError: another process has taken over the write; its files are unchanged.
             HivexError: the job failed, as in :meth:`run`.
         """
 
     def has_operation(self, operation: ServerOperation, cluster: str) -> bool:
-        """Return whether the server runs an operation, or has completed it a moment ago."""
+        """Return whether the server runs an operation, or has just completed it."""
 
 
 RunnerFactory: TypeAlias = Callable[[Cluster], Runner]
@@ -57,9 +57,9 @@ _FACTORIES: dict[JobTrackerKind, RunnerFactory] = {}
 
 
 def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> RunnerFactory | None:
-    """Let ``factory`` make the runners of all clusters whose job tracker is of this kind; None: no factory does.
+    """Set the factory of runners for a kind of job tracker, and return the previous factory.
 
-    Return the factory that did so before.
+    With None the kind has no factory.
     """
     before = _FACTORIES.pop(kind, None)
     if factory is not None:
@@ -68,11 +68,11 @@ def register_runner(kind: JobTrackerKind, factory: RunnerFactory | None) -> Runn
 
 
 def runner_for(cluster: Cluster) -> Runner:
-    """Return the runner of a cluster. Starts nothing.
+    """Return the runner of a cluster, without starting Spark.
 
     Raises:
-        UnsupportedJobTrackerError: none is registered for the kind of its job tracker.
-        InvalidConnectionError: its job tracker is a connection of Airflow that does not lead to a Spark.
+        UnsupportedJobTrackerError: no factory is registered for the kind of the job tracker.
+        InvalidConnectionError: the job tracker is a connection of Airflow that does not lead to a Spark.
     """
     factory = _FACTORIES.get(cluster.kind)
     if factory is None:
@@ -87,7 +87,7 @@ def _local(master: str) -> LocalRunner:
 
 @cache
 def _connect(url: str) -> Runner:
-    # Not at the top: it takes libraries of its own.
+    # The client of Spark Connect needs libraries of its own.
     from airflow_hivex.core.runners.connect import ConnectRunner
 
     return ConnectRunner(url)
@@ -95,8 +95,8 @@ def _connect(url: str) -> Runner:
 
 @cache
 def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner:
-    """Return the runner of a cluster manager that spark-submit talks to, with configuration of its own."""
-    # Not at the top: it takes pyarrow.
+    """Return the runner of a cluster manager by spark-submit, with the configuration of Spark ``conf``."""
+    # The runner needs pyarrow.
     from airflow_hivex.core.runners.driver_process import SubmitRunner
 
     return SubmitRunner(master, dict(conf))

@@ -1,4 +1,4 @@
-"""The running jobs, by the tags of their plans: each can be stopped, and a caller that waits for it interrupted."""
+"""The running jobs by the tags of their plans: a job can be stopped, and a waiting caller can be interrupted."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _UNCHANGED_INTERVAL_S = 60.0
 
 
 class ProgressLog:
-    """Writes the progress of one job to the log: every five seconds while it changes, else every minute."""
+    """A report that logs the progress of one job: every five seconds while it changes, otherwise every minute."""
 
     def __init__(self, whose: str) -> None:
-        """``whose`` is the name of the job at the beginning of each line."""
+        """Create the report; ``whose`` is the name of the job at the beginning of each line."""
         self._whose = whose
         self._logged: Progress | None = None
 
@@ -56,10 +56,10 @@ _LOOK_INTERVAL_S = 1.0
 
 @dataclass(slots=True)
 class RunningJob:
-    """A job, the session that it runs in once there is one, and a function that returns its progress.
+    """A job, with its session and its events.
 
-    ``look`` is called in another thread than the job's. None: the job has no progress to report yet.
-    ``interrupt`` stops the Spark jobs that run now, where that is done otherwise than by the session.
+    ``look`` returns the progress of the job; another thread calls it. It is None before the job has progress to report.
+    ``interrupt`` stops the running Spark jobs; if it is None, the session stops them.
     """
 
     session: SparkSession | None = None
@@ -78,7 +78,7 @@ _counting = threading.Lock()
 
 
 def count_jobs(cluster: str) -> int:
-    """Return how many jobs this process runs on a cluster now, by all runners."""
+    """Return the number of jobs that all runners of this process run on a cluster now."""
     return _counted[cluster]
 
 
@@ -96,26 +96,26 @@ def _counted_job(cluster: str) -> Iterator[None]:
 class RunningJobs:
     """The jobs of one runner.
 
-    Each runs in a thread of its own. One that waits for the JVM cannot be interrupted: the answer stays on its
-    connection, for which the next call would wait, and which it would take for its own.
+    Each job runs in a thread of its own, which must not be interrupted while it waits for the JVM: the next call on the
+    connection would read the answer of the interrupted call.
     """
 
     def __init__(self, quiet_s: float = _QUIET_S, interval_s: float = _LOOK_INTERVAL_S) -> None:
-        """``quiet_s`` is how long a job reports no progress and pays nothing for it; then it is asked each interval."""
+        """Create the jobs; the progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
         self._quiet_s = quiet_s
         self._interval_s = interval_s
-        # A signal handler may cancel on top of the thread that holds it.
+        # A signal handler may call cancel() in the thread that holds the lock.
         self._lock = threading.RLock()
         self._running: dict[str, RunningJob] = {}
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
     def run(self, tag: str, cluster: str, work: Work, report: ProgressReport | None = None) -> JobResult:
-        """Return the result of ``work``. An interrupt of the caller stops the job before it goes on.
+        """Return the result of ``work``. If the caller is interrupted, the job is stopped first.
 
         ``report`` is called with the progress of a job that takes longer than a few seconds.
 
         Raises:
-            JobCancelledError: :meth:`cancel` was called for the tag, also before it began.
+            JobCancelledError: :meth:`cancel` was called for the tag, perhaps before the job began.
             HivexError: the job failed.
         """
         job = RunningJob()
@@ -170,7 +170,7 @@ class RunningJobs:
                 log.debug("The progress of a job is not known", exc_info=True)
 
     def cancel(self, tag: str) -> None:
-        """Stop the job with this tag, and wait until it ended, at most a minute; one that has not begun never will."""
+        """Stop the job with this tag, and wait for its end, at most a minute. A job that has not begun never begins."""
         with self._lock:
             job = self._running.get(tag)
             self._cancelled[tag] = None
@@ -180,21 +180,21 @@ class RunningJobs:
             return
         job.cancelled.set()
         if not job.began.is_set():
-            # It never will; a signal handler may be called on top of the thread that begins it.
+            # The job never begins. A signal handler may run in the thread that would begin it, so do not wait.
             return
-        # Who was interrupted may have a call of the JVM unfinished, on the one connection that a thread has.
+        # The interrupted thread may have an unfinished call to the JVM, and a thread has only one connection.
         stopping = threading.Thread(target=_stop, args=(job, tag), name=f"hivex-cancel-{tag}", daemon=True)
         stopping.start()
         stopping.join()
 
 
 def _stop(job: RunningJob, tag: str) -> None:
-    """Stop a job until it has ended: between two jobs of one plan there is nothing to stop."""
+    """Stop a job again and again until its end, because between two Spark jobs of a plan a stop has no effect."""
     for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
         if job.interrupt is not None:
             job.interrupt()
         elif job.session is not None:
-            # Not before: pyspark cannot be imported by two threads at once.
+            # The session has imported pyspark already; two threads cannot import it at the same time.
             from airflow_hivex.core.job.job import cancel
 
             cancel(job.session, tag)

@@ -1,8 +1,8 @@
-"""The part of the package that goes to a cluster: what a job imports there.
+"""The modules of the package that are sent to a cluster, because jobs import them there.
 
-A job runs wherever its cluster's Spark runs, with nothing but the standard library, pyspark, pyarrow, numpy and these
-files. Their fingerprint shows whether a cluster has those of this client. A contract of the linter keeps the rest of
-the package out of them.
+A job on a cluster has only the standard library, pyspark, pyarrow, numpy and these files. Their fingerprint shows
+whether a cluster has the files of this client. A contract of the linter ensures that they import no other module of the
+package.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DRIVER = b"""from airflow_hivex.core.job.driver import main
 
 main()
 """
-"""The program that spark-submit runs; all else is in the archive."""
+"""The program that spark-submit runs; its modules are in the archive."""
 
 
 def shipped_files() -> dict[str, bytes]:
@@ -51,7 +51,7 @@ def shipped_files() -> dict[str, bytes]:
 
 @cache
 def archive() -> tuple[bytes, str]:
-    """Return the files as a zip that Python can import, and their fingerprint. Equal files give an equal zip."""
+    """Return the files as a zip that Python can import, and their fingerprint. The same files make the same zip."""
     files = shipped_files()
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:

@@ -1,7 +1,7 @@
 """The input of spark-submit: its program, its arguments, its environment, and a folder with its files.
 
-Every user of a machine can read the arguments of a process. Therefore all configuration stands in a file that this
-user alone can read, and that is deleted as soon as the driver has read it.
+Every user of a machine can read the arguments of a process. Therefore all configuration is in a file that only this
+user can read, and that is deleted as soon as the driver has read it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ LOG_LEVEL = "spark.log.level"
 IDLE_TIMEOUT = "spark.hivex.idle.timeout"
 EXECUTORS_TIMEOUT = "spark.hivex.executors.timeout"
 _TIMEOUTS = {IDLE_TIMEOUT: 60.0, EXECUTORS_TIMEOUT: 60.0}
-"""Settings of ours in a cluster's configuration of Spark, in seconds: how long a driver without jobs keeps its
-executors, and how long a job waits for new executors when all were lost."""
+"""Our settings in a cluster's configuration of Spark, in seconds: the time for which a driver without jobs keeps its
+executors, and the time for which a job waits for new executors after the loss of all."""
 _FIXED_SQL = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
-"""SQL configuration that takes effect when Spark starts, and only then."""
+"""Prefixes of SQL configuration that takes effect only when Spark starts."""
 _UTC = "-Duser.timezone=UTC"
 _PASSWORD_IN_URI = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:[^\s/@]*@"  # noqa: S105 - a pattern
 _LONGEST_SOCKET = 100
-"""Linux takes 107 bytes for the path of a socket."""
+"""The longest path of a socket that is used; Linux allows 107 bytes."""
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 _OF_OTHER_PROGRAMS = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 _SOCKET, _PROPERTIES, _ARCHIVE, _PROGRAM = "socket", "spark.properties", "airflow_hivex.zip", "hivex_driver.py"
 
 
 def spark_home(cluster: str) -> Path:
-    """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, else that of the package pyspark.
+    """Return the folder of the Spark whose spark-submit is used: ``SPARK_HOME``, else the folder of pyspark.
 
     Raises:
-        JobError: it has no spark-submit, or the files of pyspark are not those of its package.
+        JobError: the folder has no spark-submit, or the files of pyspark do not belong to its package.
     """
     given = os.environ.get("SPARK_HOME")
     if not given:
@@ -64,7 +64,7 @@ def timeout(conf: Mapping[str, str], name: str, cluster: str) -> float:
     """Return a time-out of the configuration in seconds.
 
     Raises:
-        JobError: it is not a number of seconds.
+        JobError: the value is not a number of seconds.
     """
     text = conf.get(name, str(_TIMEOUTS[name]))
     try:
@@ -77,7 +77,7 @@ def timeout(conf: Mapping[str, str], name: str, cluster: str) -> float:
 
 
 def check_deploy_mode(conf: Mapping[str, str], cluster: str) -> None:
-    """Ensure that the driver runs here.
+    """Ensure that the driver runs on this machine.
 
     Raises:
         JobError: the configuration asks for another deploy mode.
@@ -92,15 +92,15 @@ def check_deploy_mode(conf: Mapping[str, str], cluster: str) -> None:
 
 
 def counts_at_start(name: str) -> bool:
-    """Return whether a setting of Spark takes effect when the driver starts; all others are those of a session."""
+    """Return whether a setting of Spark takes effect when the driver starts; other settings belong to a session."""
     return not name.startswith("spark.sql.") or name.startswith(_FIXED_SQL)
 
 
 class Submission:
-    """A folder of this user alone with all that one spark-submit needs, and its command."""
+    """A private folder with the files of one spark-submit, and its command."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
-        """``conf`` is Spark's configuration, as the properties of a cluster have it.
+        """Create the folder; ``conf`` is Spark's configuration from the properties of a cluster.
 
         Raises:
             JobError: spark-submit is not installed.
@@ -122,7 +122,7 @@ class Submission:
 
     @property
     def command(self) -> list[str]:
-        """Return the command, whose arguments are names of files."""
+        """Return the command. Its arguments have no configuration of the user except the log level."""
         return [
             str(self.home / "bin" / "spark-submit"),
             "--properties-file",
@@ -143,7 +143,7 @@ class Submission:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _properties(self, master: str, conf: Mapping[str, str]) -> dict[str, str]:
-        # SQL configuration that stood here would be that of each session; a job sets its own.
+        # SQL configuration would apply to each session here; a job sets its own in its session.
         own = {key: conf[key] for key in conf if counts_at_start(key)}
         files = ",".join(filter(None, (str(self.folder / _ARCHIVE), own.pop("spark.submit.pyFiles", ""))))
         options = {
@@ -157,7 +157,7 @@ class Submission:
             "spark.redaction.regex": REDACTED_BY_SPARK,
             "spark.redaction.string.regex": _PASSWORD_IN_URI,
             "spark.pyspark.driver.python": sys.executable,
-            # File names are UTF-8 to the executors' Java processes.
+            # With this locale the Java processes of executors use file names in UTF-8.
             "spark.executorEnv.LC_ALL": "C.UTF-8",
             "spark.sql.warehouse.dir": (self.folder / "warehouse").as_uri(),
             "spark.sql.catalogImplementation": "in-memory",
@@ -174,7 +174,7 @@ def _environment(home: Path, master: str, conf: Mapping[str, str]) -> dict[str, 
     left_out = (*_CONNECT_VARIABLES, *_OF_OTHER_PROGRAMS)
     found = {name: value for name, value in os.environ.items() if name not in left_out}
     if masters.is_on_this_machine(master):
-        # Elsewhere this Python may be at another place: there the default is Spark's, python3.
+        # Other machines may have Python at another path: there Spark's default applies, python3.
         found.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     return found | {"SPARK_HOME": str(home), "LC_ALL": "C.UTF-8"}
 
