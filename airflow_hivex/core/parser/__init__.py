@@ -1,8 +1,7 @@
-"""Reading statements: what kind each one is, what it reads and what it writes.
+"""The reader of statements: the kind of each, its reads and its writes.
 
-The only folder that knows sqlglot. Statements that are ours, and those that define
-things, are read from the tokens directly; queries are parsed by sqlglot to find their
-tables, columns and filters, while their text stays as the user wrote it.
+The only folder that knows sqlglot. Our own statements, and statements that define objects, are read from the tokens
+directly. sqlglot parses queries to find their tables, columns and filters, while their text stays as the user wrote it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``{name}`` in a statement, where it reads a DataFrame that comes with it, as ``spark.sql`` of PySpark has it."""
+"""``{name}`` in a statement, which stands for a DataFrame that comes with it, as in ``spark.sql`` of PySpark."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from airflow_hivex.core.parser.statements import (
 )
 
 FrameOf = Callable[[TableReference], int | None]
-"""Return the number of the DataFrame that a place reads, None where it reads a table."""
+"""Return the number of the DataFrame that a reference reads, None if it reads a table."""
 
 TAKE_FRAMES = (Select, DescribeQuery, ExplainQuery, ExplainRoute, Insert, MultiInsert, ChangeRows, CreateTable)
-"""The statements that read DataFrames: they are done with them when they end."""
+"""The statements that can read DataFrames: they do not need them after their end."""
 
 _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
@@ -41,14 +41,14 @@ def read_with_frames(
 ) -> Statement:
     """Return a statement that reads the i-th of the DataFrames ``names`` as table :func:`frame_name` of i.
 
-    ``{name}`` stands for the name of a table: it is the alias, too, and may stand before a column. In a string it is
-    text. Positions are those of ``text``.
+    ``{name}`` stands for the name of a table: it is also the alias, and may qualify a column. In a string it is text.
+    Positions count in ``text``.
 
     Raises:
         HivexError: as :func:`reader.read`.
         InvalidOperationError: the statement takes no DataFrames.
-        StatementSyntaxError: ``{name}`` stands where no table is read, or is the name of no DataFrame.
-        InvalidParametersError: a DataFrame is not read.
+        StatementSyntaxError: ``{name}`` stands at a place that reads no table, or no DataFrame has the name.
+        InvalidParametersError: the statement does not read a DataFrame.
     """
     numbers = {name: number for number, name in enumerate(names)}
     places: dict[int, str] = {}
@@ -67,7 +67,7 @@ def read_with_frames(
         places[token.start] = found.group(1)
         if in_hint or text[token.end :].lstrip().startswith("."):
             mentions.add(token.start)
-        # As long as before, so that all else keeps its place.
+        # The length stays, so that all other tokens keep their places.
         named = f"{named[: token.start]}`{found.group(1)}`{named[token.end :]}"
     unused = [name for name in names if name not in places.values()]
     if unused:
@@ -85,7 +85,7 @@ def read_with_frames(
     if places and not isinstance(statement, TAKE_FRAMES):
         raise frames_not_taken(statement, [f"{{{name}}}" for name in names])
     if isinstance(statement, RoutedStatement) and statement.frame_reads:
-        # No table has a name of ours.
+        # No table has a name that we generate.
         raise NoSuchTableError(database, statement.frame_reads[0])
     statement = with_frames(statement, frame_of)
     for start, name in places.items():
@@ -103,7 +103,7 @@ def frames_not_taken(statement: Statement, names: Collection[str]) -> InvalidOpe
 
 
 def with_frames(statement: Statement, frame_of: FrameOf) -> Statement:
-    """Return the statement with the name of a DataFrame wherever it reads one; the targets of changes stay."""
+    """Return the statement with the DataFrames' names in its references; the targets of changes stay."""
     if isinstance(statement, ExplainRoute):
         inner = with_frames(statement.statement, frame_of)
         assert isinstance(inner, RoutedStatement)
@@ -117,7 +117,7 @@ def with_frames(statement: Statement, frame_of: FrameOf) -> Statement:
             number = None if place == target or not _may_be_frame(reference) else frame_of(reference)
             if number is not None:
                 table = replace(reference.table, name=frame_name(number), database=None)
-                # Conditions are for finding partitions.
+                # Conditions only serve to find partitions.
                 reference = replace(reference, table=table, filters=())
             references.append(reference)
         return replace(query, references=tuple(references))

@@ -1,4 +1,4 @@
-"""The reads and writes of statements, and the columns that each written column is computed from.
+"""The reads and writes of statements, and the source columns of each written column.
 
 Both are found in the text alone: no metastore is read and nothing is run.
 """
@@ -33,9 +33,9 @@ from airflow_hivex.core.parser.statements import (
 class Inspection:
     """One statement of a text: its kind, its place, the objects that it names, and its parameters.
 
-    ``kind`` is such as ``SELECT``, ``INSERT OVERWRITE``, ``MERGE`` or ``CREATE TABLE AS SELECT``. ``inputs`` are the
-    objects that it reads, describes or uses, ``outputs`` those that it changes, in the order of their places; an
-    object that is named twice is there twice, and one that is read and changed is in both. ``start`` and ``end``
+    ``kind`` is for example ``SELECT``, ``INSERT OVERWRITE``, ``MERGE`` or ``CREATE TABLE AS SELECT``. ``inputs`` are
+    the objects that it reads, describes or uses, ``outputs`` the objects that it changes, in the order of their places.
+    An object that is named twice occurs twice, and an object that is read and changed is in both. ``start`` and ``end``
     count characters of the text from 0, end excluded. ``parameters`` are the names of its ``:name`` markers.
     """
 
@@ -50,17 +50,17 @@ class Inspection:
 def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
     """Inspect each statement of a text, in order.
 
-    The names of common table expressions, aliases and sub-queries are not objects. Views count as they are named:
-    what they read is in the catalog, not in the text. A temporary view that the text makes stands for what its query
-    reads.
+    The names of common table expressions, aliases and sub-queries are not objects. A view counts as an object: the
+    tables that it reads are in the catalog, not in the text. A temporary view that the text makes is replaced by the
+    objects that its query reads.
 
     Args:
         text: any number of statements, separated by semicolons. Markers need no values.
-        database: the current database, which tables named without one belong to; a USE in the text changes it for
-            the statements behind it. Without it the ``database`` of such tables is None.
+        database: the current database, for tables that are named without one; a USE in the text changes it for the
+            statements behind it. Without it the ``database`` of such tables is None.
 
     Raises:
-        StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` are those in the text.
+        StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` count in the text.
         UnsupportedStatementError: a statement is SQL that this release does not run.
         InvalidParametersError: ``text`` is not a text.
     """
@@ -87,7 +87,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
-    """Return the object, or what the query of a temporary view reads that the text has made before."""
+    """Return the object or, for a temporary view that the text has made before, the objects that its query reads."""
     if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
         return (use,)
     found = temporary.get(use.name or "")
@@ -95,7 +95,7 @@ def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """Return the object with the current database, if the statement names none; a link keeps that of its namespace."""
+    """Return the object with the current database, if it has none; a link keeps the database of its namespace."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:
@@ -111,7 +111,7 @@ MOST_COLUMNS = 500
 
 @dataclass(frozen=True, slots=True)
 class ColumnLineage:
-    """The columns of one table that a statement writes: for each the columns that it is computed from."""
+    """The columns of one table that a statement writes, each with its source columns."""
 
     target: TableName
     columns: Mapping[str, tuple[tuple[TableName, str], ...]]
@@ -124,7 +124,8 @@ def column_lineage(text: str, columns_of: ColumnsOf, database: str | None = None
 
     Args:
         text: any number of statements. Markers need no values.
-        columns_of: returns the columns of a table in their order, its partition columns last; None if it is not known.
+        columns_of: returns the columns of a table in their order, its partition columns last; None for an unknown
+            table.
         database: the current database.
 
     Raises:
@@ -168,7 +169,7 @@ def _of_statement(statement: Any, known_columns: ColumnsOf, database: str | None
 
 
 def _with_database(table: TableName, database: str | None) -> TableName:
-    """Return a name, with the current database where it has no database."""
+    """Return a name, with the current database if it has no database."""
     has_one = table.database is not None or table.namespace is not None
     return table if has_one else replace(table, database=database)
 

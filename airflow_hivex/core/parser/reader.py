@@ -95,19 +95,19 @@ DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
 LINK_WORDS = ("LINK", "TABLELINK")
 
 _STAND_IN = Literal(1, "int")
-"""The value of a marker where a statement is read and not run."""
+"""The value of a marker in a statement that is read and not run."""
 
 # A link has neither locks nor compactions of its own.
 _ABOUT_TABLES = (ShowLocks, ShowCompactions)
 _ABOUT_LINKS = (CreateLink, DropLink, AddLinkPartitions, DropLinkPartitions, SetLinkProperties)
-# They say which statement drops a link.
+# The errors of these statements name the statement that drops a link.
 _ABOUT_BOTH = (DropTable, DropView)
 
 
 def split(text: str) -> list[str]:
     """Return the statements of a script, without the semicolons between them.
 
-    Semicolons in strings, quoted names and comments do not part statements.
+    Semicolons in strings, quoted names and comments do not separate statements.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end.
@@ -121,19 +121,19 @@ def spans(text: str) -> list[Span]:
     Raises:
         StatementSyntaxError: a string, name or comment does not end.
     """
-    # The values of variables are put into each statement when it runs.
+    # Variables are replaced by their values when each statement runs.
     return [Span(tokens[0].start, tokens[-1].end) for tokens in _statements(_checked(text), with_variables=True)]
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
-    """Return the one statement that ``text`` holds; a semicolon may follow it. Positions are those of ``text``.
+    """Return the only statement in ``text``; a semicolon may follow it. Positions count in ``text``.
 
     ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database:
-    with it, ``database.table.column`` is understood where FROM names ``table`` alone.
+    with it, ``database.table.column`` is understood if FROM names only ``table``.
 
     Raises:
         StatementSyntaxError: the text is not one statement that can be read.
-        UnsupportedStatementError: it is SQL that this release does not run.
+        UnsupportedStatementError: a statement is SQL that this release does not run.
         InvalidParametersError: ``text`` is not a text, or markers and parameters do not fit each other.
     """
     text, named = with_names(_checked(text), parameters)
@@ -154,7 +154,7 @@ def read(text: str, parameters: Mapping[str, object] | None = None, *, database:
 
 
 class ReadStatement(NamedTuple):
-    """A statement of a script, its place there, the names of its markers, and its current database."""
+    """A statement of a script, its place in the script, the names of its markers, and its current database."""
 
     statement: Statement
     span: Span
@@ -165,11 +165,11 @@ class ReadStatement(NamedTuple):
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
     """Return each statement of a script; markers need no values.
 
-    ``database`` is the current database before the first of them. Links are taken wherever a table can stand.
+    ``database`` is the current database before the first statement. Links are accepted wherever a table can stand.
 
     Raises:
         StatementSyntaxError: a statement cannot be read; the position is that in ``text``.
-        UnsupportedStatementError: it is SQL that this release does not run.
+        UnsupportedStatementError: a statement is SQL that this release does not run.
         InvalidParametersError: ``text`` is not a text.
     """
     database = None if database is None else normalise(database)
@@ -203,7 +203,7 @@ def _whole_statement(cursor: Cursor) -> Statement:
 
 
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
-    """Refuse links where only a table can stand: links are read-only (HIVE-2989). DROP TABLE and DROP VIEW do so later.
+    """Refuse links in place of tables: links are read-only (HIVE-2989). DROP TABLE and DROP VIEW refuse them later.
 
     Raises:
         UnsupportedStatementError: the statement changes a link, or asks about its locks or compactions.
@@ -220,11 +220,11 @@ def _refuse_links(cursor: Cursor, statement: Statement) -> None:
 
 
 def _checked(text: str, what: str = "A statement") -> str:
-    """Return the text of a statement, whose characters Spark and the metastore can take.
+    """Return the text of a statement, after checking that Spark and the metastore can store its characters.
 
     Raises:
-        InvalidParametersError: it is not a text.
-        StatementSyntaxError: it has a NUL character or half of a surrogate pair.
+        InvalidParametersError: ``text`` is not a text.
+        StatementSyntaxError: the text has a NUL character or half of a surrogate pair.
     """
     if not isinstance(text, str):
         raise InvalidParametersError(f"{what} is a text, not a {type(text).__name__}.")
@@ -232,7 +232,7 @@ def _checked(text: str, what: str = "A statement") -> str:
         return check_text("The statement", text)
     except InvalidTextError as error:
         before = text[: error.position]
-        # Without the line, which cannot be printed.
+        # The message has no line of the text, which cannot be printed.
         raise StatementSyntaxError(
             str(error).rstrip("."), before.count("\n") + 1, error.position - before.rfind("\n")
         ) from error
@@ -242,8 +242,8 @@ def read_table_name(text: str) -> TableName:
     """Return the name of a table, ``table`` or ``database.table``, alone in a text.
 
     Raises:
-        StatementSyntaxError: it is something else.
-        UnsupportedStatementError: it has more parts.
+        StatementSyntaxError: the text is not a name.
+        UnsupportedStatementError: the name has more parts.
     """
     cursor = Cursor(text, tokenize(_checked(text, "The name of a table")), Markers(None))
     name = cursor.table_name()
@@ -274,7 +274,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
-    """Return the statement with a query or with clauses of its own, whose first word is read; None for others."""
+    """Return a statement that a special reader reads, whose first word is read; None for other statements."""
     match first.word:
         case "CREATE":
             return _create(cursor, first)
@@ -289,9 +289,9 @@ def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
 
 @cache
 def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
-    """Return the statements that are read by their SYNTAX, by each word that they begin with, in the order of chapters.
+    """Return the statements that are read by their SYNTAX, by first word, in the order of chapters.
 
-    A statement whose form begins with ``DESCRIBE FUNCTION`` comes before DESCRIBE of a table that may be called so.
+    A statement that begins with ``DESCRIBE FUNCTION`` comes before DESCRIBE of a table with the name FUNCTION.
     """
     found: dict[str, dict[type[Statement], None]] = {}
     for chapter in CHAPTERS:
@@ -331,7 +331,7 @@ def _create(cursor: Cursor, first: Token) -> Statement | None:
 
 
 def _describe(cursor: Cursor) -> Statement | None:
-    """Return DESCRIBE of a query, whose word DESCRIBE is read; None for others."""
+    """Return DESCRIBE of a query, whose word DESCRIBE is read; None for other forms of DESCRIBE."""
     is_from = cursor.at("FROM") and any(token.word == "SELECT" for token in cursor.tokens)
     if cursor.peek(1) is None:
         return None
@@ -354,9 +354,9 @@ def _describe(cursor: Cursor) -> Statement | None:
 
 
 def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for a statement that no form reads: it is of another system, or a word is wrong in it."""
+    """Return the error for a statement that fits no form: it belongs to another system, or has a wrong word."""
     cursor.index = start = cursor.tokens.index(first)
-    # A value, or the end, can stand there too, so that the words before it are those of a statement.
+    # A value, or the end, can stand there, too, so the words before it begin a known statement.
     if error.reason is not None or not all(map(str.isupper, error.expected)):
         return error.refusal(cursor)
     if cursor.accept("ALTER", "TABLE"):
@@ -374,7 +374,7 @@ _FEW = 2
 def _refused_change(
     cursor: Cursor, first: Token, error: NoFormError
 ) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for ALTER TABLE, whose two words are read; the words behind the table say what it is about."""
+    """Return the error for ALTER TABLE, whose two words are read; the words behind the table name its subject."""
     cursor.table_name()
     in_partition = cursor.at("PARTITION") and cursor.at_symbol("(", ahead=1) and cursor.accept("PARTITION")
     if in_partition:
@@ -389,7 +389,7 @@ def _refused_change(
 
 
 _PLANS = tuple(mode.upper() for mode in ExplainMode if mode is not ExplainMode.SIMPLE)
-# Forms of Hive and Spark that show what the warehouse does not have.
+# Forms of Hive and Spark that show objects which the warehouse does not have.
 _OTHER_PLANS = """
 ANALYZE AST AUTHORIZATION CBO DDL DEBUG DEPENDENCY JOINCOST LOCKS LOGICAL OPERATOR REOPTIMIZATION VECTORIZATION
 """.split()  # noqa: SIM905

@@ -16,7 +16,7 @@ _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=
 
 
 def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
-    """Read ``(ds='x', hr)`` in order: the value of each static key, None for a dynamic one."""
+    """Read ``(ds='x', hr)`` in order: the value of each static key, None for a dynamic key."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
     while True:
@@ -46,7 +46,7 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
 def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
     """Read ``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
 
-    With ``any_value`` a key may stand alone, for all of its values.
+    With ``any_value`` a key may stand without a value, which means all of its values.
     """
     cursor.expect_symbol("(")
     found: list[Predicate] = []
@@ -79,7 +79,7 @@ def _comparison(cursor: Cursor, column: ColumnReference, operator: str) -> Predi
 
 
 def read_value(cursor: Cursor, what: str) -> Literal:
-    """Return the constant that must come next, and end there."""
+    """Return the constant that must come next, with a comma or parenthesis behind it."""
     literal = read_constant(cursor)
     if literal is None:
         raise cursor.expected(what)
@@ -139,7 +139,7 @@ def _property_value(cursor: Cursor, key: str) -> str:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """Read ``3 1 2`` or ``3, 1, 2`` up to the end, each once."""
+    """Read ``3 1 2`` or ``3, 1, 2`` up to the end; each id is returned once."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")
@@ -163,7 +163,7 @@ def read_id(cursor: Cursor, what: str) -> int:
 
 
 def once(cursor: Cursor, token: Token | None, present: object) -> None:
-    """Refuse a clause that was given before."""
+    """Refuse a clause that occurs a second time."""
     if present:
         raise cursor.error(f"{token.text if token else 'the clause'} is given twice", token)
 
@@ -171,7 +171,7 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
 def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
     """Return the error that names a statement by the words it begins with.
 
-    ``second`` are words that may stand behind the first one, for a mistyped one.
+    ``second`` are the words that may follow the first word, to correct a mistyped one.
     """
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1

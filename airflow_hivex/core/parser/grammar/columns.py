@@ -19,7 +19,7 @@ _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FI
 def read_added_columns(
     cursor: Cursor, *, several: bool = False, places: dict[str, str] | None = None
 ) -> tuple[Column, ...]:
-    """Return the columns of ADD COLUMNS, in parentheses or one alone; Hive's CASCADE and RESTRICT mean nothing here.
+    """Return the columns of ADD COLUMNS: a list in parentheses or one column; CASCADE and RESTRICT are ignored.
 
     ``several`` may also stand without parentheses. ``places`` takes the places that they are given.
 
@@ -44,7 +44,7 @@ def read_added_columns(
 def read_columns(
     cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns of a list in parentheses, by name; with ``constraints`` that reads theirs and the table's."""
+    """Return the columns of a list in parentheses, by name; ``constraints`` reads constraints of columns and table."""
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
     while True:
@@ -97,7 +97,7 @@ def read_column(
 
 
 def read_place(cursor: Cursor) -> str | None:
-    """Return the column behind AFTER, the empty text for FIRST, and None if no place stands here."""
+    """Return the column behind AFTER, the empty text for FIRST, and None without either word."""
     if cursor.accept("FIRST"):
         return ""
     if not cursor.accept("AFTER"):
@@ -121,7 +121,7 @@ CONSTRAINT = "CHECK (...), PRIMARY KEY (...), UNIQUE (...) or FOREIGN KEY (...)"
 
 
 def read_new_columns(cursor: Cursor) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """Return the columns behind ADD COLUMNS, and the places that some of them are given."""
+    """Return the columns behind ADD COLUMNS, and the places of some columns, by column."""
     places: dict[str, str] = {}
     return read_added_columns(cursor, several=True, places=places), places
 
@@ -130,7 +130,7 @@ def read_whole_column(cursor: Cursor) -> str:
     """Return the name of a column.
 
     Raises:
-        UnsupportedStatementError: it is that of a field of a column.
+        UnsupportedStatementError: the name is that of a field of a column.
     """
     token = cursor.peek()
     name = cursor.name("a column")
@@ -140,7 +140,7 @@ def read_whole_column(cursor: Cursor) -> str:
 
 
 def read_changed_column(cursor: Cursor) -> dict[str, Any]:
-    """Return the fields of ChangeColumn behind CHANGE, whose older form in Spark names the column once.
+    """Return the fields of ChangeColumn from the words behind CHANGE; Spark's older form names the column once.
 
     ``old new type [constraint] [COMMENT '...'] [FIRST | AFTER c]``
     """
@@ -170,7 +170,7 @@ def read_constraint(cursor: Cursor) -> Constraints:
     """Return the constraint behind ADD.
 
     Raises:
-        StatementSyntaxError: none stands there.
+        StatementSyntaxError: no constraint stands there.
     """
     constraints = ConstraintReader()
     if not constraints.accept_of_table(cursor):

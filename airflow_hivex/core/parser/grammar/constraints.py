@@ -1,4 +1,4 @@
-"""Constraints in the definition of a table, and what their expressions may be."""
+"""Constraints in the definition of a table, and the rules for their expressions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_PART = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
 
 @dataclass(slots=True)
 class ConstraintReader:
-    """The constraints that the list of columns of a table has, while it is read."""
+    """The constraints in the list of columns of a table, while the list is read."""
 
     defaults: dict[str, str] = field(default_factory=dict)
     not_null: list[str] = field(default_factory=list)
@@ -37,15 +37,16 @@ class ConstraintReader:
 
     @property
     def found(self) -> Constraints:
-        """Return the constraints that were read."""
+        """Return the constraints that were read so far."""
         return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks), dict(self.keys))
 
     def accept_of_column(self, cursor: Cursor, column: str) -> bool:
-        """Read a constraint behind the type of a column; False, with nothing read, if none stands here.
+        """Read a constraint behind the type of a column; return False, without reading, if no constraint stands here.
 
         Raises:
-            StatementSyntaxError: it is not SQL, or is given twice.
-            UnsupportedStatementError: nothing enforces it although it says so, or its expression is not one of a row.
+            StatementSyntaxError: the constraint is not SQL, or occurs twice.
+            UnsupportedStatementError: the constraint would have to be enforced and is not, or its expression is not
+                about one row.
         """
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
         start, token = cursor.index, cursor.peek()
@@ -74,11 +75,12 @@ class ConstraintReader:
         return self.accept_check(cursor)
 
     def accept_of_table(self, cursor: Cursor) -> bool:
-        """Read a CHECK or key of the whole table; False, with nothing read, if none stands here.
+        """Read a CHECK or key of the whole table; return False, without reading, if none stands here.
 
         Raises:
-            StatementSyntaxError: it is not SQL, or is given twice.
-            UnsupportedStatementError: nothing enforces it although it says so, or its expression is not one of a row.
+            StatementSyntaxError: the constraint is not SQL, or occurs twice.
+            UnsupportedStatementError: the constraint would have to be enforced and is not, or its expression is not
+                about one row.
         """
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
         start, token = cursor.index, cursor.peek()
@@ -91,7 +93,7 @@ class ConstraintReader:
         return True
 
     def _read_key(self, cursor: Cursor, token: Token | None, name: str | None, key: Key) -> None:
-        """Read a key behind its kind and columns: the columns that it references, and that nothing enforces it."""
+        """Read the rest of a key behind its kind and columns: the referenced columns, and the words NOT ENFORCED."""
         if key.kind is KeyKind.FOREIGN_KEY:
             cursor.expect("REFERENCES")
             parent = cursor.table_name()
@@ -115,7 +117,7 @@ class ConstraintReader:
         self.keys[name] = key
 
     def accept_check(self, cursor: Cursor) -> bool:
-        """Read ``[CONSTRAINT name] CHECK (...)``; False, with nothing read, if it does not stand here."""
+        """Read ``[CONSTRAINT name] CHECK (...)``; return False, without reading, if it does not stand here."""
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
         token = cursor.peek(2 if named else 0)
         following = cursor.peek(3 if named else 1)
@@ -144,11 +146,11 @@ class ConstraintReader:
 
 
 def read_default(cursor: Cursor) -> str:
-    """Return the expression behind DEFAULT, whose end is a comma, a parenthesis or another clause of the column.
+    """Return the expression behind DEFAULT; it ends at a comma, a parenthesis or another clause of the column.
 
     Raises:
         StatementSyntaxError: there is no expression.
-        UnsupportedStatementError: it reads columns or tables.
+        UnsupportedStatementError: the expression reads columns or tables.
     """
     start, depth = cursor.index, 0
     while (token := cursor.peek()) is not None:
@@ -197,7 +199,7 @@ def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
 
 
 class _Enforcement(NamedTuple):
-    """The words behind a constraint: whether it ``is_off``, where they say so, and whether queries rely on it."""
+    """The words behind a constraint: whether it ``is_off`` (None if unsaid), and whether queries rely on it."""
 
     is_off: bool
     token: Token | None
@@ -207,7 +209,7 @@ class _Enforcement(NamedTuple):
         """Refuse a constraint that is off.
 
         Raises:
-            UnsupportedStatementError: it is off.
+            UnsupportedStatementError: the constraint is off.
         """
         if self.is_off:
             raise cursor.unsupported("a constraint that is not enforced is not kept; leave it out", self.token)
@@ -217,7 +219,7 @@ def _read_enforcement(cursor: Cursor) -> _Enforcement:
     """Read ENABLE or DISABLE, VALIDATE or NOVALIDATE, [NOT] ENFORCED, RELY or NORELY.
 
     Raises:
-        UnsupportedStatementError: rows are to be compared with a constraint that is not enforced.
+        UnsupportedStatementError: the words ask to check rows against a constraint that is not enforced.
     """
     off = validated = None
     rely = False
@@ -242,7 +244,7 @@ def _read_name(cursor: Cursor) -> str:
 
 
 def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
-    """Read the words of a key; None, with nothing read, if none stands here."""
+    """Read the words of a key; return None, without reading, if no key stands here."""
     if cursor.at("PRIMARY", "KEY") and (of_column or cursor.at_symbol("(", ahead=2)):
         cursor.index += 2
         return KeyKind.PRIMARY_KEY
@@ -273,8 +275,8 @@ def expression_columns(text: str) -> tuple[str, ...]:
     """Return the columns that an expression of one row reads, in lower case.
 
     Raises:
-        StatementSyntaxError: it is not an expression.
-        UnsupportedStatementError: it reads tables, groups rows, or calls any code.
+        StatementSyntaxError: the text is not an expression.
+        UnsupportedStatementError: the expression reads tables, groups rows, or calls any code.
     """
     depth = 0
     for token in tokenize(text):
@@ -294,7 +296,7 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
 
 def expression_functions(text: str) -> tuple[FunctionCall, ...]:
-    """Return the calls in an expression of functions that are not Spark's own, as far as their names show."""
+    """Return the calls in an expression of functions whose names are not those of Spark's own functions."""
     return expression_query(text).functions
 
 
@@ -305,7 +307,7 @@ def expression_query(text: str) -> Query:
 
 
 def constant_of(text: str) -> Literal | None:
-    """Return the constant that an expression is, None if it is another expression."""
+    """Return the value of an expression that is a constant, None for any other expression."""
     cursor = Cursor(text, tokenize(text), Markers(None))
     literal = read_constant(cursor)
     return literal if cursor.at_end else None

@@ -34,7 +34,7 @@ Rows = tuple[tuple[Literal, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class InsertHead:
-    """The target of an INSERT, as the statement names it before its rows."""
+    """The target of an INSERT: the clauses before its rows."""
 
     target: TableName
     overwrite: bool
@@ -45,12 +45,11 @@ class InsertHead:
 
     @classmethod
     def read(cls, cursor: Cursor) -> Self:
-        """Return the words behind INSERT, up to the query.
+        """Read the words behind INSERT, up to the query.
 
         Raises:
-            StatementSyntaxError: it is not SQL.
-            UnsupportedStatementError: it writes a link, or has IF NOT EXISTS without one whole
-                partition.
+            StatementSyntaxError: the text is not SQL.
+            UnsupportedStatementError: the statement writes a link, or has IF NOT EXISTS without one whole partition.
         """
         if cursor.at("WITH", "SCHEMA", "EVOLUTION"):
             raise cursor.unsupported("this INSERT has no WITH SCHEMA EVOLUTION; add the columns by ALTER TABLE")
@@ -97,7 +96,7 @@ def read_insert(cursor: Cursor) -> Insert | InsertDirectory:
 
     Raises:
         StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
-        UnsupportedStatementError: it writes a link, or files of a format that is not written.
+        UnsupportedStatementError: the statement writes a link, or files of a format that cannot be written.
     """
     if at_directory(cursor):
         return read_insert_directory(cursor)
@@ -116,7 +115,7 @@ def read_insert(cursor: Cursor) -> Insert | InsertDirectory:
 
 
 def _read_if_not_exists(cursor: Cursor, overwrite: bool, partition: Mapping[str, Literal | None]) -> bool:
-    """Read IF NOT EXISTS, which asks whether one partition exists that an INSERT OVERWRITE names.
+    """Read IF NOT EXISTS, which requires an INSERT OVERWRITE of one named partition; return whether it stands here.
 
     Source: Hive's error 10127, INSERT_INTO_DYNAMICPARTITION_IFNOTEXISTS; visitInsertIntoTable of Spark's AstBuilder.
     """
@@ -156,7 +155,7 @@ def _read_source(cursor: Cursor) -> tuple[Rows | None, Query]:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return the rows of VALUES up to the end of the statement; None if Spark must make them."""
+    """Return the rows of VALUES up to the end of the statement; None if Spark must compute them."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []
@@ -196,10 +195,10 @@ def _constant_row(cursor: Cursor) -> tuple[tuple[Literal, ...], tuple[Span, ...]
 
 
 def _read_defaults(cursor: Cursor) -> tuple[Query, tuple[DefaultValue, ...]] | None:
-    """Return the query of VALUES with NULL for each DEFAULT, and where these are; None, with nothing read, without one.
+    """Return the query of VALUES with NULL for each DEFAULT, and their places; None, without reading, without DEFAULT.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
+        StatementSyntaxError: the text is not SQL.
     """
     tokens = cursor.tokens[cursor.index :]
     found: list[tuple[int, int]] = []
@@ -235,7 +234,7 @@ _CLAUSES = ("ROW", "STORED", "USING", "OPTIONS")
 
 
 def at_directory(cursor: Cursor) -> bool:
-    """Return whether the words behind INSERT name a directory, and not a table that is called so."""
+    """Return whether the words behind INSERT name a directory rather than a table with the name ``directory``."""
     ahead = 1 + cursor.at("OVERWRITE", "LOCAL")
     following = cursor.peek(ahead + 1)
     return (
@@ -249,8 +248,8 @@ def read_insert_directory(cursor: Cursor) -> InsertDirectory:
     """Return the statement whose word INSERT is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL, or names no directory.
-        UnsupportedStatementError: it asks for a format that is not written.
+        StatementSyntaxError: the text is not SQL, or names no directory.
+        UnsupportedStatementError: the statement names a format that cannot be written.
     """
     cursor.expect("OVERWRITE")
     is_local = cursor.accept("LOCAL")
@@ -282,8 +281,8 @@ def read_load(cursor: Cursor) -> LoadData:
     """Return the statement whose word LOAD is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: it loads into a link, or names a format that is not read.
+        StatementSyntaxError: the text is not SQL.
+        UnsupportedStatementError: the statement loads into a link, or names a format that cannot be read.
     """
     cursor.expect("DATA")
     is_local = cursor.accept("LOCAL")
@@ -332,11 +331,11 @@ def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
     """Return the statement that begins with FROM, or WITH, here; ``WITH ... INSERT INTO t SELECT ...`` is an INSERT.
 
     The text before the first INSERT, a FROM clause and perhaps WITH, is the beginning of the query of each INSERT. Its
-    sub-queries are taken out, to be computed once for all of them.
+    sub-queries become separate sources, which are computed once for all INSERTs.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: it reads or writes what is not a table of the warehouse.
+        StatementSyntaxError: the text is not SQL.
+        UnsupportedStatementError: the statement reads or writes an object that is not a table of the warehouse.
     """
     starts = [*_inserts(cursor), len(cursor.tokens)]
     beginning = cursor.tokens[cursor.index : starts[0]]
@@ -381,7 +380,7 @@ def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
 
 
 def _inserts(cursor: Cursor) -> Iterator[int]:
-    """Yield where the words INSERT INTO or INSERT OVERWRITE stand that are not within parentheses."""
+    """Yield the indexes of INSERT INTO and INSERT OVERWRITE outside of parentheses."""
     for index, token in _outer(cursor.tokens[cursor.index :]):
         following = cursor.peek(index + 1)
         if index and token.word == "INSERT" and following is not None and following.word in ("INTO", "OVERWRITE"):
@@ -389,7 +388,7 @@ def _inserts(cursor: Cursor) -> Iterator[int]:
 
 
 def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
-    """Yield the sources of FROM that can be computed on their own: they depend on no other source."""
+    """Yield the sources of FROM that can be computed separately, since they depend on no other source."""
     common = set(_common_names(beginning[:at_from]))
     is_next = in_view = False
     for index, token in _outer(beginning):

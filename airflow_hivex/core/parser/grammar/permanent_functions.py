@@ -1,4 +1,4 @@
-"""CREATE FUNCTION and DROP FUNCTION: functions that a database keeps."""
+"""CREATE FUNCTION and DROP FUNCTION: the permanent functions of a database."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def read_create_function(cursor: Cursor, *, or_replace: bool) -> CreateFunction:
     """Return the statement whose words up to FUNCTION are read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: its language is not SQL, or it reads tables.
+        StatementSyntaxError: the text is not SQL.
+        UnsupportedStatementError: the function's language is not SQL, or it reads tables.
     """
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
@@ -64,7 +64,7 @@ def _read_sql(cursor: Cursor) -> tuple[SqlFunction, Query]:
         marker = sorted(query.parameters)[0]
         reason = f"a function is kept without values for markers; write a constant for :{marker}"
         raise cursor.unsupported(reason, cursor.tokens[body])
-    # Defaults of parameters may call them, too.
+    # Defaults of parameters may call functions, too.
     query = replace(query, code_functions=code_functions(cursor.tokens))
     cursor.index = start
     parameters = _in_parentheses(cursor)

@@ -1,6 +1,6 @@
 """UPDATE, DELETE and MERGE, each read as the query that finds its rows and computes their new values.
 
-The query's text is put together from pieces of the user's; an error in it is reported at its place in the user's text.
+The query is composed of pieces of the user's text; an error in it is reported at its place in the user's text.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def read_delete(cursor: Cursor) -> ChangeRows:
     """Return the statement whose word DELETE is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: the target is a link, or a sub-query reads no table of the warehouse.
+        StatementSyntaxError: the text is not SQL.
+        UnsupportedStatementError: the target is a link, or a sub-query reads an object that is not a table.
     """
     if cursor.at("JAR"):
         raise unsupported_statement(cursor, cursor.tokens[0])
@@ -54,7 +54,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
     """Return the statement whose word UPDATE is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL, or a column is assigned twice.
+        StatementSyntaxError: the text is not SQL, or a column is assigned twice.
         UnsupportedStatementError: the target is a link or a field of a struct is assigned.
     """
     target = _Named.read(cursor)
@@ -63,7 +63,7 @@ def read_update(cursor: Cursor) -> ChangeRows:
     for tokens in values:
         _refuse_from(cursor, tokens)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
-    # Within CASE a value cannot make several rows of one, as explode() would.
+    # Within CASE a value cannot multiply its row, as explode() would.
     text.add_values(0, values, "CASE WHEN TRUE THEN ")
     text.add(" FROM ")
     at = text.copy(target.start, target.end)
@@ -78,7 +78,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     """Return the statement whose word MERGE is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
+        StatementSyntaxError: the text is not SQL.
         UnsupportedStatementError: the target is a link or a field of a struct is assigned.
     """
     evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
@@ -132,7 +132,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The target: its name, what columns call it by, and where both stand."""
+    """The target: its name, the qualifier of its columns, and the places of both."""
 
     table: TableName
     name: str
@@ -153,8 +153,8 @@ class _Named:
 class _MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
-    ``is_query``: later queries find its rows by its alias alone. ``quoted`` and ``names`` are what its columns may be
-    called by.
+    With ``is_query`` later queries find its rows only by its alias. ``quoted`` and ``names`` are the qualifiers that
+    its columns may have.
     """
 
     quoted: str
@@ -183,7 +183,7 @@ class _MergeSource:
         elif not is_function and at_version(cursor):
             read_version(cursor)
         alias = _alias(cursor)
-        # What is kept has the new names of its columns already.
+        # The stored rows have the new names of the columns already.
         is_renamed = alias is not None and _column_names(cursor)
         is_query = is_function or has_changes or is_renamed
         quoted = _quoted(alias or table.name) if alias or is_query else _whole(table)
@@ -255,7 +255,7 @@ def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition
 
 
 def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
-    """Read ``a = 1, t.b = c + 1`` up to the word ``end``: the columns, and the tokens of their values."""
+    """Read ``a = 1, t.b = c + 1`` up to the word ``end``; return the columns, and the tokens of their values."""
     columns: list[str] = []
     values: list[Sequence[Token]] = []
     while True:
@@ -285,7 +285,7 @@ def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
     """Refuse UPDATE ... FROM, which other databases have.
 
     Raises:
-        UnsupportedStatementError: the word FROM follows a value, and is not that of IS DISTINCT FROM.
+        UnsupportedStatementError: the word FROM follows a value, and does not belong to IS DISTINCT FROM.
     """
     depth = 0
     for before, token in pairwise(tokens):
@@ -296,7 +296,7 @@ def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
 
 
 def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: _MergeSource) -> tuple[str, ...]:
-    """Return the columns whose values are the source's columns of their names, with the source's name or without."""
+    """Return the columns whose values are the source's columns of the same names, qualified or not."""
     found = []
     for column, tokens in zip(columns, values, strict=True):
         while len(tokens) > 1 and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
@@ -318,7 +318,7 @@ def _is_default(tokens: Sequence[Token]) -> bool:
 
 
 def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) -> Sequence[Token]:
-    """Tokens up to one of ``words`` or ``symbols`` that stands outside of parentheses, brackets and CASE ... END."""
+    """Return the tokens up to one of ``words`` or ``symbols`` outside of parentheses, brackets and CASE ... END."""
     start, depth = cursor.index, 0
     while (token := cursor.peek()) is not None:
         if depth == 0 and (token.word in words or token.is_symbol(*symbols)):
@@ -361,7 +361,7 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _column_names(cursor: Cursor) -> bool:
-    """Read the list of column names that an alias may have, and return whether there was one."""
+    """Read the list of column names that an alias may have; return whether a list stands here."""
     if not cursor.at_symbol("("):
         return False
     cursor.names("a column")
@@ -369,14 +369,14 @@ def _column_names(cursor: Cursor) -> bool:
 
 
 def _whole(table: TableName) -> str:
-    """Return the whole name of a table or link in backquotes, as far as the statement has it."""
+    """Return the name of a table or link in backquotes, with the qualifiers that the statement gives."""
     database = "" if table.database is None else f"{_quoted(table.database)}."
     link = "" if table.namespace is None else f"@{_quoted(table.namespace)}"
     return f"{database}{_quoted(table.name)}{link}"
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
-    """Return the names of a table or link without alias before its columns; ``database`` is the current one."""
+    """Return the qualifiers that columns of a table or link without alias may have; ``database`` is the current one."""
     own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
     return {table.name, own, f"{table.database or database}.{own}"}
 
@@ -401,10 +401,10 @@ def _change_query(
 
 
 class _Pieces(Pieces):
-    """The text of a query that clauses look at."""
+    """The text of the query whose rows the clauses see."""
 
     def add_source(self, source: _MergeSource) -> int:
-        """Return the source's name, under which a query finds its rows once they are kept; where it begins."""
+        """Add the source, and return the place of its name, under which a query finds its stored rows."""
         if not source.is_query:
             return self.copy(source.start, source.end)
         at = len(self.text)
@@ -412,18 +412,18 @@ class _Pieces(Pieces):
         return at
 
     def add_condition(self, word: str, tokens: Sequence[Token]) -> None:
-        """Add WHERE or ON in parentheses, so that text behind the condition, such as LIMIT, is refused."""
+        """Add WHERE or ON with its condition in parentheses, so that text behind it, such as LIMIT, is refused."""
         self.add(f" {word} (").copy_tokens(tokens).add(")")
 
     def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
         for number, tokens in enumerate(values):
             self.add(f", {when}(")
-            # The job has the default value.
+            # The job knows the default value.
             self.add("NULL") if _is_default(tokens) else self.copy_tokens(tokens)
             self.add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
-        """Add the number of the clause that holds, and the values of each. A value is computed for its rows only."""
+        """Add the number of the clause that applies, and each clause's values, computed for its rows only."""
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
             return

@@ -17,7 +17,7 @@ from airflow_hivex.core.model.file_properties import (
 
 @dataclass(frozen=True, slots=True)
 class SerDe:
-    """The format of tables that a SerDe reads, and the names (STORED AS) that it goes with."""
+    """The table format that a SerDe reads, and the formats of STORED AS that allow the SerDe."""
 
     format: str
     stored_as: tuple[str, ...]
@@ -27,7 +27,8 @@ class SerDe:
 _TEXT = ("textfile",)
 _SERDES = {
     "org.apache.hadoop.hive.serde2.opencsvserde": SerDe(
-        # An empty value is an empty text there, and nothing is NULL. Text has this control character least of all.
+        # In this format an empty value is an empty text, and no value is NULL. Texts hardly ever have this control
+        # character.
         "csv",
         _TEXT,
         {"sep": ",", "quote": '"', "escape": "\\", "nullValue": "\x1a"},
@@ -41,7 +42,7 @@ _SERDES = {
     "org.apache.hadoop.hive.serde2.avro.avroserde": SerDe("avro", ("avro",)),
 }
 SERDES = ("OpenCSVSerde", "LazySimpleSerDe", "JsonSerDe", "OrcSerde", "ParquetHiveSerDe", "AvroSerDe")
-"""The SerDes that are read, by the names of their classes."""
+"""The supported SerDes, by the names of their classes."""
 
 _OPTIONS = {
     "separatorchar": "sep",
@@ -51,7 +52,7 @@ _OPTIONS = {
     "avro.schema.literal": "avroSchema",
     "avro.schema.url": "avroSchemaUrl",
 }
-"""Properties of SerDes that are options of Spark's; others, such as ``serialization.format``, change nothing here."""
+"""Properties of SerDes that are options of Spark; other properties, such as ``serialization.format``, are ignored."""
 
 _INPUTS = {
     "org.apache.hadoop.mapred.textinputformat": "textfile",
@@ -62,7 +63,7 @@ _INPUTS = {
 
 
 def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
-    """Return the SerDe of a class with its properties, None for one that is not known."""
+    """Return the SerDe of a class with its properties, None for an unknown class."""
     found = _SERDES.get(name.lower())
     if found is None:
         return None
@@ -79,13 +80,13 @@ _TEXT_OPTIONS |= {"fielddelim": FIELD_DELIM, "escapedelim": ESCAPE, "collectiond
 def text_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a statement for Hive's text files.
 
-    Spark's names of some of its properties are Hive's then.
+    Spark's names of some properties become Hive's names.
     """
     return {_TEXT_OPTIONS.get(name.lower(), name.lower()): value for name, value in options.items()}
 
 
 def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a table's format that properties of its SerDe are, by Hive's names or by Spark's."""
+    """Return the properties of a SerDe, by Hive's or Spark's names, as options of a table's format."""
     if format == TEXTFILE:
         return text_options(properties)
     return {_OPTIONS.get(name.lower(), name): value for name, value in properties.items()}

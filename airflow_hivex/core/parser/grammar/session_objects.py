@@ -41,7 +41,7 @@ def read_create_temporary(
 
     Raises:
         StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: it is about another kind of object, or reads files, or runs a class of Java.
+        UnsupportedStatementError: the object is of another kind, or the statement reads files or runs a Java class.
     """
     kind = cursor.peek()
     if cursor.accept("VIEW"):
@@ -100,7 +100,7 @@ def _create_function(cursor: Cursor, *, or_replace: bool) -> CreateTemporaryFunc
 
 
 def _create_macro(cursor: Cursor) -> CreateTemporaryFunction:
-    """Read ``name (parameter type, ...) expression``: a function with this body, which replaces one of its name."""
+    """Read ``name (parameter type, ...) expression``: a function with this body, which replaces an earlier one."""
     name = _name_of_function(cursor)
     start = cursor.offset()
     _parameters(cursor)
@@ -141,7 +141,7 @@ def _function(
         marker = sorted(query.parameters)[0]
         reason = f"a function is kept without values for markers; write a constant for :{marker}"
         raise cursor.unsupported(reason, body[0])
-    # Defaults of parameters may call them, too.
+    # Defaults of parameters may call functions, too.
     query = replace(query, code_functions=code_functions(cursor.tokens))
     cursor.index = len(cursor.tokens)
     return CreateTemporaryFunction(name, text, query, or_replace, if_not_exists)
@@ -152,7 +152,7 @@ def body_of_function(cursor: Cursor) -> int:
 
     Raises:
         UnsupportedStatementError: the language of the function is not SQL.
-        StatementSyntaxError: it has no body.
+        StatementSyntaxError: the function has no body.
     """
     depth = 0
     for index in range(cursor.index, len(cursor.tokens)):
@@ -181,7 +181,7 @@ def read_drop_temporary(cursor: Cursor) -> Statement:
     """Return the statement whose words DROP TEMPORARY are read.
 
     Raises:
-        UnsupportedStatementError: it is about another kind of object.
+        UnsupportedStatementError: the object is of another kind.
     """
     kind = cursor.peek()
     if cursor.accept_one("VARIABLE", "VAR", "FUNCTION", "MACRO") is None:
@@ -203,7 +203,7 @@ def read_declare(cursor: Cursor) -> DeclareVariable:
     """Return the statement whose word DECLARE is read."""
     or_replace = cursor.accept("OR", "REPLACE")
     following = cursor.peek(1)
-    # Without a type, the word is the name itself.
+    # Without a type behind it, the word is the name itself.
     if following is not None and not following.is_symbol("=") and following.word != "DEFAULT":
         cursor.accept_one("VARIABLE", "VAR")
     names = _variables(cursor)
@@ -268,7 +268,7 @@ def _expression(cursor: Cursor) -> Sequence[Token]:
 
 
 def _variable(cursor: Cursor) -> str:
-    """Return the name of a variable, which may be written with the schema of all variables before it."""
+    """Return the name of a variable, which the schema ``session`` may qualify."""
     _skip_session(cursor)
     name = cursor.name("the name of a variable")
     if cursor.at_symbol("."):
@@ -277,7 +277,7 @@ def _variable(cursor: Cursor) -> str:
 
 
 def _variables(cursor: Cursor) -> tuple[str, ...]:
-    """Return the names of variables, each of them once."""
+    """Return a list of different names of variables."""
     names: list[str] = []
     while not names or cursor.accept_symbol(","):
         token = cursor.peek()

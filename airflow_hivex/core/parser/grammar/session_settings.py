@@ -48,14 +48,14 @@ def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
     name = _read_name(cursor)
     if not cursor.accept_symbol("="):
         return set_statement(name, None)
-    # Hive's variables are pieces of text, whose quotes belong to them.
-    # A parameter that changes nothing may be empty, as in Hive.
+    # Hive's variables are pieces of text, and quotes belong to the text. A parameter without effect may be empty, as in
+    # Hive.
     is_text = name.startswith(HIVEVAR) or is_own_name(name) or (cursor.peek() is None and has_no_effect(name))
     return set_statement(name, _read_text(cursor) if is_text else _read_value(cursor))
 
 
 def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
-    """Return the statement that gives a parameter or variable a value, or shows it where the value is None."""
+    """Return the statement that sets a parameter or variable, or shows it if the value is None."""
     return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
 
 
@@ -133,7 +133,7 @@ _MOST_SECONDS = 18 * 3600
 
 
 def _read_offset(cursor: Cursor) -> str:
-    """Return the offset from UTC that an interval is: ``1 HOUR 30 MINUTES``, ``'08:30' HOUR TO MINUTE``."""
+    """Return the offset from UTC in an interval: ``1 HOUR 30 MINUTES``, ``'08:30' HOUR TO MINUTE``."""
     first = cursor.peek()
     total = 0
     while True:

@@ -1,6 +1,6 @@
 """Statements read by the SYNTAX of their classes, which has a line for each form.
 
-A form says how a statement is written, and its parts name the fields of the class::
+A form describes the text of a statement, and its parts name the fields of the class::
 
     SYNTAX = ("DROP LINK [IF EXISTS] [TO] <link table>",)
 
@@ -12,7 +12,7 @@ A form says how a statement is written, and its parts name the fields of the cla
 - Words that stand for themselves in ``[...]``, or as one of several, set the field of their name: ``[IF EXISTS]`` sets
   ``if_exists``. ``!field`` sets a field with another name.
 
-All forms are tried, with each choice that the line leaves. The error is that of the form that was read the farthest.
+All forms are tried, with each choice in the line. The error comes from the form that was read the farthest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The value of a field, which the reader of its kind reads."""
+    """The value of a field; the reader of its kind reads it."""
 
     field: str
     kind: str
@@ -68,7 +68,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One of several sequences, or all of them ``in_any_order``, each at most once."""
+    """A choice of one of several sequences or, with ``in_any_order``, any of them in any order, each at most once."""
 
     alternatives: tuple[_Sequence, ...]
     is_optional: bool
@@ -83,7 +83,7 @@ _PART = re.compile(r"\s*(\[|\]|\{|\}|\||&|'[^']+'|![a-z_]+|<[^>]+>|[A-Z_]+)")
 
 
 def compiled(line: str, flags: frozenset[str]) -> _Sequence:
-    """Return the parts of one line; ``flags`` are the fields that words can set.
+    """Return the parts of one SYNTAX line; ``flags`` are the fields that keywords can set.
 
     Raises:
         ValueError: the line does not follow the notation.
@@ -188,7 +188,7 @@ _Error: TypeAlias = StatementSyntaxError | UnsupportedStatementError
 
 
 class _Attempt:
-    """The reading of one text by several forms: the place that was read the farthest, and what may stand there."""
+    """The attempt to read one text by several forms: the farthest place, and the texts that may stand there."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -201,11 +201,11 @@ class _Attempt:
         self._repeated: dict[int, str] = {}
 
     def ends(self, form: _Sequence) -> Iterator[_State]:
-        """Yield each way in which the tokens can be read by a form, the one that reads the most first."""
+        """Yield each way in which a form can read the tokens, the longest one first."""
         return self._walk(form, 0, self._start)
 
     def miss(self, index: int, what: str) -> None:
-        """Note another text that could stand at a place."""
+        """Note a text that could stand at a place."""
         if index > self.farthest:
             self.farthest, self.expected, self._error = index, {}, None
         if index == self.farthest:
@@ -294,7 +294,7 @@ class _Attempt:
             yield state
 
     def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
-        """Yield each way to read a clause; the place of its fields is that of its first word."""
+        """Yield each way to read a clause; its fields get the place of its first word."""
         for end in self._walk(clause, 0, state):
             places = {field: place if field in state.places else state.index for field, place in end.places.items()}
             yield _State(end.index, end.values, places)
@@ -314,7 +314,7 @@ class _Attempt:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as a sentence has them, ``a, b or c``: without those that another one begins, the end last."""
+    """Return names as in a sentence, ``a, b or c``, without names that begin another name; the end comes last."""
     short = [each for each in names if each != _END and not any(each.startswith(f"{other} ") for other in names)]
     *others, last = (*short, _END) if _END in names else short
     return f"{', '.join(others)} or {last}" if others else last
@@ -343,11 +343,11 @@ def first_words(form: str) -> tuple[str, ...]:
 
 
 def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
-    """Return the statement that the tokens from here to the end are, the first one of ``statements`` that can be read.
+    """Read the tokens from here to the end as the first of ``statements`` that has a fitting form.
 
     Raises:
         StatementSyntaxError: parts of a form do not go together.
-        UnsupportedStatementError: it is a form of other systems, or has a part that is not of this release.
+        UnsupportedStatementError: the form belongs to other systems, or a part is not supported in this release.
         NoFormError: no form can be read to its end.
     """
     attempt = _Attempt(cursor)
@@ -370,7 +370,7 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
 
 
 class NoFormError(Exception):
-    """No form can be read to its end. ``expected`` could stand at the token ``index``, or ``reason`` says more."""
+    """No form fits the text. ``expected`` could stand at the token ``index``, unless there is a ``reason``."""
 
     def __init__(self, index: int, expected: tuple[str, ...], reason: _Error | None) -> None:
         super().__init__(index, expected)

@@ -1,4 +1,4 @@
-"""CREATE TABLE in Spark's and in Hive's form: the statement, and its clauses behind the columns."""
+"""CREATE TABLE in Spark's and in Hive's form, and its clauses behind the columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_clause(cursor: Cursor, clauses: TableClauses) -> None:
     """Read one clause into ``clauses``.
 
     Raises:
-        StatementSyntaxError: it is not a clause of CREATE TABLE, is given twice, or contradicts another one.
+        StatementSyntaxError: the text is not a clause of CREATE TABLE, occurs twice, or contradicts another clause.
     """
     token = cursor.next("a clause of CREATE TABLE")
     reader = _CLAUSES.get(token.word)
@@ -139,7 +139,7 @@ def _options(cursor: Cursor, clauses: TableClauses) -> None:
     options = read_properties(cursor)
     path = next((name for name in options if name.lower() == "path"), None)
     if path is not None:
-        # As in Spark, where it is another word for the location.
+        # As in Spark, this option is another word for the location.
         once(cursor, token, clauses.location is not None)
         clauses.location = options.pop(path)
     clauses.options = options
@@ -230,7 +230,7 @@ _CLAUSES = {
 
 
 def format_of(clauses: TableClauses) -> tuple[str | None, dict[str, str]]:
-    """Return the format's name and its options."""
+    """Return the name of the format, or None, and its options."""
     options = dict(clauses.options or {})
     if clauses.serde is not None:
         if clauses.serde.format == TEXTFILE:
@@ -245,8 +245,8 @@ def read_skew(cursor: Cursor) -> Skew:
     """Return the clause behind SKEWED: ``BY (a, b) ON ((1, 'x'), (2, 'y'))``, or ``BY (a) ON (1, 2)``.
 
     Raises:
-        StatementSyntaxError: it is not such a clause, or values or columns are named twice.
-        UnsupportedStatementError: rows are to be stored in directories by these values.
+        StatementSyntaxError: the text is not such a clause, or names values or columns twice.
+        UnsupportedStatementError: the clause asks for directories by these values.
     """
     cursor.expect("BY")
     columns = cursor.names("a column")
@@ -280,7 +280,7 @@ def _read_values(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _read_value(cursor: Cursor) -> str:
-    """Return the text of a constant, as Hive keeps it: a number or a word as it was written."""
+    """Return the text of a constant, as Hive stores it: a number or a word stays as it was written."""
     start = cursor.peek()
     literal = read_constant(cursor)
     if start is None or literal is None or literal.value is None:
@@ -305,11 +305,11 @@ def read_create_table(
 ) -> CreateTable | CreateTableLike:
     """Return the statement whose words up to TABLE are read.
 
-    Delimited and plain text of Hive is the format ``textfile``, with the properties of Hive's SerDe as options.
+    Hive's delimited and plain text become the format ``textfile``, with the properties of Hive's SerDe as options.
 
     Raises:
-        StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
-        UnsupportedStatementError: it asks for what a table here cannot have.
+        StatementSyntaxError: the text is not SQL, or has a column or clause twice.
+        UnsupportedStatementError: the statement asks for a feature that tables do not have here.
     """
     if or_replace and cursor.at("IF", "NOT", "EXISTS"):
         raise cursor.error("a table that replaces another one has no IF NOT EXISTS; leave one of both out")
@@ -368,7 +368,7 @@ def read_replace_table(cursor: Cursor) -> CreateTable | CreateTableLike:
     """Return the statement whose word REPLACE is read.
 
     Raises:
-        UnsupportedStatementError: it replaces rows, as in other dialects.
+        UnsupportedStatementError: the statement replaces rows, as in other dialects.
     """
     first = cursor.tokens[cursor.index - 1]
     if not cursor.accept("TABLE"):
@@ -380,8 +380,8 @@ def _read_like(cursor: Cursor, new: CreateTable, *, transactional: bool) -> Crea
     """Return CREATE TABLE ... LIKE, whose words up to LIKE are read.
 
     Raises:
-        UnsupportedStatementError: it takes the columns of a file.
-        StatementSyntaxError: it has a clause that the source decides.
+        UnsupportedStatementError: the statement takes the columns of a file.
+        StatementSyntaxError: the statement has a clause that the source decides.
     """
     if cursor.at("FILE") and cursor.peek(1) is not None and cursor.at_kind(Kind.STRING, ahead=2):
         raise cursor.unsupported("columns are not taken from a file; list them")

@@ -1,4 +1,4 @@
-"""The kinds of values in SYNTAX lines: their names in errors, and the readers of each."""
+"""The kinds of values in SYNTAX lines: their names in errors, and their readers."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ T = TypeVar("T")
 _PERCENT = re.compile(r"[1-9][0-9]?|100")
 _FUNCTION_NAME = re.compile(r"[a-z_]\w*", re.ASCII)
 _TABLE_PARTS = 2
-"""The most parts of the name of a table."""
+"""The greatest number of parts in the name of a table."""
 _MOST = 2**63 - 1
 
 
 class ValueKind(NamedTuple):
-    """A kind of values: its name behind "expected" in errors, and the reader of one."""
+    """A kind of values: its name behind "expected" in errors, and the function that reads a value."""
 
     what: str
     read: Callable[[Cursor], object]
@@ -110,7 +110,7 @@ def read_function_name(cursor: Cursor) -> TableName:
 
 
 def _described_function(cursor: Cursor) -> tuple[str, str | None]:
-    """Return the name of a function, or an operator, and the database in front of it."""
+    """Return the name of a function, or an operator, and the database that qualifies it, if any."""
     if cursor.at_kind(Kind.SYMBOL):
         first = last = cursor.next("the name of a function")
         while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
@@ -137,7 +137,7 @@ def _described_column(cursor: Cursor) -> str:
 
 
 def _column_of_table(cursor: Cursor) -> tuple[TableName, str]:
-    """Return the table and the column of ``table.column``, where the database of the table may stand in front."""
+    """Return the table and the column of ``table.column`` or ``database.table.column``."""
     token = cursor.peek()
     start = cursor.offset()
     parts = [cursor.name("the name of a table")]
@@ -162,7 +162,7 @@ def _pattern(cursor: Cursor) -> str:
 
 
 def _script(cursor: Cursor) -> str:
-    """Return the text from here to the end, which begins with no word of BEGIN."""
+    """Return the text from here to the end; refuse the words that follow BEGIN in other statements."""
     if cursor.at("TRANSACTION") or cursor.at("WORK"):
         raise cursor.expected("a statement")
     start, cursor.index = cursor.offset(), len(cursor.tokens)
@@ -194,10 +194,10 @@ def _new_partition(cursor: Cursor) -> tuple[Mapping[str, Literal], str | None]:
 
 
 def read_partition_filter(text: str) -> Predicate:
-    """Return the conditions on partition keys of a text, written as in a PARTITION clause: ``year = 2013, month < 3``.
+    """Return the conditions in a text, written as in a PARTITION clause: ``year = 2013, month < 3``.
 
     Raises:
-        StatementSyntaxError: the text is something else.
+        StatementSyntaxError: the text is not a list of conditions.
     """
     clause = f"({text})"
     cursor = Cursor(clause, tokenize(clause), Markers(None))
@@ -208,7 +208,7 @@ def read_partition_filter(text: str) -> Predicate:
 
 
 def _ordered(cursor: Cursor, what: str, twice: str = "") -> tuple[tuple[str, bool], ...]:
-    """Read ``name [ASC | DESC], ...``: names, each with whether it rises."""
+    """Read ``name [ASC | DESC], ...``; return the names, each with True for ascending order."""
     found: dict[str, bool] = {}
     while True:
         token = cursor.peek()
@@ -302,7 +302,7 @@ def _percent(cursor: Cursor) -> int:
 
 
 def _named(what: str, read: Callable[[str], T]) -> ValueKind:
-    """Return a kind of values that are written as strings."""
+    """Return a kind of values that are written as strings and parsed by ``read``."""
 
     def read_named(cursor: Cursor) -> T:
         token = cursor.peek()
@@ -367,7 +367,7 @@ def _read_serde(cursor: Cursor) -> tuple[str, SerDe]:
     return name, found
 
 
-# One line per kind, so that it reads as a table.
+# One line for each kind, to be read as a table.
 KINDS: Mapping[str, ValueKind] = {
     "added_columns": ValueKind("a column", read_new_columns),
     "changed_column": ValueKind("a column", read_changed_column),

@@ -1,4 +1,4 @@
-"""CREATE, ALTER and DROP VIEW, and views in queries: each becomes the query that it stands for."""
+"""CREATE, ALTER and DROP VIEW, and views in queries: the name of a view is replaced by its query."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     """Return the statement whose words up to VIEW are read.
 
     Raises:
-        StatementSyntaxError: it is not SQL, names a column twice, or gives a clause twice.
-        UnsupportedStatementError: its query has markers, or reads what is not a table of the warehouse.
+        StatementSyntaxError: the text is not SQL, or has a column or clause twice.
+        UnsupportedStatementError: the query has markers, or reads an object that is not a table of the warehouse.
     """
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
@@ -104,7 +104,7 @@ def read_definition(cursor: Cursor) -> Query:
 
     Raises:
         StatementSyntaxError: no query stands there.
-        UnsupportedStatementError: it has markers.
+        UnsupportedStatementError: the query has markers.
     """
     if not at_query(cursor):
         raise cursor.expected("a query")
@@ -127,10 +127,10 @@ def read_definition(cursor: Cursor) -> Query:
 
 
 def definition(query: Query, names: Sequence[TableName], given: Sequence[Column], named: Sequence[str]) -> str:
-    """Return the text that is kept of a view: it names databases, and columns one by one.
+    """Return the stored text of a view, with the names of databases, and a list of its columns.
 
-    ``names`` are those of each reference with their databases, ``given`` the columns that the query brings,
-    ``named`` what the view calls them. Columns of one name are distinguished by their order.
+    ``names`` are the tables of the references with their databases, ``given`` the columns of the query, ``named`` the
+    view's names for them. Columns of the same name are distinguished by their order.
     """
     text, _ = query.render_with_places([_qualified(name) for name in names], with_versions=True)
     if len({column.name.lower() for column in given}) < len(given):
@@ -142,7 +142,7 @@ def definition(query: Query, names: Sequence[TableName], given: Sequence[Column]
 
 
 def _qualified(name: TableName) -> str:
-    """Return the name of a table or link with its database, as Spark SQL and the reader of queries take it."""
+    """Return the name of a table or link with its database, in the form of Spark SQL and of the query reader."""
     if name.database is None:
         # A temporary view of the session.
         return quoted(name.name)
@@ -156,7 +156,7 @@ def quoted(name: str) -> str:
 
 
 def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], database: str) -> S:
-    """Return the statement with the query of each view in place of its name, views of views left for the next time.
+    """Return the statement with each view's name replaced by its query; views in these queries stay for the next call.
 
     The target of an UPDATE, DELETE or MERGE stays.
     """
@@ -189,7 +189,7 @@ def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], da
 
 
 def _more(reference: TableReference, text_of: TextOf) -> int:
-    """By how many a query's references grow when a view's name becomes its query."""
+    """Return by how many a query's references grow when a view's name is replaced by its query."""
     text = text_of(reference)
     return 0 if text is None else len(_read(text, {}, None).references) - 1
 
@@ -223,7 +223,7 @@ def _expanded(
     return replace(
         read,
         references=tuple(
-            # What a view reads has the place of the view's name in the user's text.
+            # Tables that a view reads get the place of the view's name in the user's text.
             replace(
                 each, table=replace(each.table, span=query.references[bisect_right(starts, each.start) - 1].table.span)
             )
@@ -233,7 +233,7 @@ def _expanded(
 
 
 def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query without the clauses of changes whose rows the texts return."""
+    """Return the query without the CHANGES clauses of the references that a text of ``texts`` replaces."""
     edits = []
     references = []
     for each, text in zip(query.references, texts, strict=True):
@@ -260,7 +260,7 @@ def _read(text: str, parameters: Mapping[str, object], database: str | None) -> 
 
 
 def query_of(text: str) -> Query:
-    """Return the query in the text of a view, which names databases.
+    """Return the query of a view's text, in which names have databases.
 
     Raises:
         SqlError: the text cannot be read.

@@ -1,4 +1,4 @@
-"""The advice for statements that are refused: what to write instead."""
+"""The advice for refused statements: the statements to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INPATH INTO JAR JARS LINK LINKS LOAD LOCAL LOCATION LOCKS MACRO MANAGED MATERIAL
 PROCEDURE PROPERTIES QUERY REMOTE REPAIR REPLACE RESOURCE ROLE ROLES SCHEDULED SCHEMA STREAMING TABLE TABLELINK TABLES
 TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
 """.split()  # noqa: SIM905
-"""Words that name a kind of statement, behind its first."""
+"""Words that name a kind of statement, behind its first word."""
 
 
 _SIMILAR = 0.75
@@ -144,7 +144,7 @@ def instead_of_change(words: str) -> str:
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return the one of ``words`` that a mistyped word resembles, behind a semicolon; or an empty text."""
+    """Return advice with the word of ``words`` that a mistyped word resembles, behind a semicolon; or an empty text."""
     found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
     return f"; perhaps {found[0]} is meant" if found else ""
 

@@ -1,7 +1,6 @@
-"""Constants: what a string, number or date in the text is as a Python value and a Spark type.
+"""Constants: strings, numbers and dates in the text, as Python values with Spark types.
 
-Where Spark's reading of a constant is not certain here, the answer is None, and Spark reads
-it itself.
+If this module is not certain how Spark reads a constant, the answer is None, and Spark reads it itself.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ def unquote(token: Token) -> str:
 
 
 def number(text: str, negative: bool = False) -> Literal | None:
-    """Return a number as written, with its suffix; None when it is out of its type's range.
+    """Return the constant of a number with its suffix; None if it is out of its type's range.
 
-    ``1`` is an int, or a bigint or decimal as its size needs, ``1.5`` a decimal, ``1e3`` a double.
+    ``1`` is an int, or a bigint or decimal if its size needs it, ``1.5`` a decimal, ``1e3`` a double.
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
@@ -96,9 +95,9 @@ def _typed_string(word: str, text: str) -> Literal | None:
 
 
 def read_constant(cursor: Cursor) -> Literal | None:
-    """Return the constant that comes next; None, with the cursor unmoved, when none does.
+    """Return the constant that comes next; None, with the cursor unmoved, if no constant comes next.
 
-    A marker is the constant given for it.
+    A marker counts as the constant that is given for it.
     """
     start = cursor.index
     literal = _constant(cursor)
@@ -130,7 +129,7 @@ def _constant(cursor: Cursor) -> Literal | None:
 
 
 def _more_strings(cursor: Cursor) -> str:
-    # Strings that stand side by side are one.
+    # Adjacent strings are one string.
     parts = []
     while cursor.at_kind(Kind.STRING):
         parts.append(unquote(cursor.next("a string")))

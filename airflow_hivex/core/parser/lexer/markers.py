@@ -1,7 +1,7 @@
 """The ``:name`` markers of a statement and the values given for them.
 
-Values are never pasted into text: Spark binds them as named arguments. They are looked at
-here to check that all are there, and to read filters and constant rows.
+Values are never put into text: Spark binds them as named arguments. This module uses them to check that none is
+missing, and to read filters and constant rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from airflow_hivex.core.parser.statements import Literal
 
 
 def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
-    """Return the values of markers by their names, none for None.
+    """Return the values of markers by their names; an empty mapping for None.
 
     Raises:
-        InvalidParametersError: they are not a mapping.
+        InvalidParametersError: ``parameters`` is not a mapping.
     """
     if parameters is not None and not isinstance(parameters, Mapping):
         raise InvalidParametersError(
@@ -30,9 +30,9 @@ def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
 
 
 class Markers:
-    """The markers of a statement, compared with the parameters given for it.
+    """The markers of a statement, and the parameters that are given for them.
 
-    With ``stand_in`` every marker without a value counts as that constant: for a text that is read and not run.
+    With ``stand_in`` every marker without a value counts as this constant, for a text that is read and not run.
     """
 
     def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
@@ -48,7 +48,7 @@ class Markers:
         return self._literals.get(name, self._stand_in)
 
     def is_stand_in(self, literal: Literal | None) -> bool:
-        """Return whether a value stands in for one that is given when the text is run."""
+        """Return whether a value is the stand-in for a parameter that is given when the text is run."""
         return literal is not None and literal is self._stand_in
 
     @property
@@ -80,11 +80,10 @@ class Markers:
 
 
 def parameter_literal(name: str, value: object) -> Literal:
-    """Return a parameter's value with Spark's type of it.
+    """Return a parameter's value with its Spark type.
 
     Raises:
-        InvalidParametersError: the name is not a text, or the value is of a type, or a size,
-            that Spark has no literal for.
+        InvalidParametersError: the name is not a text, or Spark has no literal for the value's type or size.
     """
     if not isinstance(name, str):
         raise InvalidParametersError(f"The parameter name {name!r} is not a text.")
@@ -139,7 +138,7 @@ def _decimal_parameter_type(name: str, value: Decimal) -> str:
 
 
 def decimal_type(value: Decimal) -> str | None:
-    """Return Spark's type of a decimal constant, by the digits before and behind the point; None without a point."""
+    """Return Spark's type of a decimal constant, from its digits before and behind the point; None without a point."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

@@ -1,6 +1,7 @@
-"""The parts that a text takes from outside: values of variables, names by ``IDENTIFIER(...)``, and parameters.
+"""The parts that come into a text from outside: values of variables, names by ``IDENTIFIER(...)``, and parameters.
 
-Variables are Hive's (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``). Parameters are shared among its statements.
+Variables are those of Hive (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``). The statements of a text share its
+parameters.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _MOST_ROUNDS = 40
 def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[str, str]) -> str:
     """Return a text with the values of its variables in it, as texts.
 
-    ``variables`` are those of ``${hivevar:x}`` and ``${x}``, ``configuration`` those of ``${hiveconf:x}``. A value may
-    have variables, too. A variable without a value stays as it is.
+    ``variables`` are the values for ``${hivevar:x}`` and ``${x}``, ``configuration`` the values for ``${hiveconf:x}``.
+    A value may contain variables, too. A variable without a value stays unchanged.
 
     Raises:
-        InvalidOperationError: the values of variables name each other without an end.
+        InvalidOperationError: the values of variables name each other in a circle.
     """
     if not isinstance(text, str) or "${" not in text:
         return text
@@ -54,7 +55,7 @@ def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[
 
 
 def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text with a name for each of its markers ``?``, and these names in their order.
+    """Return a text with a named marker in place of each ``?``, and these names in their order.
 
     Raises:
         StatementSyntaxError: the text cannot be taken apart.
@@ -78,9 +79,9 @@ _WORD = "IDENTIFIER"
 
 
 def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
-    """Return a text with the name that each ``IDENTIFIER(...)`` stands for, and the markers that these had.
+    """Return a text with the name in place of each ``IDENTIFIER(...)``, and the markers in these calls.
 
-    A shorter name is followed by blanks, so that what stands behind it keeps its place.
+    A shorter name is followed by blanks, so that the text behind it keeps its place.
 
     Raises:
         StatementSyntaxError: the text cannot be taken apart, or a constant is not a name.
@@ -107,7 +108,7 @@ def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str,
 def _value(
     text: str, tokens: Sequence[Token], index: int, parameters: Mapping[str, object] | None, markers: set[str]
 ) -> tuple[str, Token]:
-    """Return the text between the parentheses, and the last of these."""
+    """Return the value between the parentheses, and the closing parenthesis."""
     parts: list[str] = []
     at = index + 2
     while True:
@@ -160,9 +161,9 @@ log = logging.getLogger(__name__)
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """Return, for each statement, the parameters whose ``:name`` markers it has, as a statement refuses any other.
+    """Return, for each statement, the parameters for its ``:name`` markers; a statement refuses other parameters.
 
-    Values that no statement has a marker for are left out; the log names them.
+    Values without a marker in any statement are left out; the log names them.
 
     Raises:
         StatementSyntaxError: a statement's text cannot be taken apart.

@@ -1,9 +1,9 @@
 """Spark's tokens with their positions, and a cursor that walks over them.
 
 The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark
-reads the same text again. sqlglot's tokenizer differs there (``'it''s'``, comments that a
-backslash continues, everything after SHOW), so it only sees the tokens that were read here.
-A text that Spark might cut in another way is refused.
+reads the same text again. sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues,
+everything after SHOW), so it only sees the tokens that this module has read. A text is refused if Spark might split it
+differently.
 Source: Spark's SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares the two.
 """
 
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Return the upper-cased word; the empty string for all but words."""
+        """Return the word in upper case; an empty string for a token of another kind."""
         return self.text.upper() if self.kind is Kind.WORD else ""
 
     def is_symbol(self, *symbols: str) -> bool:
@@ -84,12 +84,12 @@ _HINT_START, _HINT_END = "/*+", "*/"
 def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
     """Return the tokens of ``text`` without white space, comments and hints.
 
-    Before ``database.name`` the one catalog, spark_catalog, is a part of the token of the database.
-    ``with_variables``, ``${name}`` is a token, too, as in a script before its variables are replaced.
+    The prefix ``spark_catalog`` of ``database.name`` becomes a part of the token of the database. ``with_variables``,
+    ``${name}`` is a token, too, as in a script before its variables are replaced.
 
     Raises:
-        StatementSyntaxError: a string, name or comment does not end, an escape in a string names no character,
-            a hint holds more than names and numbers, or a character has no place in SQL.
+        StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, a hint
+            has more than names and numbers, or a character does not belong to SQL.
     """
     tokens: list[Token] = []
     hint: Token | None = None
@@ -133,12 +133,12 @@ def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
 
 
 def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = False) -> Iterator[Token]:
-    """Yield the tokens of ``text`` as Spark's lexer cuts it, hints included.
+    """Yield the tokens of ``text``, including hints, by the rules of Spark's lexer.
 
     ``with_placeholders``, ``{name}`` is a token, too, and ``with_variables`` ``${name}``. Spark knows neither.
 
     Raises:
-        StatementSyntaxError: as :func:`tokenize`, for all but hints.
+        StatementSyntaxError: as :func:`tokenize`, except for hints.
     """
     position = 0
     # Spark reads the two > of array<array<int>> one by one, and 8 >> 1 as one token.
@@ -172,7 +172,7 @@ def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = Fa
 def _check_word(text: str, start: int, end: int) -> None:
     word = text[start:end]
     if not word.isascii():
-        # Spark refuses such names, too, but takes letters such as the long s for those of a keyword.
+        # Spark refuses such names, too, but takes some letters, such as the long s, for letters of a keyword.
         raise syntax_error(text, start, f"{word} is not a valid name or keyword; write a name such as `{word}` in ` `")
     if word.isalpha() and _URI.match(text, end):
         # One token to Spark, with any -- in it.
@@ -185,7 +185,7 @@ def _check_string(text: str, token: Token) -> None:
     try:
         unescape(token.text)
     except ValueError:
-        # Spark makes question marks of it, and no database keeps it.
+        # Spark replaces it by question marks, and no database can store it.
         reason = "an escape in this string names no character; half of a surrogate pair is not a character"
         raise syntax_error(text, token.start, reason) from None
 
@@ -219,7 +219,7 @@ def _stray(text: str, position: int) -> str:
 
 
 def location(text: str, offset: int) -> tuple[int, int]:
-    """Line and column, both from 1, of a character; lines end where str.splitlines ends them."""
+    """Return the line and column, both from 1, of a character; lines end as in str.splitlines."""
     lines = f"{text[:offset]}^".splitlines()
     return len(lines), len(lines[-1])
 
@@ -230,7 +230,7 @@ def syntax_error(text: str, offset: int, reason: str) -> StatementSyntaxError:
 
 
 def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStatementError:
-    """Return the error for what is SQL, but not of this release."""
+    """Return the error for SQL that this release does not support."""
     return UnsupportedStatementError(reason, *location(text, offset), text)
 
 
@@ -252,7 +252,7 @@ class Cursor:
         return self.index >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """Return the token ``ahead`` of the next one, None behind the end."""
+        """Return the token that is ``ahead`` places behind the next one, None behind the end."""
         index = self.index + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
@@ -347,7 +347,7 @@ class Cursor:
         return TableName(parts[-1], parts[0] if len(parts) == 2 else None, namespace, self.span_from(start))
 
     def names(self, what: str) -> tuple[str, ...]:
-        """Read ``(name, name, ...)``, each of them once."""
+        """Read ``(name, name, ...)``, a list of different names."""
         self.expect_symbol("(")
         found: list[str] = []
         while True:
@@ -368,24 +368,24 @@ class Cursor:
     # -- refusing --------------------------------------------------------------
 
     def offset(self, token: Token | None = None) -> int:
-        """Return where ``token``, or else the next token, begins; the end of the last one behind the end."""
+        """Return the offset of ``token`` or of the next token; behind the end, the end of the last token."""
         token = token or self.peek()
         if token is not None:
             return token.start
         return self.tokens[-1].end if self.tokens else 0
 
     def expected(self, what: str) -> StatementSyntaxError:
-        """Return the error that says what should stand here, and what does."""
+        """Return the error that names the expected text, and the text that stands here."""
         token = self.peek()
         found = f"found {token.text}" if token is not None else "but the statement ends here"
         return self.error(f"expected {what}, {found}")
 
     def error(self, reason: str, token: Token | None = None) -> StatementSyntaxError:
-        """Return the error for what is not SQL, at ``token`` or else at the next one."""
+        """Return the error for a text that is not SQL, at ``token`` or else at the next token."""
         return syntax_error(self.text, self.offset(token), reason)
 
     def unsupported(self, reason: str, token: Token | None = None) -> UnsupportedStatementError:
-        """Return the error for what is not of this release, at ``token`` or else at the next one."""
+        """Return the error for SQL that this release does not support, at ``token`` or else at the next token."""
         return unsupported_error(self.text, self.offset(token), reason)
 
 
@@ -400,13 +400,13 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def unescape(token: str) -> str:
-    r"""Return the value of a string as it is written, quotes included.
+    r"""Return the value of a string token, which includes its quotes.
 
     A backslash escapes, ``\%`` and ``\_`` stay as they are for LIKE, a doubled quote is one
     quote, and r'...' is taken as written. Source: Spark's SparkParserUtils.unescapeSQLString.
 
     Raises:
-        ValueError: an escape names no character: half of a surrogate pair, or a number above the last character.
+        ValueError: an escape is not a character: half of a surrogate pair, or a number above the last character.
     """
     if token[0] in "rR":
         return token[2:-1]

@@ -25,12 +25,12 @@ _SPARK_ONLY = {
     "GEOGRAPHY": "keep the WKB in a BINARY, and ST_GeogFromWKB(c) in a query makes a geography of it",
     "TIME": "keep the time of day in a STRING or an INT",
 }
-"""Types of Spark's queries that files of tables do not have, and what to do instead."""
+"""Types of Spark's queries that tables cannot store, and the advice for each."""
 _FIELD = re.compile(r"\w+")
 
 
 def type_of(text: str) -> str:
-    """Return the type that a text names, as :func:`read_type` spells it, but for the names of statements alone.
+    """Return the type that a text names, in the spelling of :func:`read_type`, without names that only statements have.
 
     Raises:
         StatementSyntaxError: the text is not a type.
@@ -80,13 +80,13 @@ def _type(cursor: Cursor, *, in_statement: bool = False) -> ColumnType:
     if token.word == "DOUBLE":
         cursor.accept("PRECISION")
     if in_statement and token.word == "TIMESTAMP":
-        # Hive's name of what Spark calls so. Tables of others keep the name that they have.
+        # Spark's name becomes Hive's name. Tables of other programs keep their names of types.
         cursor.accept("WITH", "LOCAL", "TIME", "ZONE")
     return _primitive(cursor, name, token)
 
 
 def _primitive(cursor: Cursor, name: str, token: Token) -> Primitive:
-    """Return the type of that name with the parameters that follow."""
+    """Return the type with the name, and with the parameters that follow."""
     given: list[int] = []
     if not KINDS[name].defaults:
         if cursor.at_symbol("("):

@@ -1,1 +1,1 @@
-"""Queries, which sqlglot parses: what they read, and under which conditions."""
+"""Queries, which sqlglot parses: the tables that they read, and the conditions on these."""

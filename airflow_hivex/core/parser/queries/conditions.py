@@ -23,7 +23,8 @@ def read_condition(text: str, parameters: Mapping[str, object] | None = None) ->
     Raises:
         StatementSyntaxError: the text is not one condition.
         InvalidParametersError: the parameters do not fit its markers.
-        UnsupportedStatementError: it compares more than columns with constants, so that only Spark decides it.
+        UnsupportedStatementError: the condition has more than comparisons of columns with constants: only Spark decides
+            it.
     """
     whole = _BEFORE + text
     markers = Markers(parameters)
@@ -65,8 +66,8 @@ def read_partition_condition(cursor: Cursor) -> Predicate:
     """Return the condition behind WHERE, whose word is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
-        UnsupportedStatementError: the metastore does not decide it.
+        StatementSyntaxError: the text is not SQL.
+        UnsupportedStatementError: the metastore cannot decide the condition.
     """
     where = cursor.index - 1
     cursor.index = _end_of_condition(cursor)
@@ -97,8 +98,8 @@ def _end_of_condition(cursor: Cursor) -> int:
 
 
 def _parsed(cursor: Cursor, condition: Sequence[Token]) -> exp.Expr:
-    """Return the tree of WHERE and its condition, which the parser reads in a query."""
-    # The words SHOW PARTITIONS stand for the beginning of the query, so that all others keep their places.
+    """Return the tree of WHERE and its condition, which sqlglot parses as part of a query."""
+    # The words SHOW PARTITIONS become the beginning of the query, so that all other words keep their places.
     show, partitions = cursor.tokens[:2]
     query = [show._replace(text="SELECT"), partitions._replace(text="1", kind=Kind.NUMBER), *condition]
     tree = parse(cursor.text, query, {}, ())

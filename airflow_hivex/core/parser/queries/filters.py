@@ -1,4 +1,4 @@
-"""Conditions of a query as predicates, as far as they can be read with certainty."""
+"""Conditions of a query as predicates, if their meaning is certain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.queries.functions import called_function
 from airflow_hivex.core.parser.statements import Literal
 
 FindColumn: TypeAlias = Callable[[exp.Column], ColumnReference | None]
-"""The column as one that may be the table's; None for one of another table, or a field of a struct."""
+"""Returns a column that may be one of the table; None for a column of another table, or a field of a struct."""
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -63,7 +63,7 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[exp.Expr]:
-    # Long chains are deep trees; a loop takes them where recursion would not.
+    # Long chains are deep trees, too deep for a recursion.
     stack = [expression]
     while stack:
         node = stack.pop().unnest()
@@ -74,9 +74,9 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Return whether a row fails it for certain once an outer join has made the table's columns NULL.
+    """Return whether the predicate is certainly not true if an outer join has made the table's columns NULL.
 
-    A column without a qualifier may be another table's, so any one of them must be enough.
+    A column without a qualifier may belong to another table, so each column alone must be enough.
     """
     columns = columns_in(predicate)
     own: dict[str, Value] = {column.name: None for column in columns if column.qualifier is not None}
@@ -86,7 +86,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
 
 
 class FilterReader:
-    """Reads expressions as predicates on one table's columns; what it cannot read is Unknown."""
+    """Reads expressions as predicates on one table's columns; other expressions become Unknown."""
 
     def __init__(self, find_column: FindColumn, markers: Markers) -> None:
         self._find_column = find_column
@@ -163,7 +163,7 @@ class FilterReader:
         return Not(like) if node.args.get("negate") else like
 
     def _escape(self, node: exp.Escape) -> Predicate:
-        """Return ``LIKE pattern ESCAPE '/'`` as one whose escapes are backslashes."""
+        """Return ``LIKE pattern ESCAPE '/'`` as a LIKE whose escapes are backslashes."""
         like, escape = node.this, node.expression
         if not isinstance(like, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) != 1:
             return Unknown()
@@ -182,14 +182,14 @@ class FilterReader:
         return Not(escaped) if isinstance(read, Not) else escaped
 
     def _operand(self, node: exp.Expr) -> Operand | None:
-        """Return a column of the table, or a function of some."""
+        """Return a column of the table, or a function of its columns, or None."""
         expression = self._expression(node)
         if isinstance(expression, ColumnReference):
             return expression
         return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
 
     def _expression(self, node: exp.Expr) -> Expression | None:
-        """Return the expression of a column, a constant, or a function that is computed here; None for all else."""
+        """Return a column, a constant, or a function that we can compute; None for any other expression."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return self._find_column(node)
@@ -207,20 +207,20 @@ class FilterReader:
         return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return the constant's value, in a tuple as None is one; None where it is not a comparable constant."""
+        """Return a constant's value in a tuple, since it may be None; None if the node is not a comparable constant."""
         literal = self._literal(node.unnest())
         if literal is None:
             return self._computed(node)
         if isinstance(literal.value, bytes):
             return None
         value = literal.value
-        # Zones and NaN do not compare in Python as they do in Spark.
+        # Python compares times with zones, and NaN, differently from Spark.
         if (isinstance(value, datetime) and value.tzinfo is not None) or value != value:
             return None
         return (value,)
 
     def _computed(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return the value of a function of constants alone."""
+        """Return the value of a function whose arguments are constants, in a tuple; None for others."""
         expression = self._expression(node)
         if not isinstance(expression, Call):
             return None
@@ -274,5 +274,5 @@ def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
 
 
 def _has_only(node: exp.Expr, *names: str) -> bool:
-    """Return whether nothing else was said there, which could change what it means."""
+    """Return whether a node has no other arguments, which could change its meaning."""
     return all(name in names for name, value in node.args.items() if value)

@@ -1,4 +1,4 @@
-"""Calls of functions in a query that Spark does not answer as they are: all but its own, and the current database."""
+"""Calls in a query that Spark cannot run unchanged: of functions that are not its own, and of the current database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_NAMES = _BEFORE_CALLS | frozenset(
     VARCHAR
     """.split()  # noqa: SIM905
 )
-"""The words before a parenthesis that are a part of the language, or are functions of Spark that it does not list."""
+"""The words before a parenthesis that belong to the language, or are unlisted functions of Spark."""
 _CURRENT_DATABASE = ("current_database", "current_schema")
 _END_OF_ITEM = frozenset("EXCEPT FROM INTERSECT LIMIT MINUS ORDER UNION WHERE".split())  # noqa: SIM905
 _OTHER_CLAUSES = frozenset("BY FROM HAVING ON SET VALUES WHEN WHERE".split())  # noqa: SIM905
@@ -31,7 +31,7 @@ _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
-    """Return the calls of functions that have a database, or a name that none of Spark's functions has."""
+    """Return the calls of functions with a database, or with a name that is not one of Spark's functions."""
     found = []
     for index, token in enumerate(tokens[:-1]):
         if token.kind not in _NAMES or not tokens[index + 1].is_symbol("("):
@@ -48,7 +48,7 @@ def function_calls(tokens: Sequence[Token]) -> tuple[FunctionCall, ...]:
 
 
 def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
-    """Return the calls, as those of :func:`function_calls`, in the DEFAULTs of a function's list of parameters."""
+    """Return the calls, as :func:`function_calls`, in the DEFAULTs of a function's list of parameters."""
     found: list[FunctionCall] = []
     tokens = tokenize(parameters)
     start, depth = None, 0
@@ -63,7 +63,7 @@ def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
 
 
 def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
-    """Return where a name qualifies others in a part of a text, none if it stands there for anything else, too."""
+    """Return the places where a name qualifies other names; none if the part of the text also has it otherwise."""
     tokens = [token for token in tokenize(text) if start <= token.start < end]
     found = []
     for index, token in enumerate(tokens):
@@ -78,7 +78,7 @@ def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span,
 
 
 def _first_part(tokens: Sequence[Token], index: int) -> int | None:
-    """Return the index of the first part of a name of one or two parts, None for another one."""
+    """Return the index of the first part of a name of one or two parts, None for a longer name."""
     parts = [index]
     while parts[0] > 1 and tokens[parts[0] - 1].is_symbol(".") and tokens[parts[0] - 2].kind in _NAMES:
         parts.insert(0, parts[0] - 2)
@@ -125,7 +125,7 @@ def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
 
 
 def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
-    """Return whether these tokens are a whole item of the list of a SELECT, so that its column is called by them."""
+    """Return whether these tokens are a whole item of a SELECT list, so that they name its column."""
     if end < len(tokens):
         following = tokens[end]
         if not following.is_symbol(",", ")", "|>") and following.word not in _END_OF_ITEM:
@@ -145,7 +145,8 @@ def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
     return False
 
 
-# Source: SHOW SYSTEM FUNCTIONS of Spark 4.2. They win over permanent functions of the same name without a database.
+# Source: SHOW SYSTEM FUNCTIONS of Spark 4.2. They have priority over permanent functions of the same name without a
+# database.
 SPARK_FUNCTIONS = frozenset(
     """
     abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value approx_count_distinct

@@ -36,17 +36,17 @@ _SparkParser: Any = Spark.parser_class
 
 
 _WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING", "POSITION", "OVERLAY")
-"""Functions whose arguments stand between words, as in ``TRIM(BOTH 'x' FROM text)``."""
+"""Functions with keywords between their arguments, as in ``TRIM(BOTH 'x' FROM text)``."""
 
 
 class QueryParser(_SparkParser):  # type: ignore[misc]
-    """A parser of Spark's SQL that leaves functions as they were written: Spark checks their arguments.
+    """A parser of Spark's SQL that does not change functions: Spark checks their arguments.
 
-    sqlglot has other signatures for many functions, and replaces some by functions that it takes for equal, such as
-    formats of dates by those of another language.
+    sqlglot has other signatures for many functions, and replaces some by functions that it takes for equal: for
+    example, it rewrites formats of dates for another language.
     """
 
-    # ``value:a.b[0]`` takes a part out of a variant; only a marker begins with a colon.
+    # ``value:a.b[0]`` extracts a part of a variant; only a marker begins with a colon.
     COLON_IS_VARIANT_EXTRACT: ClassVar[bool] = True
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -58,7 +58,7 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
     }
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        # The one function whose arguments take a name without AS in Spark; elsewhere a word such as IGNORE follows.
+        # Only this function allows a name without AS behind its arguments; elsewhere a word such as IGNORE follows.
         if self._index >= 2 and self._tokens[self._index - 2].text.upper() == "STRUCT":
             return self._parse_csv(self._parse_expression)  # type: ignore[no-any-return]
         return super()._parse_function_args(alias)  # type: ignore[no-any-return]
@@ -73,7 +73,7 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
 
 
 def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
-    """Return the function, as ``model.functions`` calls it, and its arguments; None where it is not computed here."""
+    """Return the name of a function in ``model.functions``, and its arguments; None if we cannot compute it."""
     if isinstance(node, exp.Anonymous):
         name = node.this if isinstance(node.this, str) else node.this.name
         known = SYNONYMS.get(name.lower())

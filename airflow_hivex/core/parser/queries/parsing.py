@@ -1,8 +1,8 @@
-"""A query's tokens as sqlglot takes them, and the tree that it makes of them.
+"""A query's tokens in sqlglot's form, and the tree that sqlglot makes of them.
 
-sqlglot is there to find names, stars and conditions, never to refuse what Spark parses. It sees the tokens that
-were read by the rules of Spark's lexer, some of them written in another way that means the same to it. A word that it
-takes for a keyword where Spark takes a name is given to it as a name.
+sqlglot serves to find names, stars and conditions, and must never refuse a query that Spark parses. It gets the tokens
+that were read by the rules of Spark's lexer, some of them in another spelling with the same meaning. If it takes a word
+for a keyword and Spark takes it for a name, sqlglot gets the word as a name.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, name_of, syntax_
 from airflow_hivex.core.parser.queries.functions import QueryParser
 from airflow_hivex.core.parser.queries.scopes import Links
 
-# sqlglot logs what it reads in another way than its dialect would. Here such a statement is
-# refused, or judged by Spark, so the warning helps no user.
+# sqlglot logs a warning if it reads a text differently from its dialect. Such a statement is refused, or judged by
+# Spark, so the warning helps no user.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _STRUCTURE = frozenset(
@@ -35,7 +35,7 @@ USING LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI LATERAL WITH TABLE VALUES IN
 CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
-"""Words that hold a query together: these are never read as names, as a table might be overlooked."""
+"""Words of a query's structure: these are never read as names, since a table might be overlooked."""
 _MEANT = (
     "FROM",
     "WHERE",
@@ -64,7 +64,7 @@ _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("SELECT", "TOP"): "SELECT has no TOP; LIMIT stands behind the query",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
-"""Words of Spark's that sqlglot does not know, and what is said where it stops at them."""
+"""Words of Spark that sqlglot does not know, with the message if it stops at them."""
 _EXPECTED = re.compile(r"Expecting (\S+)")
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
@@ -72,7 +72,7 @@ _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>"
 
 
 def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> exp.Expr:
-    """Return the tree of a query; positions in it are those of ``text``.
+    """Return the tree of a query; its positions count in ``text``.
 
     ``links`` are the names ``T@Y``, ``table_statements`` the indexes of TABLE that stand for SELECT * FROM.
 
@@ -94,7 +94,7 @@ def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Co
 def _attempt(
     text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int], names: Collection[int]
 ) -> exp.Expr | _ParseFailure:
-    """Return the tree where the tokens ``names`` are names, or how far sqlglot came."""
+    """Return the tree in which the tokens ``names`` are names, or the failure with its place."""
     translated = list(_Translation(text, tokens, links, table_statements, names).tokens())
     try:
         return _tree(text, translated, tokens)
@@ -148,7 +148,7 @@ def _tree(text: str, found: list[SqlglotToken], tokens: Sequence[Token]) -> exp.
 
 
 def _at(tokens: Sequence[Token], offset: int) -> int:
-    # Of the pipe syntax they do not stand in the order of the text.
+    # Tokens of the pipe syntax are not in the order of the text.
     places = [(token.start, index) for index, token in enumerate(tokens) if token.start <= offset]
     return max(places)[1] if places else -1
 
@@ -185,7 +185,7 @@ def _sentence(reason: str, found: Token | None) -> str:
 
 
 class _Translation:
-    """The tokens of a query as text that sqlglot cuts into its own, and these with their places in the user's text."""
+    """The tokens of a query as text for sqlglot's tokenizer, and its tokens with their places in the user's text."""
 
     def __init__(
         self,
@@ -250,14 +250,14 @@ class _Translation:
         return _SYMBOLS.get(token.text, token.text)
 
     def _placed(self, token: SqlglotToken, index: int, end: int) -> Iterator[SqlglotToken]:
-        """Sqlglot's token with its place, and what the piece stands for in it."""
+        """Yield sqlglot's token with its place, or the tokens that the piece stands for."""
         own = self._tokens[index]
 
         def at_own(kind: TokenType, text: str) -> SqlglotToken:
             return SqlglotToken(kind, text, token.line, token.col, own.start, end - 1, comments=[])
 
         if own.start in self._links and own.end > own.start:
-            # Each link has a name of its own.
+            # Each link gets a separate name.
             _, table, namespace = self._links[own.start]
             yield at_own(TokenType.VAR, f"{table}@{namespace}")
         elif index in self._lateral_aliases and token.token_type is TokenType.ALIAS:
@@ -284,7 +284,7 @@ class _Translation:
         return self._tokens[index].word == "X" and following is not None and following.kind is Kind.STRING
 
     def _calls_keyword(self, index: int) -> bool:
-        """Return whether a function is called by a name that only begins a clause to sqlglot."""
+        """Return whether the name of a called function is a word that only begins a clause for sqlglot."""
         return (
             self._tokens[index].word == "WINDOW"
             and index + 1 < len(self._tokens)
@@ -292,7 +292,7 @@ class _Translation:
         )
 
     def _follows_with(self, index: int) -> bool:
-        """Return whether VALUES is the query behind WITH, which sqlglot knows before SELECT alone."""
+        """Return whether VALUES is the query behind WITH; sqlglot knows WITH only before SELECT."""
         before = index - 1
         while before >= 0 and self._tokens[before].is_symbol("("):
             before -= 1
@@ -300,7 +300,7 @@ class _Translation:
 
 
 def _number(text: str) -> str:
-    """Return a number as sqlglot knows it: with a digit before its point."""
+    """Return a number in the form that sqlglot knows, with a digit before its point."""
     return f"0{text}" if text.startswith(".") else text
 
 

@@ -1,4 +1,4 @@
-"""A query's text put together from pieces of the user's; an error in it is reported at its place there."""
+"""A query's text, composed of pieces of the user's text; an error is reported at its place in the user's text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_hivex.core.parser.statements import Query, Span, TableReference
 
 @dataclass(slots=True)
 class Pieces:
-    """A text made of words of our own and pieces of the user's, whose places are remembered."""
+    """A text of our own words and of pieces of the user's text, whose places are remembered."""
 
     cursor: Cursor
     text: str = ""
@@ -27,7 +27,7 @@ class Pieces:
         return self
 
     def copy(self, start: int, end: int) -> int:
-        """Append the user's text between two places; where it begins in the new text."""
+        """Append the user's text between two places; return its beginning in the new text."""
         at = len(self.text)
         self.copied.append((at, start, end))
         self.text += self.cursor.text[start:end]
@@ -44,8 +44,8 @@ class Pieces:
         """Return the text as a query.
 
         Raises:
-            StatementSyntaxError: it is not SQL.
-            UnsupportedStatementError: it reads what is not a table of the warehouse.
+            StatementSyntaxError: the text is not SQL.
+            UnsupportedStatementError: the query reads an object that is not a table of the warehouse.
         """
         with self._own_places():
             tokens = tokenize(self.text)

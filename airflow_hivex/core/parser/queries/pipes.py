@@ -1,7 +1,7 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
-Spark reads the user's text as it is. sqlglot is there to find the names in it, so that it is enough that each name
-stands in a query whose FROM has what precedes it. Words of ours have no place in the text.
+Spark reads the user's text unchanged. sqlglot only finds the names in it, so each name has to be in a query whose FROM
+has the query before it. Our own words have no place in the text.
 
 Source: Spark's SqlBaseParser grammar, operatorPipeRightSide; a pipe binds less than UNION.
 """
@@ -44,7 +44,7 @@ def without_pipes(text: str, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _piped(text: str, tokens: list[Token]) -> list[Token]:
-    """Return the tokens between two parentheses, which have no pipes deeper than they are themselves."""
+    """Return the tokens between two parentheses without their pipes; deeper parentheses have no pipes any more."""
     parts = _split(tokens, "|>")
     if len(parts) == 1:
         return tokens
@@ -87,9 +87,10 @@ def _behind_with(tokens: Sequence[Token]) -> int:
 
 
 class _Query:
-    """A query while its pipes are read: what it selects, and FROM with what is behind it.
+    """A query while its pipes are read: its SELECT list, and FROM with the clauses behind it.
 
-    ``is_open`` as long as a join may follow what stands behind FROM, ``is_plain`` as long as it selects all columns.
+    ``is_open`` is true while a join may follow the sources behind FROM, ``is_plain`` while the query selects all
+    columns.
     """
 
     def __init__(self, tokens: list[Token]) -> None:
@@ -142,7 +143,7 @@ class _Query:
             raise syntax_error(text, operation[0].start, f"{operation[0].text} is not an operator of the pipe syntax")
 
     def _nest(self) -> None:
-        """Make a sub-query of all that there is."""
+        """Put the query so far into a sub-query."""
         self._rest = [*self._words("FROM", "("), *self.tokens, *self._words(")")]
         self._list = self._words("*")
         self._is_open = self._is_plain = True
@@ -161,7 +162,7 @@ class _Query:
         self._is_open = self._is_plain = False
 
     def _aggregate(self, operands: list[Token]) -> None:
-        """Select the aggregates and the keys; GROUP BY may give names to keys, which sqlglot does not read there."""
+        """Select the aggregates and the keys; sqlglot does not read the names that GROUP BY may give to keys."""
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)
         aggregates = operands if group is None else operands[:group]
@@ -173,7 +174,7 @@ class _Query:
         self._select(([*aggregates, *comma, *keys] or self._words("1"), []))
 
     def _words(self, *words: str) -> list[Token]:
-        """Return words of ours at the place of the operator."""
+        """Return tokens for our own words, at the place of the operator."""
         kinds = (Kind.WORD if each.isalpha() else Kind.NUMBER if each.isdigit() else Kind.SYMBOL for each in words)
         return [Token(kind, each, self._at, self._at) for kind, each in zip(kinds, words, strict=True)]
 

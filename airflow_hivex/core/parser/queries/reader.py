@@ -1,6 +1,6 @@
 """Queries: sqlglot parses them, so that their tables, columns and filters can be found.
 
-The names ``T@Y`` of links are found before that.
+The names ``T@Y`` of links are found before sqlglot parses the query.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _HELD = {
 
 
 def quantified_comparisons(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that put what Spark reads in the place of each comparison with all or any rows of a query.
+    """Yield the edits that replace each comparison with ALL or ANY rows of a query by SQL that Spark knows.
 
     Raises:
-        UnsupportedStatementError: the operand before it has no certain beginning, or is an aggregate.
+        UnsupportedStatementError: the operand before the comparison has no certain beginning, or is an aggregate.
     """
     for index, word in enumerate(tokens):
         if word.word not in _QUANTIFIERS or not 0 < index < len(tokens) - 2:
@@ -93,7 +93,7 @@ def _operand(text: str, tokens: Sequence[Token], operator: int) -> Token:
     """Return the first token of the operand before an operator.
 
     Raises:
-        UnsupportedStatementError: it has no certain beginning, or is an aggregate.
+        UnsupportedStatementError: the operand has no certain beginning, or is an aggregate.
     """
     at = tokens[operator].start
     depth = cases = 0
@@ -126,7 +126,7 @@ def _operand(text: str, tokens: Sequence[Token], operator: int) -> Token:
 
 
 _SET_WORDS = ("UNION", "ALL", "DISTINCT", "EXCEPT", "INTERSECT", "MINUS")
-# Source: Spark's CallMethodViaReflection; each of them calls a static method of any class on the class path.
+# Source: Spark's CallMethodViaReflection; each of these functions calls a static method of any class on the class path.
 CODE_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
 # Source: the expressions of Spark that are Nondeterministic, or have a seed.
 RANDOM_FUNCTIONS = frozenset(
@@ -151,11 +151,11 @@ def at_query(cursor: Cursor) -> bool:
 
 
 def read_query(cursor: Cursor) -> Query:
-    """Return the query that the rest of the statement is.
+    """Read the rest of the statement as a query.
 
     Raises:
-        StatementSyntaxError: it is not a query, or it calls two tables by one name.
-        UnsupportedStatementError: it reads what is not a table of the warehouse, or writes.
+        StatementSyntaxError: the text is not a query, or two tables have the same name in it.
+        UnsupportedStatementError: the query writes, or reads an object that is not a table of the warehouse.
     """
     text, tokens = cursor.text, cursor.tokens[cursor.index :]
     if not tokens:
@@ -194,7 +194,7 @@ def read_query(cursor: Cursor) -> Query:
     query = replace(query, lists_columns=not has_pipes(tokens) and lists_columns(tree))
     if not query.references:
         query = replace(query, values=value_list(tree, text, tokens, cursor.markers))
-    # Before the others: an edit that adds text comes before one of the text behind it.
+    # These edits come first: an edit that adds text comes before an edit of the text behind it.
     query = replace(query, qualifiers=(*quantified_comparisons(text, tokens), *query.qualifiers))
     cursor.markers.use(sorted(query.parameters))
     return query
@@ -206,7 +206,7 @@ def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
 
 
 def random_functions(text: str) -> frozenset[str]:
-    """Return the functions in a text of SQL that give another value with each call, or in each task."""
+    """Return the functions in a text of SQL that return another value at each call, or in each task."""
     return _calls_of(RANDOM_FUNCTIONS, tokenize(text))
 
 
@@ -242,7 +242,7 @@ def _refuse_tokens(text: str, tokens: Sequence[Token]) -> None:
 
 
 def _refuse_with_pipes(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a query that depends on the order in which its columns are found."""
+    """Refuse a query with pipes whose result depends on the order in which its columns are found."""
     for token in tokens:
         if token.kind in (Kind.WORD, Kind.QUOTED) and normalise(name_of(token)) == normalise(ROW_ID):
             reason = f"{ROW_ID} and the pipe syntax |> do not go together; read it in a sub-query of SELECT"
@@ -259,7 +259,7 @@ def _is_table_argument(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _table_statements(tokens: Sequence[Token]) -> list[int]:
-    """Return the indexes of TABLE where ``TABLE name`` stands for SELECT * FROM name."""
+    """Return the indexes of the words TABLE in ``TABLE name``, which means SELECT * FROM name."""
     return [
         index
         for index, token in enumerate(tokens)
@@ -271,7 +271,7 @@ def _table_statements(tokens: Sequence[Token]) -> list[int]:
 
 
 def _is_piped(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether the columns of the TABLE statement here go to an operator of the pipe syntax."""
+    """Return whether an operator of the pipe syntax gets the columns of the TABLE statement here."""
     if index and tokens[index - 1].word in _SET_WORDS:
         return False
     behind = (token for token in tokens[index + 1 :] if token.kind is Kind.SYMBOL and not token.is_symbol(".", "@"))

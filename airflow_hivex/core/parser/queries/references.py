@@ -1,4 +1,4 @@
-"""A query as a value: its tables, by what name each is called, and what restricts it."""
+"""A query as a value: its tables, each with its name in the query and the conditions that restrict it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ _OTHER = "__column_of_another_table"
 class QueryReader:
     """Makes a Query of sqlglot's tree.
 
-    ``database`` is the current one: because of it, ``database.table.column`` may be a column of
-    ``table``.
+    ``database`` is the current database: with it, ``database.table.column`` may be a column of ``table``.
     """
 
     def __init__(
@@ -48,9 +47,8 @@ class QueryReader:
         """Return the query.
 
         Raises:
-            StatementSyntaxError: two tables are called by one name, or a table or link stands
-                where none can be.
-            UnsupportedStatementError: it reads something that is not a table of the warehouse.
+            StatementSyntaxError: two tables have one name, or a table or link stands at a wrong place.
+            UnsupportedStatementError: the query reads an object that is not a table of the warehouse.
         """
         reader = ScopeReader(self._text, self._tokens, self._links, table_statements, self._database)
         self._resolve = reader.resolve
@@ -61,7 +59,7 @@ class QueryReader:
         edits += limit_edits(self._text, self._tokens)
         filters: dict[Source, list[Predicate]] = {}
         if not has_pipes(self._tokens):
-            # The tree of pipes has their tables, and not all of the columns that they compute.
+            # The tree of a query with pipes has all tables, but not all computed columns.
             self._push_down(reader.derived)
         for scope in reader.scopes:
             if not scope.pivoted:
@@ -101,7 +99,7 @@ class QueryReader:
     # -- qualified columns -------------------------------------------------------
 
     def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
-        """Return the edits that write what the table is called in place of ``database.table`` before a column.
+        """Return the edits that replace ``database.table`` before a column by the name that the table has in the query.
 
         Columns that end at ``replaced_ends`` are replaced with their qualifiers.
         """
@@ -143,7 +141,7 @@ class QueryReader:
         ]
 
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
-        """Return whether the bare name of a table is, for a column, also that of a neighbour or of one nearer to it."""
+        """Return whether a neighbour, or a table nearer to a column, has the same bare name as a table."""
         nearer: list[Source] = []
         around: Scope | None = column_scope
         while around is not None and around is not scope:
@@ -152,7 +150,7 @@ class QueryReader:
         return any(other.alias == source.alias for other in (*nearer, *scope.sources) if other is not source)
 
     def _rename(self, source: Source, taken: set[str]) -> None:
-        """Give a table an alias that no other table of the query has."""
+        """Set a unique alias for a table of the query."""
         table = source.table
         if table is None or source in self._aliases:
             return
@@ -174,7 +172,7 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Give the queries that FROM reads the conditions that hold for all rows which are taken from them."""
+        """Add to each query in FROM the conditions that hold for all rows that its readers take."""
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}
@@ -193,7 +191,7 @@ class QueryReader:
         derived.scope.conditions += [Condition(part, restricted) for part in parts]
 
     def _conditions_on(self, source: Source, scope: Scope) -> list[exp.Expr]:
-        """Return the conditions that hold for all rows which are taken from a query, in the columns within it."""
+        """Return the conditions on the rows that a reader takes from a query, in the query's inner columns."""
         derived = source.derived
         if derived is None or scope.pivoted:
             return []
@@ -221,7 +219,7 @@ class QueryReader:
     def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
         """Return the sources whose columns a condition may name.
 
-        None when a column without qualifier leaves that open.
+        None if this is open because of a column without qualifier.
         """
         found: set[Source] = set()
         for column in expression.find_all(exp.Column):
@@ -249,7 +247,7 @@ class QueryReader:
 
 
 def _holds_after_outer_join(predicate: Predicate, scope: Scope) -> bool:
-    # A column that NATURAL or USING merged is the other side's for a row that the join made NULL.
+    # For a row that the join made NULL, a column merged by NATURAL or USING has the value of the other side.
     loose = any(column.qualifier is None for column in columns_in(predicate))
     return not (scope.merges_columns and loose) and rejects_nulls(predicate)
 
@@ -275,9 +273,8 @@ def _value(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens if is_marker else ()
 
 
-# `INPUT__FILE__NAME` and `BLOCK__OFFSET__INSIDE__FILE`: Hive's names for what functions of Spark return.
-#
-# In backquotes they are names of columns as any other.
+# `INPUT__FILE__NAME` and `BLOCK__OFFSET__INSIDE__FILE`: Hive's names for results of Spark's functions. In backquotes
+# they are normal names of columns.
 
 
 _FUNCTIONS = {
@@ -287,7 +284,7 @@ _FUNCTIONS = {
 
 
 def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that put a function in the place of each virtual column; its result keeps the name.
+    """Yield the edits that replace each virtual column by a function; the column of the result keeps the name.
 
     An edit replaces the qualifiers of the column, too. A field of a struct is not a virtual column.
     """

@@ -1,7 +1,8 @@
-"""The result of a query as its text has it: its columns, lists of VALUES, and constant texts among the values.
+"""The result of a query, as far as its text shows it: columns, lists of VALUES, and constant texts among the values.
 
-Hive stores a constant text in a column of another type where it is readable, so an INSERT stores each value of a list
-by itself as the type of its column. Source: docs/reference/statements.md, "Texts in columns of other types".
+Hive stores a constant text in a column of another type if the text is readable as this type. So an INSERT stores each
+value of a list by itself in the type of its column. Source: docs/reference/statements.md, "Texts in columns of other
+types".
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _TEXTS = ("string", "void")
 
 
 def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
-    """Return the columns of a query's result that are constant texts or NULL in each of its rows, by position.
+    """Return the positions of the result's columns that are constant texts or NULL in each row.
 
-    Those behind ``*`` are counted from the end, by negative positions.
+    Columns behind ``*`` are counted from the end, by negative positions.
     """
     parts = result_parts(tree)
     if not parts:
@@ -69,14 +70,14 @@ def _is_constant_text(value: exp.Expr, markers: Markers) -> bool:
     return isinstance(constant, exp.Null) or (isinstance(constant, exp.Literal) and constant.is_string)
 
 
-# Each of them may be several columns of a result.
+# Each of these expressions may return several columns.
 _GENERATORS = frozenset(
     {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
 )
 
 
 def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
-    """Return each SELECT and VALUES whose rows the result has, none if it has rows of other parts, too."""
+    """Return each SELECT and VALUES whose rows form the result; an empty list if other parts add rows, too."""
     found: list[exp.Select | exp.Values] = []
     # A chain of UNION is as deep as it is long.
     parts = [tree]
@@ -94,7 +95,7 @@ def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
 
 
 def lists_columns(tree: exp.Expr) -> bool:
-    """Return whether the result has the columns that its text lists one by one, whatever columns the tables have."""
+    """Return whether the text lists the result's columns one by one, independent of the columns of the tables."""
     parts = result_parts(tree)
     return bool(parts) and all(
         isinstance(part, exp.Values) or all(map(is_one_column, part.expressions)) for part in parts
@@ -107,7 +108,7 @@ def values_of(row: exp.Expr) -> list[exp.Expr]:
 
 
 def is_one_column(value: exp.Expr) -> bool:
-    """Return whether a value of a SELECT is one column: it is no ``*``, and calls no function of several columns."""
+    """Return whether a value of a SELECT is one column: neither ``*`` nor a function that returns several columns."""
     if isinstance(value, exp.Aliases) or value.is_star:
         return False
     called = value.unalias()
@@ -117,9 +118,9 @@ def is_one_column(value: exp.Expr) -> bool:
 
 
 def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Markers) -> ValueList | None:
-    """Return the values of a query that is a list of VALUES; None where it is more than that.
+    """Return the values of a query that is only a list of VALUES, None for other queries.
 
-    None, too, where Spark takes the fields of a STRUCT for the values of a row.
+    None, too, if Spark takes the fields of a STRUCT for the values of a row.
 
     Raises:
         StatementSyntaxError: a row has more or fewer values than the first one.
@@ -146,7 +147,7 @@ def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Mark
 
 
 def _check_lengths(text: str, rows: Sequence[tuple[Token, int]]) -> None:
-    """Check that rows, each with its first token, have equally many values.
+    """Check that rows, each given by its first token and length, have the same number of values.
 
     Raises:
         StatementSyntaxError: a row has more or fewer values than the first one.
@@ -163,7 +164,7 @@ def _others(tree: exp.Expr, *known: str) -> bool:
 
 
 def _without_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], tuple[str, ...]]:
-    """Return the tokens before ``[AS] name [(column, ...)]`` at their end, and the columns."""
+    """Return the tokens without ``[AS] name [(column, ...)]`` at their end, and the names of the columns."""
     names: tuple[str, ...] = ()
     if tokens[-1].is_symbol(")"):
         opening = max(index for index, token in enumerate(tokens) if token.is_symbol("("))

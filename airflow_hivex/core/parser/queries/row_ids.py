@@ -1,6 +1,6 @@
-"""ROW__ID in a query's text: where it may be read, whose it may be, and the stars that must not show it.
+"""ROW__ID in a query's text: the places that may read it, the tables that may have it, and the stars to change.
 
-A table that is read with its row ids has one more column, which a star would bring to light.
+A table that is read with its row ids has an additional column, which a star would show.
 Source: Spark's rules for names; ORDER BY and HAVING look at the result's columns first.
 """
 
@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, name_of, unsuppo
 from airflow_hivex.core.parser.queries.scopes import Output, Scope, ScopeReader, Source
 
 Resolve: TypeAlias = Callable[[Sequence[exp.Identifier], Scope | None], tuple[Scope, list[Source], int] | None]
-"""The scope and the sources that the first names before a column stand for, and how many names do so."""
+"""Returns the scope and the sources that the first names before a column mean, and the number of these names."""
 
 _NAME = normalise(ROW_ID)
 _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
@@ -26,10 +26,10 @@ _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
 def read_row_ids(
     text: str, reader: ScopeReader, tokens: Sequence[Token], places: Mapping[Source, int], resolve: Resolve
 ) -> RowIdReads:
-    """Return the uses of ROW__ID in the query; ``places`` are those of its tables among its references.
+    """Return the uses of ROW__ID in the query; ``places`` are the positions of its tables among its references.
 
     Raises:
-        UnsupportedStatementError: it has no SELECT where one is needed to leave a column out.
+        UnsupportedStatementError: a SELECT is missing that is needed to leave a column out.
     """
     return _RowIdReader(text, reader, tokens, places, resolve).read()
 
@@ -63,7 +63,7 @@ class _RowIdReader:
 
     def _use(self, column: exp.Column, scope: Scope) -> RowIdUse | None:
         if isinstance(column.parent, exp.Star):
-            # A star does not bring it, so EXCEPT cannot leave it out.
+            # A star does not return the column, so EXCEPT cannot leave it out.
             return None
         parts = _parts(column)
         found = self._resolve(_qualifiers(parts, column), scope)
@@ -94,7 +94,7 @@ class _RowIdReader:
         return RowIdUse(start, end, tuple(scopes), alias)
 
     def _is_of_result(self, query: exp.Expr, clause: str, scope: Scope) -> bool:
-        """Return whether a name without qualifiers is that of a column of the result, or of a union's."""
+        """Return whether a name without qualifiers means a column of the result, or of a union's result."""
         if not isinstance(query, exp.Select):
             return True
         return clause in _RESULT_FIRST and scope.output.named > 0
@@ -145,9 +145,9 @@ class _RowIdReader:
             yield ColumnStar(token.end, token.end, " EXCEPT (", ")", tables)
 
     def _from_of(self, star: exp.Star) -> int:
-        """Return where FROM stands that has no SELECT, and so brings all columns.
+        """Return the place of a FROM without SELECT, which returns all columns.
 
-        Sqlglot makes a star of its own there.
+        Sqlglot adds a star to its tree there.
         """
         query = star.find_ancestor(exp.Select)
         assert query is not None
@@ -180,23 +180,23 @@ def _chain(scope: Scope | None) -> Iterator[Scope]:
 
 
 def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
-    """Return the query that a column stands in, and in which part of it."""
+    """Return the query in which a column stands, and the clause of the query."""
     node: exp.Expr = column
     while node.parent is not None and not isinstance(node.parent, (exp.Select, exp.SetOperation, exp.Subquery)):
         node = node.parent
         if isinstance(node, exp.Join):
-            # It may belong to a table in parentheses.
+            # The clause may belong to a table in parentheses.
             return node.find_ancestor(exp.Select) or node, "joins"
     return node.parent or node, node.arg_key or ""
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Return whether a column of the result gets the name, which other columns may then use."""
+    """Return whether a column of the result has the alias ROW__ID, which other columns may then use."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 
 def _shown(source: Source) -> Iterator[Source]:
-    """Yield the tables whose columns, those that are hidden among them, a star over a source brings."""
+    """Yield the tables whose columns, including hidden ones, a star over a source returns."""
     if source.table is not None and source.output is None:
         yield source
     for each in source.inner:

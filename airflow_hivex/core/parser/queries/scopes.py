@@ -1,7 +1,7 @@
-"""The scopes of a query: what each SELECT reads, and which conditions hold for it.
+"""The scopes of a query: the sources that each SELECT reads, and the conditions on their rows.
 
-Names of WITH hide tables from their definition on; a sub-query sees the tables around it;
-a derived table sees none of its neighbours unless it is lateral.
+A name of WITH hides tables of this name from its definition on. A sub-query sees the tables around it. A derived table
+does not see its neighbours unless it is lateral.
 Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
 """
 
@@ -22,10 +22,10 @@ from airflow_hivex.core.parser.queries.filters import conjuncts
 from airflow_hivex.core.parser.statements import Span, TableName
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
-"""The names ``T@Y`` by the place where each begins: its end, T and Y."""
+"""The names ``T@Y``: the end, T and Y of each, by the place where it begins."""
 
 Names: TypeAlias = Mapping[str, "Output"]
-"""The names of WITH, and what each brings."""
+"""The names of WITH, each with the output of its query."""
 
 _NAMING_GENERATORS = ("inline", "inline_outer", "json_tuple", "stack")
 _PATH = re.compile(r"[/:.*\\]")
@@ -52,7 +52,7 @@ _REFUSED_TABLE_PARTS = {
 class Output:
     """The meaning of the name ROW__ID in the result of a query.
 
-    ``named`` counts the columns that it calls so; ``tables`` are those whose columns a star passes on.
+    ``named`` is the number of columns with this name; ``tables`` are the tables whose columns a star passes on.
     ``is_known`` is False for columns that the text alone does not show. ``derived`` is a query of WITH.
     """
 
@@ -69,12 +69,11 @@ UNKNOWN = Output(is_known=False)
 class Source:
     """A source that FROM adds to a scope.
 
-    ``table`` is None for all but tables of the warehouse; ``start`` to ``end`` is its name in the
-    text. ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may
-    be named outside of its join. ``filterable``: its columns are still those of the table, and
-    conditions hold for all rows that are taken from it. ``output`` is a source that is not a table
-    with its own columns; ``inner`` is the source that an alias for a join hides. ``derived`` is a query whose
-    rows conditions may restrict.
+    ``table`` is None for sources that are not tables of the warehouse; ``start`` to ``end`` is its name in the text.
+    ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may be named outside of its
+    join. ``filterable``: its columns are still the columns of the table, and conditions hold for all rows that are
+    taken from it. ``output`` is the output of a source that is not a table; ``inner`` is the source that an alias for a
+    join hides. ``derived`` is a query whose rows conditions may restrict.
     """
 
     alias: str
@@ -92,7 +91,7 @@ class Source:
 
     @property
     def brings(self) -> Output:
-        """Return the columns named ROW__ID that a star over it returns."""
+        """Return the columns named ROW__ID that a star over the source returns."""
         if self.inner:
             return _together(source.brings for source in self.inner if source.visible)
         if self.output is not None:
@@ -104,7 +103,7 @@ class Source:
 class Condition:
     """A conjunct of WHERE or ON, and the sources whose rows it restricts.
 
-    Each source comes with whether an outer join may have made it NULL before.
+    Each source comes with a flag: whether an outer join may have made its columns NULL before.
     """
 
     expression: exp.Expr
@@ -113,7 +112,7 @@ class Condition:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One SELECT. ``merges_columns``: NATURAL or USING makes one column of two. ``output`` is its result."""
+    """One SELECT. ``merges_columns``: NATURAL or USING merges two columns. ``output`` is the output of its result."""
 
     parent: Scope | None
     sources: list[Source] = field(default_factory=list)
@@ -125,10 +124,10 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Derived:
-    """A query with one SELECT that FROM reads under a name, where conditions on it are also conditions within it.
+    """A query with one SELECT that FROM reads under a name; conditions on its rows can be added inside.
 
-    ``columns`` are the columns within that its own columns are, by name. Those of ``stars`` have their names there,
-    behind the qualifiers of the star. ``readers`` are where it is read, with their scopes.
+    ``columns`` are the inner columns, by the names of the query's columns. Columns of ``stars`` have the same names
+    inside, behind the qualifiers of the star. ``readers`` are the sources that read it, with their scopes.
     """
 
     scope: Scope
@@ -140,7 +139,7 @@ class Derived:
 
     @classmethod
     def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
-        """Return the query of a SELECT, whose alias may name its columns; None where nothing is known of them."""
+        """Return the query of a SELECT, whose alias may name its columns; None if its columns are not known."""
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
         stars: list[Sequence[exp.Identifier]] = []
@@ -166,7 +165,7 @@ class Derived:
         return cls(scope, columns, tuple(stars), frozenset(others), _allowed_columns(select))
 
     def column(self, name: str) -> exp.Column | None:
-        """Return the column within that a column of the query is; None where that is not certain."""
+        """Return the inner column of a column of the query, None if it is not certain."""
         found = self.columns.get(name)
         if found is None and name not in self.hidden and len(self.stars) == 1:
             found = exp.column(exp.to_identifier(name, quoted=True), *reversed(self.stars[0]))
@@ -174,7 +173,7 @@ class Derived:
 
 
 def _only_select(query: exp.Expr) -> exp.Select | None:
-    """Return the one SELECT of a query that returns all of its rows; None of UNION and LIMIT, for example."""
+    """Return the single SELECT whose rows are the result of a query; None with UNION or LIMIT, for example."""
     while isinstance(query, exp.Subquery):
         if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
             return None
@@ -189,7 +188,7 @@ def _only_select(query: exp.Expr) -> exp.Select | None:
 
 
 def _own_nodes(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the expressions of a SELECT, without those of the queries in it and of FROM."""
+    """Yield the expressions of a SELECT, without expressions of FROM and of inner queries."""
     stack = [
         child
         for part, value in select.args.items()
@@ -209,7 +208,7 @@ def _column_aliases(node: exp.Expr) -> list[str]:
 
 
 def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
-    """Return which columns conditions may name: those that group the rows, and those that part them for windows."""
+    """Return a test for columns that conditions may name: keys of GROUP BY, and of the partitions of windows."""
     nodes = list(_own_nodes(select))
     sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
     group = select.args.get("group")
@@ -219,13 +218,13 @@ def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
     elif select.args.get("having") is not None or any(
         isinstance(node, exp.AggFunc) and node.find_ancestor(exp.Window) is None for node in nodes
     ):
-        # One row of all.
+        # A group of all rows.
         sets.append([])
     return lambda column: all(any(_is_same(column, key) for key in keys) for keys in sets)
 
 
 def _group_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
-    """Return the expression of GROUP BY, which may be the number of a column."""
+    """Return the expression of a key of GROUP BY, which may be the number of a column."""
     if isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal():
         columns: list[exp.Expr] = select.expressions
         number = int(key.name) - 1
@@ -242,7 +241,7 @@ def _is_same(column: exp.Column, key: exp.Expr) -> bool:
 
 
 class ScopeReader:
-    """Walks a query once and keeps its scopes, columns and stars (with their scopes) and markers."""
+    """Walks a query once and collects its scopes, its columns and stars (with their scopes) and its markers."""
 
     def __init__(
         self,
@@ -271,8 +270,8 @@ class ScopeReader:
         """Walk the whole query.
 
         Raises:
-            StatementSyntaxError: a table stands where none can be.
-            UnsupportedStatementError: it reads something that is not a table of the warehouse.
+            StatementSyntaxError: a table stands at a wrong place.
+            UnsupportedStatementError: the query reads an object that is not a table of the warehouse.
         """
         self.output = self._query(tree, {}, None)
         for table in tree.find_all(exp.Table):
@@ -284,12 +283,12 @@ class ScopeReader:
     def resolve(
         self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
     ) -> tuple[Scope, list[Source], int] | None:
-        """Return the scope and sources that the qualifiers of a column or star name, and how many of them do so.
+        """Return the scope and sources that the qualifiers of a column or star name, and the number of qualifiers.
 
-        A table is called ``database.table`` or ``table``, a link ``database.table@namespace`` or ``table@namespace``,
-        and ``table`` where no other table of its FROM is called so. Spark tries both names before one, and a
-        sub-query's own tables before those around it; what is left over names the field of a struct. A name that may
-        be that of a link, or of a table around its sub-query, has both.
+        A table has the names ``database.table`` and ``table``. A link has the names ``database.table@namespace`` and
+        ``table@namespace``, and ``table`` if no other table of its FROM has this name. Spark tries two qualifiers
+        before one, and a sub-query's own tables before the tables around it. Remaining qualifiers name the field of a
+        struct. If a name may mean a link or a table around its sub-query, both are returned.
         """
         names = [self._name(part) for part in qualifiers[:2]]
         while scope is not None:
@@ -311,7 +310,7 @@ class ScopeReader:
         return found
 
     def _name(self, part: exp.Identifier) -> tuple[str, str | None]:
-        """Return a name, and the namespace if it is that of a link."""
+        """Return a name, and the namespace if the name is that of a link."""
         link = self._links.get(part.meta["start"])
         return (normalise(part.name), None) if link is None else link[1:]
 
@@ -356,7 +355,7 @@ class ScopeReader:
         return names
 
     def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
-        """Return a query that was read, as one whose rows conditions may restrict; ``named`` has its alias."""
+        """Return a query whose rows conditions may restrict, after it was read; ``named`` has its alias."""
         select = _only_select(query)
         scope = None if select is None else self._scope_of.get(id(select))
         if select is None or scope is None or scope.pivoted:
@@ -386,7 +385,7 @@ class ScopeReader:
     # -- FROM --------------------------------------------------------------------
 
     def _item(self, node: exp.Expr, names: Names, scope: Scope) -> list[Source]:
-        """Return one item of FROM with the joins that belong to it: the sources it brings."""
+        """Return the sources of one item of FROM and of its joins."""
         if isinstance(node, exp.Table):
             sources = [self._table(node, names, scope)]
         elif isinstance(node, exp.Subquery):
@@ -440,8 +439,7 @@ class ScopeReader:
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
         """Note the sources that the join's condition restricts, and the side that it may make NULL.
 
-        A row that fails ON is kept by an outer join on the side that the join preserves, so that
-        only the other side is restricted.
+        An outer join keeps rows of its preserved side that fail ON, so the condition restricts only the other side.
         """
         side, kind = join.side, join.kind
         known = join.method in ("", "NATURAL") and kind in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
@@ -486,7 +484,7 @@ class ScopeReader:
             output = _renamed(names[table.name], node)
             derived = None if source.alias_position is not None else output.derived
             if derived is None and names[table.name].derived is not None:
-                # All of its rows are read here.
+                # This reference reads all rows.
                 _read_in(scope, Source("", derived=names[table.name].derived))
             return _read_in(scope, Source(source.alias, output=output, derived=derived))
         return source
@@ -525,7 +523,7 @@ class ScopeReader:
         )
 
     def _end_of_sample(self, table_end: int) -> int | None:
-        """Return where an alias is written behind TABLESAMPLE (...) [REPEATABLE (...)]."""
+        """Return the place for an alias behind TABLESAMPLE (...) [REPEATABLE (...)]."""
         depth, end = 0, None
         for token in self._tokens:
             if token.start < table_end:
@@ -551,7 +549,7 @@ class ScopeReader:
         if isinstance(expression, exp.Aliases):
             return Output(sum(_is_row_id(str(name)) for name in expression.aliases))
         if isinstance(expression, exp.Anonymous):
-            # Some generators bring columns with names of their own.
+            # Some generators return columns with names of their own.
             return Output(is_known=not _is_called(expression, *_NAMING_GENERATORS))
         return Output(int(_is_row_id(expression.alias_or_name)))
 
@@ -560,7 +558,7 @@ class ScopeReader:
             return [source for source in scope.sources if source.visible]
         qualifiers = qualifiers_of(star)
         found = self.resolve(qualifiers, scope)
-        # All fields of a struct, where names are left over.
+        # Remaining names mean all fields of a struct.
         return found[1] if found is not None and found[2] == len(qualifiers) else [Source("")]
 
     # -- everything else ---------------------------------------------------------
@@ -596,7 +594,7 @@ class ScopeReader:
         return syntax_error(self._text, self._start(node), reason)
 
     def _start(self, node: exp.Expr) -> int:
-        """Return where a node stands: its first name, else the beginning of the query."""
+        """Return the place of a node: of its first name, else the beginning of the query."""
         starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
         return min(starts, default=self._tokens[0].start)
 
@@ -614,7 +612,7 @@ def _read_in(scope: Scope, source: Source) -> Source:
 
 
 def _is_relation(node: exp.Expr) -> bool:
-    """Return whether what stands in parentheses in FROM is a table or join rather than a query."""
+    """Return whether a node in parentheses in FROM is a table or join rather than a query."""
     if isinstance(node, exp.Subquery):
         return bool(node.alias or node.args.get("joins")) or _is_relation(node.this)
     return isinstance(node, exp.Table)
@@ -637,7 +635,7 @@ def _together(outputs: Iterable[Output]) -> Output:
 
 
 def _renamed(output: Output, node: exp.Expr) -> Output:
-    """Return the part of ``output`` that remains where an alias may rename all columns."""
+    """Return the part of ``output`` that remains if an alias may rename all columns."""
     alias = node.args.get("alias")
     columns = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
     return Output(sum(_is_row_id(column.name) for column in columns)) if columns else output

@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=365_250)
 
 
 def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionAsOf]]:
-    """Return the tokens of a query without its clauses of versions, and these by the end of the name before them.
+    """Return the tokens of a query without its version clauses, and the versions by the end of the table name before.
 
     Raises:
         StatementSyntaxError: the value of a clause is not a version.
@@ -54,7 +54,7 @@ def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token],
 
 
 def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Query:
-    """Return a query with the versions of its tables; ``end`` is that of its text with the clauses.
+    """Return a query with the versions of its tables; ``end`` is the end of its text with the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not stand behind the name of a table.
@@ -85,7 +85,7 @@ def at_version(cursor: Cursor) -> bool:
 
 
 def at_version_value(cursor: Cursor, ahead: int) -> bool:
-    """Return whether the value of a version, or the end of the text, comes behind ``ahead`` tokens."""
+    """Return whether a version's value, or the end of the text, comes after ``ahead`` tokens."""
     value = cursor.peek(ahead)
     if value is None:
         return True
@@ -97,7 +97,7 @@ def read_version(cursor: Cursor) -> VersionAsOf:
     """Return the clause that comes next.
 
     Raises:
-        StatementSyntaxError: it is not one, or its value is not a version.
+        StatementSyntaxError: the text is not a clause, or its value is not a version.
     """
     first = cursor.peek()
     cursor.accept("FOR")
@@ -115,7 +115,7 @@ def read_restore(cursor: Cursor) -> RestoreTable:
     """Return the statement whose word RESTORE is read.
 
     Raises:
-        StatementSyntaxError: it does not name a table and a version.
+        StatementSyntaxError: the statement does not name a table and a version.
     """
     if cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) and not cursor.at_symbol(".", ahead=1):
         cursor.accept("TABLE")
@@ -128,7 +128,7 @@ def read_write_id(cursor: Cursor) -> VersionAsOf:
     """Return the write id that comes next.
 
     Raises:
-        StatementSyntaxError: it is not a whole number.
+        StatementSyntaxError: the text is not a whole number.
     """
     token = cursor.peek()
     literal = read_constant(cursor)
@@ -144,7 +144,7 @@ def read_time(cursor: Cursor) -> VersionAsOf:
     """Return the time that comes next.
 
     Raises:
-        StatementSyntaxError: it is not a time.
+        StatementSyntaxError: the text is not a time.
     """
     token = cursor.peek()
     word = cursor.accept_one(*_NOW)
@@ -171,16 +171,16 @@ def read_time(cursor: Cursor) -> VersionAsOf:
 
 
 def _typed(cursor: Cursor) -> Literal | None:
-    """Return a constant; of a typed string its text, which may have a zone."""
+    """Return a constant; for a typed string, its text, which may have a zone."""
     if cursor.peek(1) is not None and cursor.at_kind(Kind.STRING, ahead=1):
         cursor.accept_one(*_TIME_TYPES)
     return read_constant(cursor)
 
 
 def moment(value: object) -> datetime | None:
-    """Return a text, date or time as a time of UTC, which is its zone by default; None for any other value.
+    """Return a text, date or time as a time of UTC, the default zone; None for any other value.
 
-    A time that is in no year from 1 to 9999 of UTC is such a value, too.
+    None, too, for a time that is not in a year from 1 to 9999 of UTC.
     """
     try:
         if isinstance(value, str):
@@ -193,7 +193,7 @@ def moment(value: object) -> datetime | None:
 
 
 def _interval(cursor: Cursor) -> timedelta:
-    """Return INTERVAL 2 HOURS, or with the number or all of it in quotes."""
+    """Read an interval such as INTERVAL 2 HOURS, with the number or the whole value in quotes or not."""
     cursor.expect("INTERVAL")
     token = cursor.peek()
     literal = read_constant(cursor)
@@ -215,9 +215,9 @@ _FUNCTION = "TABLE_CHANGES"
 
 
 def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionRange]]:
-    """Return the tokens of a query without its clauses of changes, and these by the end of the name before them.
+    """Return the tokens of a query without its CHANGES clauses, and the changes by the end of the table name before.
 
-    In place of a call of ``table_changes`` stands the name of its table, with the place of the call.
+    A call of ``table_changes`` is replaced by the name of its table, with the place of the call.
 
     Raises:
         StatementSyntaxError: a clause or a call is not complete, or its values are not versions.
@@ -240,11 +240,11 @@ def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], 
 
 
 def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Query:
-    """Return a query with the changes that it reads of its tables; ``end`` is that of its text with the clauses.
+    """Return a query with the changes that it reads; ``end`` is the end of its text with the clauses.
 
     Raises:
         StatementSyntaxError: a clause does not stand behind the name of a table.
-        UnsupportedStatementError: it stands behind a link, a sample or a version.
+        UnsupportedStatementError: a clause stands behind a link, a sample or a version.
     """
     if not found:
         return query
@@ -270,8 +270,8 @@ def read_changes(cursor: Cursor) -> VersionRange:
     """Return the clause that comes next.
 
     Raises:
-        StatementSyntaxError: it is not one, or a value is not a version.
-        UnsupportedStatementError: it has options.
+        StatementSyntaxError: the text is not a clause, or a value is not a version.
+        UnsupportedStatementError: the clause has options.
     """
     first = cursor.peek()
     assert first is not None
@@ -317,7 +317,7 @@ def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
             break
     cursor.expect_symbol(")")
     end = cursor.tokens[cursor.index - 1].end
-    # The whole call is the place of the last part of the name, and nothing that of the parts before it.
+    # The last part of the name gets the place of the whole call, and the parts before it get an empty place.
     moved = [token._replace(start=first.start, end=first.start) for token in name[:-1]]
     moved.append(name[-1]._replace(start=first.start, end=end))
     text = f"CHANGES FROM {' TO '.join(texts)}"
@@ -325,7 +325,7 @@ def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
 
 
 def _read_version(cursor: Cursor) -> tuple[str, VersionAsOf]:
-    """Return the kind of a value and the version that it is: a whole number is a write id, all else a time."""
+    """Return the kind of a value, and its version: a whole number is a write id, any other value a time."""
     start = cursor.index
     literal = read_constant(cursor)
     cursor.index = start

@@ -1,8 +1,8 @@
-"""Statements as values: what kind it is, what it reads, what it writes.
+"""Statements as values, with their kinds, reads and writes.
 
-The reader makes them, the session runs them. Positions count characters from 0 in the text that the user gave, end
-excluded, so that table names can be replaced there and all else is left as written. Each statement is named in the
-module of its chapter only.
+The reader makes them, the session runs them. Positions count characters from 0 in the user's text, end excluded, so
+that table names can be replaced and all other text stays as written. Each statement is named in the module of its
+chapter only.
 """
 
 from __future__ import annotations

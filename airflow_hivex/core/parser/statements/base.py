@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the place of it
-    """A part of a statement that does not go with the others; the reader knows where it stands in the text."""
+    """A part of a statement that does not fit the other parts; the reader knows its place in the text."""
 
     def __init__(self, field: str, reason: str, *, is_unsupported: bool = False) -> None:
         super().__init__(field, reason)
@@ -30,13 +30,13 @@ class Statement(ABC):
     """A statement of a user, as a value.
 
     - ``KIND`` is the name of such statements in messages.
-    - ``SYNTAX`` has its forms, by which it is read (``parser/grammar/syntax.py`` has the notation).
-    - ``REFUSED`` are forms of other systems, each with the reason why it is not of this release. In a reason ``{word}``
+    - ``SYNTAX`` has the forms of the statement; ``parser/grammar/syntax.py`` describes the notation.
+    - ``REFUSED`` are forms of other systems, each with the reason why this release refuses it. In a reason ``{word}``
       is the last word of the form.
-    - A statement that is not ``IN_TRANSACTIONS`` changes what everybody sees at once, so that it cannot be part of a
+    - A statement that is not ``IN_TRANSACTIONS`` takes effect for all sessions at once, so it cannot be part of a
       transaction.
     - A field that names an object has its role in its type: ``table: Annotated[TableName, Named(Role.ALTER)]``.
-    - So has one with the location of a folder: ``location: Annotated[str | None, Folder()]``.
+    - A field with the location of a folder has an annotation, too: ``location: Annotated[str | None, Folder()]``.
     """
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class Statement(ABC):
         """Return the statement with the values that its SYNTAX names.
 
         Raises:
-            RefusedPart: two of them do not go together.
+            RefusedPart: two values do not fit together.
         """
         return cls(**values)
 
@@ -62,7 +62,7 @@ class Statement(ABC):
 
     @property
     def mentions(self) -> Uses:
-        """Return the objects that its fields name."""
+        """Return the objects that the statement's fields name."""
         found = _annotated(type(self), Named)
         return tuple(use for field, named in found for use in named.uses(getattr(self, field)))
 
@@ -80,7 +80,7 @@ class Statement(ABC):
 
 @cache
 def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T], ...]:
-    """Return the fields of a statement whose types have an annotation of a kind, each with it."""
+    """Return the fields of a statement whose types have an annotation of a class, each with the annotation."""
     hints = get_type_hints(statement, include_extras=True).items()
     return tuple(
         (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)
@@ -98,7 +98,7 @@ class RoutedStatement(Statement):
     @property
     @abstractmethod
     def queries(self) -> tuple[Query, ...]:
-        """Return all of its queries."""
+        """Return all queries of the statement."""
 
     @abstractmethod
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
@@ -106,12 +106,12 @@ class RoutedStatement(Statement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the tables that it writes or creates, each with its roles."""
+        """Return the tables that the statement writes or creates, each with its roles."""
         return ()
 
     @property
     def targets(self) -> tuple[TableName, ...]:
-        """Return the existing tables that it writes; a table that two of its parts write is there twice."""
+        """Return the existing tables that the statement writes; a table that two parts write occurs twice."""
         return tuple(name for name, roles in self.writes if Role.CREATE not in roles)
 
     @property
@@ -121,17 +121,17 @@ class RoutedStatement(Statement):
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that it reads, each once for every place where it is computed."""
+        """Return the names of the DataFrames that the statement reads, once for each place where one is computed."""
         return tuple(each.table.name for query in self.queries for each in query.references if is_frame(each.table))
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:
-        """Return the places where tables are read and a view may stand."""
+        """Return the references to tables that may be views."""
         return self.references
 
     @property
     def uses(self) -> Uses:
-        """Return every object that it names; a place that several of its queries share is returned once."""
+        """Return every object that the statement names; a place that several queries share is returned once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *self.mentions, *read)
@@ -146,12 +146,12 @@ class QueryStatement(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return its query."""
+        """Return the query of the statement."""
         return (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
         """Return the statement with its query changed."""
-        # Each statement is a dataclass; its fields have their order there.
+        # Each statement is a dataclass, which has the order of the fields.
         statement: Any = self
         changed: Self = replace(statement, query=change(self.query))
         return changed
@@ -191,8 +191,8 @@ class UsedObject:
     """One object that a statement names, at one place, in one role.
 
     ``database`` and ``namespace`` (the Y of a link ``T@Y``) are None where the statement gives none. ``name`` is
-    None where the statement means the current database without naming it. ``start`` and ``end`` count characters of
-    the user's text from 0, end excluded; they are None for a name that is not in it.
+    None if the statement means the current database without naming it. ``start`` and ``end`` count characters of the
+    user's text from 0, end excluded; they are None for a name that is not in it.
     """
 
     kind: ObjectKind
@@ -214,7 +214,7 @@ NOTHING: Uses = ()
 class Named:
     """The role of the object that a field of a statement names: a table, view or link, if ``kind`` says nothing else.
 
-    A field without a value names nothing, or the current database if ``or_current``. Constraints name the tables that
+    A field without a value names no object, or the current database if ``or_current``. Constraints name the tables that
     their foreign keys reference.
     """
 
@@ -223,7 +223,7 @@ class Named:
     or_current: bool = False
 
     def uses(self, value: TableName | Constraints | str | None) -> Uses:
-        """Return the object, if there is one."""
+        """Return the use of the object, or no use without an object."""
         if isinstance(value, Constraints):
             parents = dict.fromkeys(key.parent for key in value.keys.values() if key.parent is not None)
             return tuple(UsedObject(self.kind, self.role, name, database or None) for database, name in parents)
@@ -240,12 +240,12 @@ class Folder:
 
 
 def described_outputs(uses: Uses) -> Uses:
-    """Return the objects that an explained statement would change, or name besides those that it reads."""
+    """Return the objects that an explained statement would change, or names without reading them."""
     return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in uses if each.role is not Role.READ))
 
 
 def table_uses(table: TableName | None, *roles: Role) -> Uses:
-    """Return a table in each of its roles; nothing without one."""
+    """Return a table in each of its roles; no use without a table."""
     if table is None:
         return NOTHING
     start, end = table.span or (None, None)
@@ -255,7 +255,7 @@ def table_uses(table: TableName | None, *roles: Role) -> Uses:
 
 
 def database_uses(name: str | None, *roles: Role) -> Uses:
-    """Return a database in each of its roles; without a name the current one."""
+    """Return a database in each of its roles; without a name, the current database."""
     return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
 
 

@@ -10,7 +10,7 @@ from airflow_hivex.core.parser.statements.base import Named, ObjectKind, Role, R
 
 @dataclass(frozen=True, slots=True)
 class UseCluster(Statement):
-    """The cluster on which the statements of the session run from now on; None for any."""
+    """The cluster for all later statements of the session; None for any cluster."""
 
     KIND = "USE CLUSTER"
     SYNTAX = ("USE CLUSTER [<name cluster>]",)

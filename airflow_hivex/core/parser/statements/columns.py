@@ -16,7 +16,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 class AddColumns(Statement):
     """New columns of a table.
 
-    They stand behind those that are there, or where ``places`` says: behind a column, or first for the empty text.
+    They stand behind the existing columns, or behind the column in ``places``; an empty text there means first.
     """
 
     KIND = "ALTER TABLE ADD COLUMNS"
@@ -35,10 +35,10 @@ class AddColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(Statement):
-    """Another name, type, comment or place of a column; what is None stays as it is.
+    """Another name, type, comment or place of a column; a field with None leaves the fact unchanged.
 
-    ``after`` is the column to stand behind, or the empty text to stand first. ``added`` are constraints that the column
-    gets, with which no rows are compared.
+    ``after`` is the column before the new place, or the empty text for the first place. ``added`` are new constraints
+    of the column; existing rows are not checked against them.
     """
 
     KIND = "ALTER TABLE CHANGE COLUMN"
@@ -65,7 +65,7 @@ class ChangeColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns(Statement):
-    """Other columns: those of the same names keep their values, all others go."""
+    """Other columns: columns of the same names keep their values, all other columns are dropped."""
 
     KIND = "ALTER TABLE REPLACE COLUMNS"
     SYNTAX = ("ALTER TABLE <table> REPLACE COLUMNS <columns new_columns>",)

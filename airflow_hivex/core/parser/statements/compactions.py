@@ -27,7 +27,7 @@ _OPTIMIZE = "OPTIMIZE [TABLE] <table> [PARTITION <partition>]"
 class Compact(Statement):
     """A request for a compaction.
 
-    With ``each_partition`` it is OPTIMIZE, which requests a major compaction of every partition if it names none.
+    ``each_partition`` is set for OPTIMIZE, which without a partition requests a major compaction of every partition.
     """
 
     KIND = "ALTER TABLE COMPACT"
@@ -64,7 +64,7 @@ class Compact(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Compact:
-        """Return the request; buckets and an order are those of a rebalance."""
+        """Return the request; buckets and an order are options of a rebalance."""
         wanted = values.get("type", CompactionType.MAJOR)
         if wanted not in REQUESTABLE:
             raise RefusedPart("type", "what can be asked for is 'major', 'minor' or 'rebalance'")
@@ -82,7 +82,7 @@ class Compact(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCompactions(Statement):
-    """The queue and the history of compactions; ``order_by`` are columns, each with whether it rises."""
+    """The queue and the history of compactions; ``order_by`` are columns, each with True for ascending order."""
 
     KIND = "SHOW COMPACTIONS"
     SYNTAX = (

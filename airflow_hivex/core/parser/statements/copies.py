@@ -1,4 +1,4 @@
-"""Statements about the copies of tables on other clusters, and of moves of namespaces there."""
+"""Statements about copies of tables on other clusters, and about moves of namespaces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DropCopy(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetPrimaryCluster(Statement):
-    """Another primary cluster of a table; ``force`` takes what the lost one leaves."""
+    """Another primary cluster of a table; with ``force`` it continues with the rows that a lost primary leaves."""
 
     KIND = "ALTER TABLE SET PRIMARY CLUSTER"
     SYNTAX = ("ALTER TABLE <table> SET PRIMARY CLUSTER <cluster> [FORCE !force [CONFIRM <confirm confirmation>]]",)
@@ -56,7 +56,7 @@ class SetPrimaryCluster(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCopies(Statement):
-    """The copies of a table, and what each of them lacks."""
+    """The copies of a table, and the lag of each copy."""
 
     KIND = "SHOW COPIES"
     SYNTAX = ("SHOW COPIES <table>",)

@@ -32,7 +32,7 @@ class CreateDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(Statement):
-    """The end of a database, with CASCADE that of its tables, too."""
+    """The end of a database; with CASCADE also the end of its tables."""
 
     KIND = "DROP DATABASE"
     SYNTAX = (f"DROP {_DATABASE} [IF EXISTS] <name database> [RESTRICT | CASCADE]",)

@@ -24,7 +24,7 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateFunction(RoutedStatement):
     """CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] name AS 'class' [USING JAR 'uri', ...] or (...) RETURNS t RETURN x.
 
-    A function of SQL has a definition ``sql``, and its ``body`` as a query. Another one has a class and resources.
+    An SQL function has a definition ``sql``, and its ``body`` as a query. A Java function has a class and resources.
     """
 
     KIND = "CREATE FUNCTION"
@@ -40,7 +40,7 @@ class CreateFunction(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return the query of its body, if it is one of SQL."""
+        """Return the query of the body of an SQL function."""
         return () if self.body is None else (self.body,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:

@@ -32,7 +32,7 @@ _LINK = f"{_DESCRIBE} {{LINK !as_link | TABLELINK !as_link}} [EXTENDED | FORMATT
 
 @dataclass(frozen=True, slots=True)
 class ShowDatabases(Statement):
-    """The databases, or those of a pattern."""
+    """The databases, or the databases that match a pattern."""
 
     KIND = "SHOW DATABASES"
     SYNTAX = (f"SHOW {{DATABASES | SCHEMAS | NAMESPACES}} {_LIKE}",)
@@ -50,7 +50,7 @@ class ShowCurrentNamespace(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowTables(Statement):
-    """The tables and views of a database, or its views alone."""
+    """The tables and views of a database, or only its views."""
 
     KIND = "SHOW TABLES"
     SYNTAX = (f"SHOW {{TABLES | VIEWS}} {_IN} {_LIKE}",)
@@ -106,7 +106,7 @@ class ShowTableProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowPartitions(Statement):
-    """The partitions of a table or link, or those of a condition."""
+    """The partitions of a table or link, or only the ones that satisfy a condition."""
 
     KIND = "SHOW PARTITIONS"
     SYNTAX = (
@@ -145,7 +145,7 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowFunctions(RoutedStatement):
-    """The functions of the Spark of a cluster, and those of users: of the session and of a database."""
+    """The functions of a cluster's Spark, and users' functions: of the session and of a database."""
 
     KIND = "SHOW FUNCTIONS"
     SYNTAX = (
@@ -212,7 +212,7 @@ class DescribeHistory(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable(Statement):
-    """The columns of a table, view or link, with ``extended`` its facts; those of a partition, or of one column."""
+    """The columns of a table, view or link, and with ``extended`` its facts; or the facts of a partition or column."""
 
     KIND = "DESCRIBE"
     SYNTAX = (

@@ -16,9 +16,9 @@ _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"
 
 @dataclass(frozen=True, slots=True)
 class RepairPartitions(Statement):
-    """Partitions that the folders of a table have and the metastore lacks, or the other way round.
+    """Partitions with folders that the metastore lacks, and partitions of the metastore without folders.
 
-    Without ``is_repair`` the differences are shown only, as in Hive.
+    Without ``is_repair`` the differences are only shown, as in Hive.
     """
 
     KIND = "MSCK REPAIR TABLE"
@@ -56,7 +56,7 @@ class RepairPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RefreshTable(Statement):
-    """A look whether a table is there: each statement reads the newest snapshot, so that nothing is refreshed."""
+    """A check that a table exists: each statement reads the newest snapshot, so a refresh is not needed."""
 
     KIND = "REFRESH TABLE"
     SYNTAX = ("REFRESH [TABLE] <table>",)

@@ -68,7 +68,7 @@ class RenamePartition(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ExchangePartition(Statement):
-    """Partitions of one table that become those of another."""
+    """Partitions of one table that become partitions of another table."""
 
     KIND = "ALTER TABLE EXCHANGE PARTITION"
     SYNTAX = ("ALTER TABLE <table> EXCHANGE PARTITION <partition> WITH TABLE <source table>",)

@@ -17,13 +17,12 @@ from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 class TableReference:
     """One place in a query where a table is read.
 
-    ``alias`` is the name by which the query's columns may call it. ``has_alias`` is false when
-    the query gave none, so that one must be written where the name is replaced, or at
-    ``alias_position`` if something stands between the two (``t TABLESAMPLE (1 PERCENT) AS x``).
-    ``filters`` are the conjuncts that every row taken from here must satisfy, of those that
-    read nothing but columns that may be this table's. ``row_id`` is the name of one more column with
-    the ids of its rows, None where the query reads none. ``version`` is an earlier version that is read, ``changes``
-    the commits whose changes are read in place of its rows.
+    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query has no alias: then
+    an alias must be written where the name is replaced, or at ``alias_position`` if other text stands in between (``t
+    TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from here must satisfy, and that
+    read only columns which may belong to this table. ``row_id`` is the name of an additional column with the row ids,
+    None if the query does not read them. ``version`` is an earlier version to read, ``changes`` the commits whose
+    changes are read in place of its rows.
     """
 
     table: TableName
@@ -49,7 +48,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """One place in a query where a function is called that may be a permanent one, by its normalised name."""
+    """One call in a query of a function that may be a permanent one, by its normalised name."""
 
     name: str
     database: str | None
@@ -59,7 +58,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCall:
-    """One place in a query that calls for the current database; ``column`` is what it calls a column of its result."""
+    """One call of the current database in a query; ``column`` is the name of its column in the result, if any."""
 
     start: int
     end: int
@@ -68,10 +67,10 @@ class DatabaseCall:
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """The rows of a query that is a list of VALUES and nothing else, all of one length.
+    """The rows of a query that is only a list of VALUES; all rows have the same length.
 
-    ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of those that
-    are constants, None for others. ``names`` are the names that an alias gives the columns, if it does.
+    ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of constants,
+    None for other values. ``names`` are the column names in an alias, if any.
     """
 
     cells: tuple[tuple[Span, ...], ...]
@@ -79,7 +78,7 @@ class ValueList:
     names: tuple[str, ...] = ()
 
     def with_expressions(self, starts: Collection[int]) -> Self:
-        """Return the list with other expressions for the constants that begin at these places."""
+        """Return the list with the values at these places marked as expressions that are not constants."""
         types = tuple(
             tuple(None if cell.start in starts else known for cell, known in zip(cells, types, strict=True))
             for cells, types in zip(self.cells, self.types, strict=True)
@@ -89,19 +88,17 @@ class ValueList:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT (with its CTEs, set operations and sub-queries) as text and as what it reads.
+    """A SELECT (with its CTEs, set operations and sub-queries) as text, with the objects that it reads.
 
     ``start`` and ``end`` bound it in ``text``. ``references`` stand in order of appearance.
-    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, which is
-    how the column is called once the table's name was replaced. ``row_ids`` is where it may read ROW__ID,
-    as long as that is not settled by edits, too.
-    ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the functions that it calls
-    which run any code of the statement's author. ``loaded`` are files that it reads besides its references.
-    ``functions`` are the calls of functions that are not Spark's own, as far as their names show.
-    ``database_calls`` ask for the current database. ``texts`` are the positions of the columns of its result that are
-    constant texts or NULL, from the end where they are negative. ``lists_columns`` is true where the text lists the
-    columns of its result one by one, so that they stay in their order whatever happens to the tables. ``values`` are
-    the values of a list of VALUES.
+    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, the name of the column once the
+    table's name was replaced. ``row_ids`` are the places that may read ROW__ID, until edits replace them.
+    ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the called functions that run any code
+    of the statement's author. ``loaded`` are files that it reads besides its references. ``functions`` are the calls of
+    functions whose names are not those of Spark's own. ``database_calls`` return the current database. ``texts`` are
+    the positions of the result's columns that are constant texts or NULL; negative ones count from the end.
+    ``lists_columns`` is true if the text lists the columns of its result one by one, so that their order does not
+    depend on the tables. ``values`` are the values of a list of VALUES.
     """
 
     text: str
@@ -138,7 +135,7 @@ class Query:
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
         """Return the text of :meth:`render` with the place of each view in it.
 
-        The text that names versions of tables goes with their names, or stays ``with_versions``.
+        The clauses of versions are removed with the names of tables, or stay ``with_versions``.
         """
         tables: list[TextEdit] = []
         edits = list(self.qualifiers)

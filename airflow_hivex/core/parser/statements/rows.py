@@ -68,7 +68,7 @@ class ExplainMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(QueryStatement):
-    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes its rows, its query alone.
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes rows, only the query.
 
     ``mentions`` are the objects that such a statement changes.
     """
@@ -93,12 +93,11 @@ class DefaultValue:
 class Insert(QueryStatement):
     """INSERT INTO or INSERT OVERWRITE one table.
 
-    ``partition`` lists the PARTITION clause in order: a value (None for NULL) where it is static,
-    absent in ``static`` where it is dynamic. ``columns`` is the column list, if one was given.
-    ``rows`` holds the constants of a VALUES list where all of them are constants: then the
-    statement can be run without Spark; ``query`` is always there. ``defaults`` are the places of DEFAULT in it. With
-    ``by_name`` the columns of the query go to those of the same names. Columns that only the query has, by name or
-    behind those of the table, are added if it ``evolves``.
+    ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
+    NULL). ``columns`` is the column list, if one was given. ``rows`` has the values of a VALUES list if all of them are
+    constants: then the statement can run without Spark; ``query`` is always set. ``defaults`` are the places of DEFAULT
+    in it. With ``by_name`` the columns of the query go to the columns of the same names. If it ``evolves``, columns
+    that only the query has, by name or behind the table's columns, are added.
     """
 
     KIND = "INSERT"
@@ -130,7 +129,7 @@ class Insert(QueryStatement):
 class InsertDirectory(QueryStatement):
     """INSERT OVERWRITE [LOCAL] DIRECTORY: the rows of a query as files of a ``format`` in a folder of no table.
 
-    ``options`` are those of the files, as of a table of this format.
+    ``options`` are the options of the format, as for a table of this format.
     """
 
     KIND = "INSERT OVERWRITE DIRECTORY"
@@ -148,8 +147,8 @@ class InsertDirectory(QueryStatement):
 class MultiInsert(RoutedStatement):
     """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
 
-    ``sources`` are queries that are computed once for all of them: the sub-queries of the FROM clause and
-    the common table expressions that it names. The INSERTs read the i-th as table :func:`source_name` of i.
+    ``sources`` are queries that are computed once for all INSERTs: the sub-queries of the FROM clause and the common
+    table expressions that it names. The INSERTs read the i-th source as table :func:`source_name` of i.
     """
 
     KIND = "INSERT"
@@ -175,13 +174,13 @@ class MultiInsert(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeClause:
-    """The change of a row: one WHEN of a MERGE, or all that an UPDATE or a DELETE does.
+    """The change of a row: one WHEN of a MERGE, or the whole change of an UPDATE or a DELETE.
 
     The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
-    is None where none are listed: an INSERT has ``values`` values in the table's order then. With
-    ``by_name`` (``SET *``, ``INSERT *``) the source's columns of the same names are the values. Those of ``defaults``
-    are the default values of their columns. ``copied`` are the columns whose values are those of the source's columns
-    of their names. ``texts`` are the numbers of the values that are constant texts.
+    is None without a list: then an INSERT has ``values`` values in the table's order. With ``by_name`` (``SET *``,
+    ``INSERT *``) the source's columns of the same names are the values. Columns of ``defaults`` get their default
+    values. ``copied`` are the columns that get the source's columns of the same names. ``texts`` are the numbers of the
+    values that are constant texts.
     """
 
     action: ChangeAction
@@ -195,10 +194,10 @@ class ChangeClause:
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """The rows that clauses look at, each with the number of its clause and with the values assigned.
+    """The query of the rows that clauses see, each with the number of its clause and the assigned values.
 
-    ``target`` and ``source`` are the places of the target and of a MERGE's source among the query's
-    references; None where it does not read them.
+    ``target`` and ``source`` are the positions of the target and of a MERGE's source among the query's references; None
+    if the query does not read them.
     """
 
     query: Query
@@ -211,10 +210,9 @@ class ChangeQuery:
 class ChangeRows(RoutedStatement):
     """UPDATE, DELETE or MERGE.
 
-    ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the
-    source that match nothing, or without a source only new rows, ``unmatched_by_source`` those of the target that
-    nothing matches. The columns of a MERGE's source that its clauses name and the table lacks are added if it
-    ``evolves``.
+    ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the source without a
+    match, or without a source only new rows; ``unmatched_by_source`` are the rows of the target without a match. If it
+    ``evolves``, columns of a MERGE's source that its clauses name and the table lacks are added.
     """
 
     operation: str
@@ -263,35 +261,35 @@ class ChangeRows(RoutedStatement):
 
     @property
     def references(self) -> tuple[TableReference, ...]:
-        """Return the target, then all other places where tables are read."""
+        """Return the reference to the target, then all other references to tables."""
         return (self.target_reference, *self.others)
 
     @property
     def view_references(self) -> tuple[TableReference, ...]:
-        """Return all but the target."""
+        """Return all references except the target."""
         return self.others
 
     @property
     def target_reference(self) -> TableReference:
-        """Return where the target is read, with what restricts its rows."""
+        """Return the reference to the target, with the conditions that restrict its rows."""
         assert self.matched.target is not None
         reference = self.matched.query.references[self.matched.target]
-        # What no row of the source can match is still a row that no source matches.
+        # A row of the target that no row of the source can match is still a row without a match.
         return reference if self.unmatched_by_source is None else replace(reference, filters=())
 
     @property
     def others(self) -> tuple[TableReference, ...]:
-        """Return all other places where tables are read."""
+        """Return all references to tables except the target."""
         return tuple(each for each in self._computed if is_stored(each.table))
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that it reads; the source of a MERGE is computed once for all parts."""
+        """Return the names of the DataFrames that are read; the source of a MERGE is computed once for all parts."""
         return tuple(each.table.name for each in self._computed if is_frame(each.table))
 
     @property
     def _computed(self) -> tuple[TableReference, ...]:
-        """Return all places that are read, but for those of the target and of a source that is computed before."""
+        """Return all references except the target, and except a source that is computed before."""
         found = list(self.source.references) if self.source is not None else []
         for part in self._parts:
             taken = (part.target, part.source)
@@ -361,8 +359,8 @@ class ExplainMultiInsert(RoutedStatement):
 class LoadData(Statement):
     """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)] [INPUTFORMAT '' SERDE ''].
 
-    ``static`` and ``dynamic`` are the partition columns with a value and without one. ``format`` is that of the files,
-    None for that of the table; ``options`` are those of its reader.
+    ``static`` and ``dynamic`` are the partition columns with a value and without a value. ``format`` is the format of
+    the files, None for the table's format; ``options`` are the options of its reader.
     """
 
     KIND = "LOAD DATA"
@@ -419,7 +417,7 @@ class Analyze(Statement):
     """Statistics of a table, its partitions and columns.
 
     ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
-    values). ``columns`` is None where none are asked about, and empty where all are.
+    values). ``columns`` is None without columns to analyze, and empty for all columns.
     """
 
     KIND = "ANALYZE TABLE"
@@ -442,7 +440,7 @@ class Analyze(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table, whose rows are read where they are not merely counted."""
+        """Return the table, with the role of a read if its rows are read rather than counted."""
         return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 
@@ -459,5 +457,5 @@ class AnalyzeTables(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the database, the current one where none is named."""
+        """Return the named or the current database."""
         return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))

@@ -16,7 +16,7 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateTemporaryView(QueryStatement):
     """CREATE [OR REPLACE] TEMPORARY VIEW name (column COMMENT '...', ...) AS query.
 
-    The metastore does not know the view, so that the statement names only what its query reads.
+    The metastore does not know the view, so the statement names only the objects that its query reads.
     """
 
     KIND = "CREATE TEMPORARY VIEW"
@@ -31,7 +31,7 @@ class CreateTemporaryView(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetConfiguration(Statement):
-    """SET name = value; SET name, which shows the value (None); SET, which shows what the session has set.
+    """SET name = value; SET name, which shows the value (None); SET, which shows all values of the session.
 
     ``SET -v`` shows the configuration of the cluster and the settings of the metastore, too.
     """
@@ -100,7 +100,7 @@ class DropVariable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryFunction(RoutedStatement):
-    """CREATE [OR REPLACE] TEMPORARY FUNCTION name (...) RETURNS ... RETURN ...; ``text`` is all behind the name.
+    """CREATE [OR REPLACE] TEMPORARY FUNCTION name (...) RETURNS ... RETURN ...; ``text`` is the text behind the name.
 
     ``body`` is the query or expression behind RETURN, as a query.
     """
@@ -135,7 +135,7 @@ class DropTemporaryFunction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ImmediateArgument:
-    """A value behind USING: a constant, or the value of a ``variable``. ``name`` is that of its marker, if any."""
+    """A value behind USING: a constant, or the value of a ``variable``. ``name`` is the name of its marker, if any."""
 
     name: str | None
     value: Literal | None = None
@@ -144,7 +144,7 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """EXECUTE IMMEDIATE text [INTO variable, ...] [USING value [AS name], ...]. ``text`` may be that of a variable."""
+    """EXECUTE IMMEDIATE text [INTO variable, ...] [USING value [AS name], ...]; a variable may have the text."""
 
     KIND = "EXECUTE IMMEDIATE"
 
@@ -155,5 +155,5 @@ class ExecuteImmediate(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return nothing: the statement in the text names its objects when it is run."""
+        """Return no objects: the statement in the text names its objects when it runs."""
         return NOTHING

@@ -27,11 +27,11 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateTable(RoutedStatement):
     """CREATE [EXTERNAL] TABLE, with ``query`` for CREATE TABLE AS SELECT.
 
-    ``format`` is the word after USING or STORED AS in lower case, None where none is given.
+    ``format`` is the word after USING or STORED AS in lower case, None without such a clause.
     ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
     query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
-    are classes of Hive, where the statement names them. With ``or_replace`` the table takes the place of one of its
-    name, which ``must_exist`` in REPLACE TABLE. A ``temporary`` one belongs to the session.
+    are classes of Hive, if the statement names them. With ``or_replace`` the table replaces an existing table of its
+    name, which ``must_exist`` in REPLACE TABLE. A ``temporary`` table belongs to the session.
     """
 
     KIND = "CREATE TABLE"
@@ -62,7 +62,7 @@ class CreateTable(RoutedStatement):
 
     @property
     def kind(self) -> str:
-        """Return CREATE TABLE or REPLACE TABLE, with AS SELECT where it has a query."""
+        """Return CREATE TABLE or REPLACE TABLE, with AS SELECT if it has a query."""
         if self.temporary:
             return "CREATE TEMPORARY TABLE" if self.query is None else "CREATE TEMPORARY TABLE AS SELECT"
         name = "REPLACE TABLE" if self.must_exist else "CREATE OR REPLACE TABLE" if self.or_replace else self.KIND
@@ -70,7 +70,7 @@ class CreateTable(RoutedStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the new table, and the one in whose place it comes."""
+        """Return the new table, and the table that it replaces."""
         return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
 
     @property
@@ -87,7 +87,7 @@ class CreateTable(RoutedStatement):
 class CreateTableLike(Statement):
     """CREATE [EXTERNAL] TABLE name LIKE source, with the clauses that it may have.
 
-    ``new`` has the name and those clauses, and no columns.
+    ``new`` has the name and these clauses, but no columns.
     """
 
     KIND = "CREATE TABLE LIKE"
@@ -103,7 +103,7 @@ class CreateTableLike(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the new table, and the one that it takes its definition from."""
+        """Return the new table, and the source of its definition."""
         return (*self.new.uses, *table_uses(self.source, Role.DESCRIBE))
 
 
@@ -168,7 +168,7 @@ class CommentOn(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CommentOn:
-        """Return the statement; the name of a column has that of its table."""
+        """Return the statement; the name of a column includes the name of its table."""
         if "column" not in values:
             return cls(**values)
         table, column = values["column"]
@@ -192,7 +192,7 @@ class SetLocation(Statement):
 class SetFormat(Statement):
     """Another format of the files of an external table.
 
-    ``serde_library``, ``input_format`` and ``output_format`` are classes of Hive, where the statement names them.
+    ``serde_library``, ``input_format`` and ``output_format`` are classes of Hive, if the statement names them.
     """
 
     KIND = "ALTER TABLE SET FILEFORMAT"

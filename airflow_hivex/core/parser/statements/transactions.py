@@ -39,7 +39,7 @@ class StartTransaction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Statement):
-    """The end of a transaction: all that it has written becomes visible."""
+    """The end of a transaction: all its writes become visible."""
 
     KIND = "COMMIT"
     SYNTAX = ("COMMIT [WORK | TRANSACTION]",)
@@ -47,7 +47,7 @@ class Commit(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Statement):
-    """The end of a transaction: nothing that it has written becomes visible."""
+    """The end of a transaction: none of its writes becomes visible."""
 
     KIND = "ROLLBACK"
     SYNTAX = ("ROLLBACK [WORK | TRANSACTION]",)
@@ -61,7 +61,7 @@ class Rollback(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactions(Statement):
-    """The end of transactions of others; the ids in the order given, each once."""
+    """The end of transactions of any client; the ids are in the given order, each once."""
 
     KIND = "ABORT TRANSACTIONS"
     SYNTAX = ("ABORT TRANSACTIONS <ids transaction_ids>",)
@@ -81,7 +81,7 @@ class ShowTransactions(Statement):
 class ShowLocks(Statement):
     """The locks of a table, of a database, or all of them.
 
-    ``partition`` has a value for each key that is named; None stands for NULL there.
+    ``partition`` has a value for each named key; None stands for NULL.
     """
 
     KIND = "SHOW LOCKS"
@@ -98,7 +98,7 @@ class ShowLocks(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ShowLocks:
-        """Return the statement; a table that is called as the word for databases is written in backquotes."""
+        """Return the statement; a table with the name DATABASE or SCHEMA must be written in backquotes."""
         table = values.get("table")
         if table is not None and str(table) in ("database", "schema") and len(values) == 1:
             raise RefusedPart("table", f"the name of a database is missing; for a table of that name write `{table}`")

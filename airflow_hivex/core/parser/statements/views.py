@@ -15,8 +15,8 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateView(Statement):
     """A new view, or another query of a view.
 
-    ``columns`` are names and comments, empty where the query names its columns. ``must_exist`` is set for
-    ALTER, which keeps properties and comment.
+    ``columns`` are names and comments, empty if the query names the columns. ``must_exist`` is set for ALTER, which
+    keeps properties and comment.
     """
 
     KIND = "CREATE VIEW"
@@ -45,7 +45,7 @@ class CreateView(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CreateView:
-        """Return ALTER VIEW, which replaces the query of a view that is there."""
+        """Return ALTER VIEW, which replaces the query of an existing view."""
         return cls(**values, or_replace=True, must_exist=True)
 
     @property
@@ -55,7 +55,7 @@ class CreateView(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the view, and all that its query reads."""
+        """Return the view, and all objects that its query reads."""
         view = table_uses(self.view, Role.ALTER if self.must_exist else Role.CREATE)
         return (*view, *(use for each in self.query.references for use in table_uses(each.table, Role.READ)))
 
