@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
@@ -39,6 +41,18 @@ class Foundation:
             StorageError: the kind of file system is unknown, or a package for it is not installed.
         """
         return ClusterFiles.of(self.clusters.get(cluster) if isinstance(cluster, str) else cluster)
+
+    @contextmanager
+    def files_of_root(self, cluster: Cluster) -> Iterator[ClusterFiles]:
+        """Give the file system of a cluster to a block that reads folders, and check the root marker after the block.
+
+        The folders of a root that is not mounted are empty: the files of other programs would be missed silently.
+
+        Raises:
+            RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.
+        """
+        yield self.files(cluster)
+        self.roots.examine(cluster.name)
 
     def files_to_change(self, cluster: Cluster) -> ClusterFiles:
         """Return the file system of a cluster, for writing and deleting, after a check of its root marker.

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from sqlalchemy import delete, update
 
 from airflow_hivex.cli.main import main
@@ -105,6 +107,32 @@ def test_partitions_are_not_dropped_because_the_root_is_not_mounted(t: Session, 
     assert t.sql("SHOW PARTITIONS e").rows == [("p=1",), ("p=2",)]
     mount(root)
     assert t.sql("SELECT * FROM e ORDER BY id").rows == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda session: session.to_arrow("x"),
+        lambda session: session.to_batches("x").read_all(),
+        lambda session: session.snapshot_files("x"),
+        lambda session: session.sql("ANALYZE TABLE x COMPUTE STATISTICS NOSCAN"),
+        lambda session: session.sql("LOAD DATA INPATH 'landing' INTO TABLE t"),
+    ],
+    ids=["to_arrow", "to_batches", "snapshot_files", "ANALYZE", "LOAD"],
+)
+def test_an_external_table_is_not_empty_because_the_root_is_not_mounted(
+    t: Session, root: Path, read: Callable[[Session], object]
+) -> None:
+    t.sql("CREATE EXTERNAL TABLE x (id bigint) STORED AS PARQUET LOCATION 'files'")
+    (root / "files").mkdir()
+    parquet.write_table(pa.table({"id": [1, 2]}), root / "files" / "f")
+    # The health of the cluster is remembered for some seconds.
+    assert t.to_arrow("x").num_rows == 2
+    unmount(root)
+    with pytest.raises(RootMissingError):
+        read(t)
+    mount(root)
+    assert t.to_arrow("x").num_rows == 2
 
 
 def test_files_of_what_is_dropped_go_once_the_root_is_back(metastore: Metastore, t: Session, root: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
+from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Not, Or, Predicate
 from airflow_hivex.core.parser.queries.conditions import read_condition
@@ -35,9 +36,10 @@ def read_table(
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> pa.Table:
-        scan = _scan(context, running, _filtered(statement, predicate), columns, predicate, expression, threads)
+        query = _filtered(statement, predicate)
+        scan, cluster = _scan(context, running, query, columns, predicate, expression, threads)
         batches = []
-        for batch in scan.batches():
+        for batch in _batches(context, scan, cluster):
             running.check_not_cancelled()
             batches.append(batch)
         if running.joined is None:
@@ -53,12 +55,17 @@ def read_batches(
     """Return the rows as a stream; the cleaner keeps the files for a time, as for a DataFrame."""
     predicate, expression = _read_filter(filter, context.parameters)
 
-    def work(running: Running) -> ArrowScan:
+    def work(running: Running) -> tuple[ArrowScan, Cluster]:
         query = _filtered(statement, predicate)
         return _scan(context, running, query, columns, predicate, expression, threads, keep=True)
 
-    scan = in_transaction(context, work, read_only=True)
-    return pa.RecordBatchReader.from_batches(scan.schema, scan.batches())
+    scan, cluster = in_transaction(context, work, read_only=True)
+    return pa.RecordBatchReader.from_batches(scan.schema, _batches(context, scan, cluster))
+
+
+def _batches(context: StatementContext, scan: ArrowScan, cluster: Cluster) -> Iterator[pa.RecordBatch]:
+    with context.services.files_of_root(cluster):
+        yield from scan.batches()
 
 
 def _scan(
@@ -71,7 +78,7 @@ def _scan(
     threads: int | None,
     *,
     keep: bool = False,
-) -> ArrowScan:
+) -> tuple[ArrowScan, Cluster]:
     routed = route(context, statement, running, runs_job=False)
     cluster = chosen_cluster(context, routed)
     (bound,) = routed.bound
@@ -84,7 +91,7 @@ def _scan(
     found = ArrowScan(planning.scan(bound, cluster, running.tag), values, columns, condition, expression, threads)
     if keep:
         commit_kept(context, running, [bound.table])
-    return found
+    return found, cluster
 
 
 def _filtered(statement: Select, predicate: Predicate | None) -> Select:

@@ -156,6 +156,8 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
             first = f"{location}/{name}"
             _check_place(context, statement, table, files, place.uri(first), first, is_own=is_own)
     if not names:
+        # The folder of a root that is not mounted is empty.
+        context.services.roots.examine(place.name)
         raise InvalidOperationError("LOAD DATA", table.full_name, f"there are no files in {statement.path}")
     below = next((name for name in names if "/" in name), None)
     if below is not None:

@@ -53,7 +53,8 @@ def snapshot_files(context: StatementContext, statement: Select) -> SnapshotFile
     def work(running: Running) -> SnapshotFiles:
         routed = route(context, statement, running, runs_job=False)
         cluster = chosen_cluster(context, routed)
-        found = _found(context, routed, cluster)
+        with context.services.files_of_root(cluster):
+            found = _found(context, routed, cluster)
         commit_kept(context, running, (bound.table for bound in routed.bound))
         return found
 

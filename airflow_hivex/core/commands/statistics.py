@@ -29,6 +29,7 @@ from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.routing import chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Family, Primitive
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
@@ -204,11 +205,11 @@ class _Analysis:
                 )
                 for partition in self.bound.partitions
             }
-        return self._listed_sizes()
+        with self.context.services.files_of_root(self.cluster) as files:
+            return self._listed_sizes(files)
 
-    def _listed_sizes(self) -> dict[str | None, tuple[int, int]]:
+    def _listed_sizes(self, files: ClusterFiles) -> dict[str | None, tuple[int, int]]:
         table = self.bound.table
-        files = self.context.services.files(self.cluster)
         copy = table.storage.on(self.cluster.name) or table.storage.primary
         on_primary = self.cluster.name == table.storage.primary.cluster
         copies = self.bound.copies.get(self.cluster.name, {})
