@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from airflow_hivex.cli.connection import add_options_to_command, open_metastore
+from airflow_hivex.cli.connection import add_options_to_command, open_metastore, whole_number
 from airflow_hivex.cli.output import add_output_option
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a property that overrides the table's in this compaction; may be repeated",
     )
-    request.add_argument("--buckets", metavar="N", type=_count, help="the number of files of a rebalance")
+    request.add_argument("--buckets", metavar="N", type=whole_number, help="the number of files of a rebalance")
     request.add_argument(
         "--order-by",
         metavar="COLUMN",
@@ -56,7 +56,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     work.add_argument("--pool", metavar="NAME", help="the pool of the queue (default: compactions without a pool)")
     which = work.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="continue until no compaction waits")
-    which.add_argument("--id", metavar="ID", type=_count, help="run this compaction, whatever its pool, if it waits")
+    which.add_argument(
+        "--id", metavar="ID", type=whole_number, help="run this compaction, whatever its pool, if it waits"
+    )
     _run_by(work, _work)
 
     show = actions.add_parser("show", help="list the queue and the history")
@@ -66,7 +68,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--pool", metavar="NAME", help="list only this pool")
     show.add_argument("--type", metavar="TYPE", help="list only this type: major, minor or rebalance")
     show.add_argument("--status", metavar="STATUS", help="list only this state, such as 'ready for cleaning'")
-    show.add_argument("--limit", metavar="N", type=_count, help="list only the newest N")
+    show.add_argument("--limit", metavar="N", type=whole_number, help="list only the newest N")
     add_output_option(show)
     _run_by(show, _show)
 
@@ -95,7 +97,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     _run_by(explain, _explain)
 
     abort = actions.add_parser("abort", help="withdraw compactions from the queue that no worker has started")
-    abort.add_argument("ids", metavar="ID", type=_count, nargs="+")
+    abort.add_argument("ids", metavar="ID", type=whole_number, nargs="+")
     _run_by(abort, _abort)
 
 
@@ -267,9 +269,3 @@ def _property(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
-    return int(text)

@@ -117,3 +117,14 @@ def open_metastore(options: argparse.Namespace) -> Metastore:
         default_cluster=options.default_cluster,
         settings={"hivex.local.jobtracker": jobtracker} if jobtracker else None,
     )
+
+
+def whole_number(text: str) -> int:
+    """Return the value of an option that is a whole number, 0 or more.
+
+    Raises:
+        ArgumentTypeError: the text is not one.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)

@@ -21,6 +21,7 @@ from airflow_hivex.cli.connection import (
     add_options_to_command,
     metastore_url,
     open_metastore,
+    whole_number,
 )
 from airflow_hivex.cli.output import add_output_option
 from airflow_hivex.core.errors import HivexError
@@ -108,7 +109,7 @@ def _add_sql(commands: argparse._SubParsersAction[argparse.ArgumentParser], data
         )
     add_output_option(sql)
     sql.add_argument(
-        "--max-rows", metavar="N", type=_row_count, help="print at most N rows of each result (default: all)"
+        "--max-rows", metavar="N", type=whole_number, help="print at most N rows of each result (default: all)"
     )
     add_options_to_command(sql)
     sql.set_defaults(command=_run_sql)
@@ -279,12 +280,6 @@ def _variable(scope: str, text: str) -> tuple[str, str]:
     if not is_given or not name.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return f"{scope}{name.strip()}", value
-
-
-def _row_count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
-    return int(text)
 
 
 def _seconds(text: str) -> int:

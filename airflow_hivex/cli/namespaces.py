@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_hivex.cli.connection import UsageError, add_options_to_command, open_metastore
 from airflow_hivex.cli.output import add_output_option, printer
 from airflow_hivex.core.errors import InvalidParametersError, UnknownClusterError
+from airflow_hivex.core.model.replication import MOVE_COLUMNS
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +24,6 @@ _KINDS = {"refused": "route", "unknown": "unknown route"}
 
 COLUMNS = ("kind", "object", "name", "reason", "create_link", "line", "column")
 PLAN_COLUMNS = ("kind", "object", "cluster", "files", "bytes", "note")
-MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
 
 
 def add_arguments(namespace: argparse.ArgumentParser, report: Callable[[str], None]) -> None:
@@ -116,16 +116,7 @@ def _move(options: argparse.Namespace, report: Callable[[str], None]) -> int:
         )
     if options.dry_run:
         return _print_plan(found, options, report)
-    row = (
-        found.namespace,
-        found.cluster,
-        found.is_changed,
-        len(found.tables),
-        found.bytes_copied,
-        found.rounds,
-        round(found.locked_s, 3),
-    )
-    printer(options.format)(Result(list(MOVE_COLUMNS), [row]))
+    printer(options.format)(Result(list(MOVE_COLUMNS), [found.row]))
     return 0
 
 

@@ -8,6 +8,7 @@ from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Predicate
+from airflow_hivex.core.model.replication import MOVE_COLUMNS
 from airflow_hivex.core.parser.statements import (
     CancelMove,
     DropCopy,
@@ -139,9 +140,6 @@ def _table(context: StatementContext, statement: ReplicateTable | DropCopy | Set
     return context.services.catalog.get_table(*context.session.qualify(statement.table))
 
 
-MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
-
-
 def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
     """ALTER DATABASE ... SET PRIMARY CLUSTER: one row with the change."""
     found = context.services.moves.move(
@@ -152,16 +150,7 @@ def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
         user=context.session.user,
         agent_info=context.session.agent_info,
     )
-    row = (
-        found.namespace,
-        found.cluster,
-        found.is_changed,
-        len(found.tables),
-        found.bytes_copied,
-        found.rounds,
-        round(found.locked_s, 3),
-    )
-    return Result(list(MOVE_COLUMNS), [row], cluster=found.cluster, txn_id=found.txn_id)
+    return Result(list(MOVE_COLUMNS), [found.row], cluster=found.cluster, txn_id=found.txn_id)
 
 
 def cancel_move(context: StatementContext, statement: CancelMove) -> Result:

@@ -23,10 +23,15 @@ from airflow_hivex.core.compaction.entries import (
     lock_ids,
     new_row,
     take_ids,
-    to_milliseconds,
 )
 from airflow_hivex.core.foundation import Foundation
-from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, CompactionState, CompactionType
+from airflow_hivex.core.model.compaction import (
+    Compaction,
+    CompactionRequest,
+    CompactionState,
+    CompactionType,
+    to_milliseconds,
+)
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches

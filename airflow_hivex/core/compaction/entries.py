@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
@@ -24,6 +23,7 @@ from airflow_hivex.core.model.compaction import (
     CompactionState,
     CompactionType,
     pool_name,
+    to_milliseconds,
 )
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.store.batches import batches
@@ -200,8 +200,3 @@ def compaction_to_values(entry: Compaction) -> dict[str, Any]:
         "type": entry.type.value,
         "properties": dict(entry.properties),
     }
-
-
-def to_milliseconds(time: datetime | None) -> int | None:
-    """Return a time in milliseconds since the epoch, as the database stores it; None for None."""
-    return None if time is None else round(time.timestamp() * 1000)

@@ -282,14 +282,8 @@ class ClusterFiles:
         Raises:
             StorageError: the file system cannot be read.
         """
-        path = self._path(location)
-        with _storage(path):
-            self._fs.invalidate_cache(path.rpartition("/")[0])
-            try:
-                facts = self._fs.info(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            return int(facts["size"] or 0) if facts["type"] == FILE else None
+        found = self.stamp(location)
+        return None if found is None else found.size_bytes
 
     def stamp(self, location: str) -> FileStamp | None:
         """Return the size and the time of the last change of a file, None if no file is there.

@@ -104,11 +104,12 @@ def _orc(file: Place) -> int:
         return int(found.nrows)
 
 
-def _parquet(file: Place) -> int:
+def parquet_rows(file: Place) -> int:
+    """Return how many rows a file of Parquet has."""
     from pyarrow import parquet
 
     with file.open() as data:
         return int(parquet.read_metadata(data).num_rows)
 
 
-_FORMATS: Mapping[str, Callable[[Place], int]] = {"orc": _orc, "parquet": _parquet}
+_FORMATS: Mapping[str, Callable[[Place], int]] = {"orc": _orc, "parquet": parquet_rows}

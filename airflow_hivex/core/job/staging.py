@@ -18,6 +18,7 @@ from airflow_hivex.core.job import data_files, layout, local_times, root_checks
 from airflow_hivex.core.job import functions as F  # noqa: N812 - the name every Spark program uses
 from airflow_hivex.core.job.assignment import field, quoted
 from airflow_hivex.core.job.orc_tail import nest
+from airflow_hivex.core.job.original_files import parquet_rows
 from airflow_hivex.core.job.storage import Place, place
 from airflow_hivex.core.model.file_properties import COMPRESSION, TEXTFILE
 from airflow_hivex.core.model.objects import Column
@@ -47,14 +48,7 @@ def _orc_rows(file: Place) -> int:
         return int(orc.ORCFile(data).nrows)
 
 
-def _parquet_rows(file: Place) -> int:
-    from pyarrow import parquet
-
-    with file.open() as data:
-        return int(parquet.read_metadata(data).num_rows)
-
-
-_FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": _parquet_rows}
+_FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": parquet_rows}
 """The functions that count the rows of a file, by its format."""
 
 

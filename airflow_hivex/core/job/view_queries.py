@@ -3,7 +3,7 @@
 The reader puts a view in the place of each table that it finds in a text. Should Spark find another relation there,
 such as a table of the session's own catalog, the query is refused before any of it runs: no snapshot and no lock
 would hold for it. The JVM returns the relations that a plan reads; with Spark Connect only the settings of
-``text_conf`` protect against it.
+``configuration`` protect against it.
 """
 
 from __future__ import annotations

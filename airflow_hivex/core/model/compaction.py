@@ -221,7 +221,7 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
     """Return a line of SHOW COMPACTIONS: texts and NULL, times in milliseconds."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
-    started, ended = _milliseconds(entry.started_at), _milliseconds(entry.ended_at)
+    started, ended = to_milliseconds(entry.started_at), to_milliseconds(entry.ended_at)
     return (
         str(entry.id),
         entry.database,
@@ -231,7 +231,7 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
         entry.state.shown,
         worker_host,
         worker_thread,
-        _text(_milliseconds(entry.enqueued_at)),
+        _text(to_milliseconds(entry.enqueued_at)),
         _text(started),
         None if started is None or ended is None else str(ended - started),
         entry.job_id,
@@ -241,12 +241,13 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
         entry.pool or DEFAULT_POOL,
         _text(entry.txn_id),
         _text(entry.next_txn_id),
-        _text(_milliseconds(entry.committed_at)),
+        _text(to_milliseconds(entry.committed_at)),
         _text(entry.highest_write_id),
     )
 
 
-def _milliseconds(time: datetime | None) -> int | None:
+def to_milliseconds(time: datetime | None) -> int | None:
+    """Return a time in milliseconds since the epoch, as the database stores it; None for None."""
     return None if time is None else round(time.timestamp() * 1000)
 
 

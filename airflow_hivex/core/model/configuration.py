@@ -28,7 +28,7 @@ _OF_SPARK_SQL = "spark.sql."
 # Parameters of Hive and of its engines that say how fast a statement runs, or allow what is always allowed here.
 _WITHOUT_EFFECT = re.compile(r"(?:hive|tez|mapred|mapreduce|yarn|dfs|io|fs\.trash|hcatalog|parquet|orc)\.")
 _OF_THE_METASTORE = re.compile(r"(?:metastore|hivex|hive\.metastore|hive\.cluster)\.")
-# Jobs rely on these. Source: core/job/configuration.py and text_conf.py.
+# Jobs rely on these. Source: core/job/configuration.py.
 _FIXED = frozenset(
     {
         "spark.sql.variable.substitute",

@@ -272,6 +272,10 @@ class NamespaceMove:
     ended_at: datetime | None = None
 
 
+MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s")
+"""The columns of :attr:`MovedNamespace.row`."""
+
+
 @dataclass(frozen=True, slots=True)
 class MovedNamespace:
     """The result of a move, or of its dry run. ``tables`` are those whose primary cluster has changed.
@@ -288,3 +292,9 @@ class MovedNamespace:
     locked_s: float = 0.0
     txn_id: int | None = None
     plan: MovePlan | None = None
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        """Return the result as statements and the command line show it."""
+        facts = (self.is_changed, len(self.tables), self.bytes_copied, self.rounds, round(self.locked_s, 3))
+        return (self.namespace, self.cluster, *facts)

@@ -200,7 +200,7 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
     }
     # A file, because every user of the machine can read the arguments of a process.
     properties = folder / "spark.properties"
-    _write(properties, "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items()))
+    _write(properties, "".join(f"{key}={java.escaped(value)}\n" for key, value in settings.items()))
     token = secrets.token_urlsafe(32)
     command = [str(submit), "--properties-file", str(properties), "--class", _CLASS, "spark-internal"]
     environment = {
@@ -222,11 +222,6 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
     )
     pid = int(started.stdout)
     return Server(port, pid, psutil.Process(pid).create_time(), master, token)
-
-
-def _escaped(value: str) -> str:
-    """Return a value, escaped for a properties file of Java."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _write(file: Path, text: str) -> None:

@@ -82,6 +82,11 @@ def _cannot_be_named(file: Path) -> bool:
     return any(character.isspace() or character in "\"'\\%" for character in str(file))
 
 
+def escaped(value: str) -> str:
+    """Return a value, escaped for a properties file of Java."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
 _REMEMBERED_LINES = 100
 _OUTPUT_LIMIT_S = 2.0
 _MEMORY = ("OutOfMemoryError", "insufficient memory", "Could not reserve enough space", "Cannot allocate memory")

@@ -117,7 +117,9 @@ class Submission:
         (self.folder / _PROGRAM).write_bytes(shipping.DRIVER)
         self._log_level = conf.get(LOG_LEVEL, "")
         properties = self._properties(master, conf)
-        (self.folder / _PROPERTIES).write_text("".join(f"{key}={_escaped(properties[key])}\n" for key in properties))
+        (self.folder / _PROPERTIES).write_text(
+            "".join(f"{key}={java.escaped(properties[key])}\n" for key in properties)
+        )
         self.environment = _environment(self.home, master, conf)
 
     @property
@@ -177,8 +179,3 @@ def _environment(home: Path, master: str, conf: Mapping[str, str]) -> dict[str, 
         # Other machines may have Python at another path: there Spark's default applies, python3.
         found.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     return found | {"SPARK_HOME": str(home), "LC_ALL": "C.UTF-8"}
-
-
-def _escaped(value: str) -> str:
-    """Return a value as Java's properties have it."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -36,7 +36,7 @@ from airflow_hivex.core.model.predicates import (
 )
 from airflow_hivex.core.parser.lexer.literals import date_value, number, timestamp_value
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.queries.functions import called_function
+from airflow_hivex.core.parser.queries.functions import called_function, says_only
 from airflow_hivex.core.parser.statements import Literal
 
 FindColumn: TypeAlias = Callable[[exp.Column], ColumnReference | None]
@@ -104,7 +104,7 @@ class FilterReader:
             return operand if isinstance(operand, Unknown) else Not(operand)
         for type_, names, read in self._readers():
             if isinstance(node, type_):
-                return read(node) if _has_only(node, *names) else Unknown()
+                return read(node) if says_only(node, *names) else Unknown()
         # A boolean by itself, such as startswith(ds, '2013').
         operand_ = self._operand(node)
         return Comparison(operand_, "=", True) if operand_ is not None else Unknown()
@@ -167,7 +167,7 @@ class FilterReader:
         like, escape = node.this, node.expression
         if not isinstance(like, exp.Like) or not isinstance(escape, exp.Literal) or len(escape.name) != 1:
             return Unknown()
-        read = self._like(like) if _has_only(like, "this", "expression", "negate") else Unknown()
+        read = self._like(like) if says_only(like, "this", "expression", "negate") else Unknown()
         found = read.operand if isinstance(read, Not) else read
         if not isinstance(found, Like) or escape.name in ("%", "_"):
             return Unknown()
@@ -254,7 +254,7 @@ def _negative(operand: exp.Expr) -> Literal | None:
 def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
     """Read ``DATE '...'``, ``TIMESTAMP '...'`` and numbers with a suffix, which sqlglot reads as casts."""
     operand, name = cast.this, cast.to.this.name
-    if not isinstance(operand, exp.Literal) or cast.to.expressions or not _has_only(cast, "this", "to"):
+    if not isinstance(operand, exp.Literal) or cast.to.expressions or not says_only(cast, "this", "to"):
         return None
     text = operand.name
     if operand.is_string:
@@ -271,8 +271,3 @@ def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
         bound = 1 << _INTEGER_BITS[name]
         return Literal(value, name.lower()) if -bound <= value < bound else None
     return None
-
-
-def _has_only(node: exp.Expr, *names: str) -> bool:
-    """Return whether a node has no other arguments, which could change its meaning."""
-    return all(name in names for name, value in node.args.items() if value)

@@ -77,29 +77,30 @@ def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
     if isinstance(node, exp.Anonymous):
         name = node.this if isinstance(node.this, str) else node.this.name
         known = SYNONYMS.get(name.lower())
-        return (known, node.expressions) if known and _says_only(node, "this", "expressions") else None
+        return (known, node.expressions) if known and says_only(node, "this", "expressions") else None
     if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
         # Spark joins from left to right there: 'a' || 1 + 2 is ('a' || 1) + 2.
         return None
     if type(node) in _OPERATORS:
-        says = _says_only(node, "this", "expression", "safe")
+        says = says_only(node, "this", "expression", "safe")
         return (_OPERATORS[type(node)], (node.this, node.expression)) if says else None
     match node:
-        case exp.Neg() if _says_only(node, "this"):
+        case exp.Neg() if says_only(node, "this"):
             return "negative", (node.this,)
-        case exp.Substring() if _says_only(node, "this", "start", "length"):
+        case exp.Substring() if says_only(node, "this", "start", "length"):
             arguments = [node.args.get(name) for name in ("this", "start", "length")]
             return "substring", [argument for argument in arguments if argument is not None]
-        case exp.Trim() if _says_only(node, "this"):
+        case exp.Trim() if says_only(node, "this"):
             return "trim", (node.this,)
-        case exp.Extract() if _says_only(node, "this", "expression"):
+        case exp.Extract() if says_only(node, "this", "expression"):
             part = _PARTS.get(node.this.name.upper())
             return (part, (node.expression,)) if part else None
-        case exp.Cast() if _says_only(node, "this", "to", "safe") and _says_only(node.to, "this"):
+        case exp.Cast() if says_only(node, "this", "to", "safe") and says_only(node.to, "this"):
             type_ = None if not isinstance(node.to.this, exp.DataType.Type) else _CAST_TYPES.get(node.to.this.name)
             return (f"cast {type_}", (node.this,)) if type_ else None
     return None
 
 
-def _says_only(node: exp.Expr, *names: str) -> bool:
+def says_only(node: exp.Expr, *names: str) -> bool:
+    """Return whether a node has no other arguments, which could change its meaning."""
     return all(name in names for name, value in node.args.items() if value)

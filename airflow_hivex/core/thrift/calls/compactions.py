@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from airflow_hivex.core.compaction.history import CompactionFilter
-from airflow_hivex.core.model.compaction import Compaction, CompactionResponse, CompactionType
+from airflow_hivex.core.model.compaction import Compaction, CompactionResponse, CompactionType, to_milliseconds
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import Client, read_database
@@ -67,24 +66,20 @@ def _element(entry: Compaction) -> Any:
         type=_NUMBERS[entry.type],
         state=entry.state.shown,
         workerid=entry.worker_id,
-        start=_milliseconds(entry.started_at),
+        start=to_milliseconds(entry.started_at),
         runAs=entry.run_as,
         hightestTxnId=entry.highest_write_id or 0,
         metaInfo=None,
-        endTime=_milliseconds(entry.ended_at),
+        endTime=to_milliseconds(entry.ended_at),
         hadoopJobId=entry.job_id or "None",
         id=entry.id,
         errorMessage=entry.error_message,
-        enqueueTime=_milliseconds(entry.enqueued_at),
+        enqueueTime=to_milliseconds(entry.enqueued_at),
         workerVersion=entry.worker_version,
         initiatorId=entry.initiator_id,
         initiatorVersion=entry.initiator_version,
-        cleanerStart=_milliseconds(entry.cleaner_started_at),
+        cleanerStart=to_milliseconds(entry.cleaner_started_at),
     )
-
-
-def _milliseconds(time: datetime | None) -> int | None:
-    return None if time is None else round(time.timestamp() * 1000)
 
 
 @call("find_next_compact", "find_next_compact2")
