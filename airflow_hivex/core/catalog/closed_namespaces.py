@@ -29,7 +29,8 @@ def closed_namespaces(connection: Connection, names: Iterable[str]) -> frozenset
 def is_closed(connection: Connection, name: str) -> bool:
     """Return whether a namespace is closed. One round trip.
 
-    NoSuchDatabaseError: the namespace does not exist.
+    Raises:
+        NoSuchDatabaseError: the namespace does not exist.
     """
     query = select(databases.c.parameters, _SHARED).where(databases.c.name == normalise(name))
     row = connection.execute(query).one_or_none()

@@ -26,9 +26,9 @@ class Urgency(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A sentence about one thing, and the part of the warehouse (``tab``) that shows more about it.
+    """A sentence about one problem, and the page of the view (``tab``) that shows more about it.
 
-    ``table`` is the name of a table that it is about, ``database.table``.
+    ``table`` is the table in question, ``database.table``, if any.
     """
 
     urgency: Urgency
@@ -39,7 +39,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class BlockedRequest:
-    """The lock request that has waited longest, in names: what it wants, for whom, and the holder of the lock."""
+    """The lock request that has waited longest: its object, its owner, and the holder of the lock, by name."""
 
     name: str
     by: str
@@ -54,7 +54,7 @@ class BlockedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts that are judged. ``quotas`` are sentences about quotas, each with whether the quota is exceeded."""
+    """The facts to judge. ``quotas`` are sentences about quotas, each with True if the quota is exceeded."""
 
     now: datetime
     open: int = 0
@@ -71,7 +71,7 @@ class Situation:
 
 
 def judge(situation: Situation) -> list[Attention]:
-    """Return a sentence for each thing that needs attention, the most urgent first; none if all is well."""
+    """Return a sentence for each problem, the most urgent first; an empty list if nothing needs attention."""
     order = list(Urgency)
     return sorted(_all(situation), key=lambda each: order.index(each.urgency))
 

@@ -38,7 +38,7 @@ class CleaningOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A directory or file that goes: on which cluster, its URI there, and whether it is ``obsolete`` or ``aborted``."""
+    """A directory or file to delete: its cluster, its URI there, and the reason, ``obsolete`` or ``aborted``."""
 
     cluster: str
     uri: str
@@ -47,9 +47,9 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction that may still read what is obsolete; ``agent_info`` names its DAG run and task.
+    """An open transaction that may still read obsolete directories; ``agent_info`` names its DAG run and task.
 
-    With the id 0 it is not a transaction, and ``agent_info`` says for whom directories are kept.
+    The id 0 is not a transaction; then ``agent_info`` names the reason for which directories are kept.
     """
 
     txn_id: int
@@ -68,10 +68,10 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """One entry that is ready for cleaning, or (without ``compaction_id``) what aborted transactions have left.
+    """One entry that is ready for cleaning or, without ``compaction_id``, the files of aborted transactions.
 
-    ``deleted`` is what goes, ``waiting`` the names of the obsolete directories that stay for ``blockers``.
-    ``message`` says why it is paused, refused or failed, or has another remark.
+    ``deleted`` are the deleted directories, ``waiting`` the names of the obsolete directories that stay for
+    ``blockers``. ``message`` is the reason why the task is paused, refused or failed, or another remark.
     """
 
     compaction_id: int | None
@@ -103,7 +103,7 @@ class View:
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
     """Return the directories of a table or partition that no reader with this view, or a later one, reads.
 
-    Where what replaces them is above ``highest``, or not seen, they stay.
+    They stay if the replacing directories are above ``highest``, or not visible to the view.
     """
     state = _state(names, view)
     return frozenset() if state is None else frozenset(state.obsolete)
@@ -112,9 +112,8 @@ def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
 def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
     """Return the directories that have the rows of obsolete ones, by the same view.
 
-    What must be there when these go.
-
-    They are the base, and deltas that span what is gone.
+    They must exist when the obsolete directories are deleted: the base, and the deltas that span the directories
+    ``gone``.
     """
     state = _state(names, view)
     if state is None or not gone:
@@ -158,7 +157,7 @@ def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
 
 
 def settled_below(write_ids: ValidWriteIdList) -> int:
-    """Return the highest write id up to which a snapshot sees all as committed or aborted, with none open."""
+    """Return the highest write id up to which all ids are committed or aborted in a snapshot, and none is open."""
     return (
         write_ids.high_watermark
         if write_ids.min_open is None
@@ -168,14 +167,14 @@ def settled_below(write_ids: ValidWriteIdList) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The aborted writes at one place: their write ids, and those that compacted it."""
+    """The aborted writes at one place: their write ids, and the transactions of aborted compactions."""
 
     txn_ids: frozenset[int]
     write_ids: frozenset[int]
     compactions: frozenset[int]
 
     def leftover(self, name: str) -> AcidDirectory | None:
-        """Return the directory of that name, if an aborted transaction has made it, or has written to it."""
+        """Return the directory with the name, if an aborted transaction has made it or has written to it, else None."""
         found = parse_directory(name)
         if found is None:
             return None
@@ -190,7 +189,7 @@ class Aborted:
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
-        """Return whether it is a staging directory of a statement or compaction of one of them."""
+        """Return whether a name is that of a staging directory of one of the aborted writes or compactions."""
         found = staging_ids(name)
         return found is not None and (found[0] in self.write_ids or found[1] in self.compactions)
 
@@ -198,7 +197,7 @@ class Aborted:
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
     """Return the first writer of a staging directory of this name: a write id, or the transaction of a compaction.
 
-    None when it is not the name of one.
+    None if the name is not that of a staging directory.
     """
     found = _STAGING.fullmatch(name)
     if found is None:
@@ -216,7 +215,7 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
 def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether an entry that is not registered has been written by a transaction that has ended.
 
-    A directory is registered by the commit of its writer, so that this one never will be. A writer that was paused
+    The commit of its writer registers a directory, so this one never will be registered. A writer that was paused
     beyond its time-out may have made it after its transaction was aborted and cleaned up.
     """
     staging = staging_ids(name)
@@ -238,5 +237,5 @@ def _has_ended(id: int | None, ids: ValidWriteIdList | ValidTxnList) -> bool:
 
 
 def forbids_cleanup(*properties: Collection[tuple[str, str]]) -> bool:
-    """Return whether the properties of a table or partition say that its directories are kept."""
+    """Return whether the properties of a table or partition forbid the deletion of directories."""
     return any(name.lower() == NO_CLEANUP and value.lower() == "true" for each in properties for name, value in each)

@@ -1,4 +1,4 @@
-"""A cluster: its file system, the locations below its root, and how Spark is reached there."""
+"""A cluster: its file system, the locations below its root, and the connection to its Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, 
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_LOCATION = 600
-"""In characters: PostgreSQL finds tables by an index on their locations."""
+"""The number of characters: PostgreSQL finds tables by an index on their locations."""
 
 
 class JobTrackerKind(enum.Enum):
@@ -42,10 +42,10 @@ _KINDS = (
 
 
 def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKind:
-    """Return how ``jobtracker`` reaches Spark: any word that is not a master URL of Spark is an Airflow connection.
+    """Return the kind of a job tracker: any word that is not a master URL of Spark is an Airflow connection.
 
     Raises:
-        InvalidClusterPropertiesError: it is neither.
+        InvalidClusterPropertiesError: ``jobtracker`` is neither of these.
     """
     for kind, pattern in _KINDS:
         if pattern.fullmatch(jobtracker):
@@ -59,9 +59,9 @@ def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKi
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster: the file system that holds its data, and how Spark is reached there.
+    """A cluster: the file system with its data, and the connection to its Spark.
 
-    ``filesystem`` is a URI without a slash at its end. ``storage_options`` are fsspec's.
+    ``filesystem`` is a URI without a slash at its end. ``storage_options`` are the options of fsspec.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Cluster:
         """Return the full URI of a location that is relative to the cluster's root, or lies inside it.
 
         Raises:
-            LocationOutsideClusterError: it lies outside.
+            LocationOutsideClusterError: the location lies outside of the root.
         """
         return self.root.join(self.relative(location))
 
@@ -119,9 +119,9 @@ class Cluster:
         """Return the location below the cluster's root; the empty text is the root itself.
 
         Raises:
-            LocationOutsideClusterError: it lies outside, or may leave the root through ``..``.
-            InvalidParametersError: it is too long.
-            InvalidTextError: it has a NUL character, which no file system takes.
+            LocationOutsideClusterError: the location lies outside of the root, or may leave it through ``..``.
+            InvalidParametersError: the location is too long.
+            InvalidTextError: the location has a NUL character, which no file system accepts.
         """
         check_text("A location", check_length("A location", location, _LONGEST_LOCATION))
         found = self.root.relative(location)
@@ -132,10 +132,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answer of a cluster, or of a part of it, to the question whether it can be used now.
+    """The state of a cluster, or of a part of it: whether it can be used now.
 
-    ``problem`` is the error that a statement there would end with, None if nothing is known to be in its way.
-    ``version`` is that of the Spark which runs its jobs, where it is known.
+    ``problem`` is the error with which a statement there would end, None without a known problem. ``version`` is the
+    version of the Spark that runs its jobs, if it is known.
     """
 
     problem: HivexError | None = None
@@ -151,7 +151,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/(?:/([^/]*))?)(.*)", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The root of a file system: ``scheme`` in lower case, and the names that lead to it."""
+    """The root of a file system: ``scheme`` in lower case, and the names along the path to it."""
 
     scheme: str
     authority: str
@@ -159,11 +159,11 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """Return the root as a URI; no slash at its end unless it is the top of the file system."""
+        """Return the root as a URI, without a slash at its end unless it is the top of the file system."""
         return self.join("")
 
     def join(self, relative: str) -> str:
-        """Return the URI of a location that :meth:`relative` gave."""
+        """Return the URI of a location that :meth:`relative` has returned."""
         path = "/".join((*self.names, relative) if relative else self.names)
         return f"{self.scheme}://{self.authority}/{path}" if path or not self.authority else self._top
 
@@ -172,9 +172,9 @@ class Root:
         return f"{self.scheme}://{self.authority}"
 
     def relative(self, location: str) -> str | None:
-        """Return ``location`` as names below this root; None when it lies outside.
+        """Return ``location`` relative to this root; None if it lies outside.
 
-        A path without a scheme that starts with a slash is one of this file system.
+        A path without a scheme that starts with a slash belongs to this file system.
         """
         whole = _split(location)
         if whole is None:
@@ -190,9 +190,9 @@ class Root:
         return "/".join(names[len(self.names) :])
 
     def real(self, relative: str) -> str | None:
-        """Return the location to which symbolic links lead from one; None outside of this root, or without links.
+        """Return the location to which symbolic links lead from another; None outside of this root, or without links.
 
-        Asks the file system of this machine, as only local roots have such links.
+        Asks the file system of this machine: only local roots have such links.
         """
         if self.scheme != "file":
             return None
@@ -211,7 +211,7 @@ class Root:
 
 
 def parse_root(filesystem: str) -> Root | None:
-    """Return the root that a URI or an absolute path stands for; None when it is neither."""
+    """Return the root of a URI or an absolute path; None for any other text."""
     whole = _split(filesystem)
     if whole is None:
         names = _names(filesystem) if filesystem.startswith("/") else None
@@ -231,6 +231,6 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """Return the names along a path; None when it goes up, as a link could lead anywhere from there."""
+    """Return the names along a path; None if it goes up by ``..``, since a link could lead anywhere from there."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

@@ -1,10 +1,10 @@
-"""Column types as values, read from the spelling of Hive or Spark, and which type takes the values of another.
+"""Column types as values, read from the spelling of Hive or Spark, and the conversions between them.
 
     >>> parse_type("STRUCT<id: INTEGER, tags: array<varchar(8)>>")
     Struct(fields=(Field(name='id', type=Primitive(name='int', ...)), ...))
 
-The catalog keeps the text of a type as it was given. ``parse_type`` returns the meaning of a text. The table of
-primitive types is the one place that lists them with their properties.
+The catalog stores the text of a type as it was given. ``parse_type`` returns the meaning of a text. Only the table of
+primitive types lists them with their properties.
 
 Source: docs/reference/spark.md, "Names of types".
 """
@@ -21,7 +21,7 @@ from typing import NoReturn, TypeAlias, TypeVar
 from airflow_hivex.core.errors import InvalidTypeError
 
 MAX_PRECISION = 38
-"""The most digits of a decimal, in Hive and in Spark."""
+"""The greatest number of digits of a decimal, in Hive and in Spark."""
 
 _MOST_DIGITS_OF_A_SECOND = 6
 
@@ -39,7 +39,7 @@ class Family(enum.Enum):
     VOID = "void"
     INTERVAL = "interval"
     OTHER = "other"
-    """A type that no rule here knows more about: only Spark or Hive computes with it."""
+    """A type without rules in this module: only Spark or Hive computes with it."""
 
 
 _OF_BUCKETS = (Family.BOOLEAN, Family.WHOLE, Family.FLOATING, Family.DECIMAL, Family.TEXT, Family.BINARY)
@@ -50,9 +50,9 @@ _OF_PARTITIONS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING, Family.TEXT, Fa
 class Kind:
     """The properties that all types of one name share.
 
-    ``bits`` are those of a whole number without the sign. ``defaults`` are its parameters where they are
-    left out; None: the parameter must be given. ``in_tables``: CREATE TABLE takes it. ``in_files``: ORC can hold it.
-    ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a local time.
+    ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` are the parameters that may be left
+    out; None: the parameter must be given. ``in_tables``: CREATE TABLE accepts the type. ``in_files``: ORC can store
+    it. ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a local time.
     """
 
     family: Family
@@ -93,7 +93,7 @@ KINDS = {
 """Primitive types by their names."""
 
 BUCKET_TYPES = tuple(name for name, kind in KINDS.items() if name == "date" or kind.family in _OF_BUCKETS)
-"""Types a table may be bucketed by. A timestamp is not one: Hive hashes local times, Spark's are instants."""
+"""The types of bucket columns. A timestamp is not one of them: Hive hashes local times, Spark's are instants."""
 
 _NAMES = {spelling: name for name, kind in KINDS.items() for spelling in (name, *kind.synonyms)}
 
@@ -183,12 +183,12 @@ ColumnType: TypeAlias = Primitive | Array | Map | Struct | Union
 
 
 def field_name(name: str) -> str:
-    """Return the name of a field as it stands in the text of a type, in quotes where it needs them."""
+    """Return the name of a field as in the text of a type, in quotes if it needs them."""
     return name if _PLAIN_FIELD.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def parts(type: ColumnType) -> tuple[ColumnType, ...]:
-    """Return the types that a type is directly made of."""
+    """Return the types of the direct parts of a type."""
     match type:
         case Array(element):
             return (element,)
@@ -241,7 +241,7 @@ _SPACED = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-# A field's name may have spaces and other characters where a colon ends it.
+# A field's name may have spaces and other characters if a colon ends it.
 _QUOTED_FIELD = re.compile(r"`((?:[^`]|``)+)`\s*:?")
 _FIELD = re.compile(r"([^`<>(),:\s](?:[^`<>(),:]*[^`<>(),:\s])?)\s*:|(\w+)(?=\s)")
 
@@ -260,7 +260,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def parameters_of(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
-    """Return all parameters of a primitive type, from those that a text has.
+    """Return all parameters of a primitive type, from the parameters in a text.
 
     Raises:
         ValueError: they are not parameters of that type. The text of the error is the reason.

@@ -76,15 +76,15 @@ class CompactionState(enum.Enum):
 
     @property
     def is_over(self) -> bool:
-        """Return whether it is in the history, not in the queue."""
+        """Return whether the entry is in the history, and not in the queue."""
         return not NEXT[self]
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the state that is shown as the text, in any case; also by its older name.
+        """Return the state with a word of SHOW COMPACTIONS, in any case, or with its older name.
 
         Raises:
-            InvalidObjectError: there is no such state.
+            InvalidObjectError: ``text`` is not a valid state.
         """
         wanted = " ".join(text.lower().replace("_", " ").split())
         for each in cls:
@@ -112,9 +112,9 @@ NEXT: Mapping[CompactionState, frozenset[CompactionState]] = {
 class CompactionRequest:
     """A compaction of a table or partition to put into the queue.
 
-    ``partition`` is the partition's name, or None. ``pool`` of None is the default one. ``buckets`` and
-    ``order_by`` are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover
-    now: one that waits to be cleaned with the same one has done all already.
+    ``partition`` is the partition's name, or None. ``pool`` None means the default pool. ``buckets`` and ``order_by``
+    are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now: if a compaction
+    with the same one waits for cleaning, there is nothing to do.
     """
 
     table_id: int
@@ -139,8 +139,8 @@ class CompactionRequest:
 class CompactionResponse:
     """The answer to a request: its id, or :data:`REFUSED_ID` with a message that says why.
 
-    ``in_the_way`` is the id of the compaction for whose sake it was refused.
-    After waiting for it, ``state`` is the one that it has come to, and ``message`` its error, if it has one.
+    ``in_the_way`` is the id of the compaction because of which it was refused. After a wait, ``state`` is the final
+    state of the compaction, and ``message`` its error, if any.
     """
 
     id: int
@@ -150,7 +150,7 @@ class CompactionResponse:
 
     @property
     def is_accepted(self) -> bool:
-        """Return whether it is in the queue."""
+        """Return whether the compaction is in the queue."""
         return self.id != REFUSED_ID
 
 
@@ -214,7 +214,7 @@ SHOW_COLUMNS = (
     "committime",
     "hightestwriteid",
 )
-"""The columns of SHOW COMPACTIONS (the last one is spelled like that)."""
+"""The columns of SHOW COMPACTIONS, in Hive's spelling."""
 
 
 def show_row(entry: Compaction) -> tuple[str | None, ...]:
@@ -269,13 +269,13 @@ def resource_name(database: str, table: str, partition: str | None) -> str:
 
 
 def pool_name(text: str | None) -> str | None:
-    """Return a pool as it is stored: None is the default one, which may also be called by its name."""
+    """Return a pool as it is stored, None for the default pool, which may also be given by its name."""
     name = (text or "").strip()
     return None if not name or name.lower() == DEFAULT_POOL else name
 
 
 def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """Return the ``compactor.`` properties of a compaction's job; those of the request override the table's."""
+    """Return the ``compactor.`` properties of a compaction's job; the request's properties override the table's."""
     return {
         name.removeprefix(JOB_PREFIX): value
         for properties in (table, request)
@@ -285,7 +285,7 @@ def job_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict
 
 
 def table_properties(table: Mapping[str, str], request: Mapping[str, str]) -> dict[str, str]:
-    """Return the table's properties for a compaction's job: ``tblprops.`` ones take the place of others."""
+    """Return the table's properties for a compaction's job: ``tblprops.`` properties replace the table's own."""
     own = {name: value for name, value in table.items() if not name.startswith(TABLE_PROPERTY_PREFIX)}
     return own | {
         name.removeprefix(TABLE_PROPERTY_PREFIX): value

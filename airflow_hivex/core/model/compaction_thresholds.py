@@ -1,4 +1,4 @@
-"""Decides whether and how a table or partition is compacted: filters, thresholds and the worker's own check. Pure.
+"""The decision whether and how to compact a table or partition: filters, thresholds and the worker's check. Pure.
 
 Source: docs/reference/compaction.md (Hive InitiatorBase, CompactorUtil, QueryCompactor.Util).
 """
@@ -46,7 +46,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], table: Mapping[str, str] | None = None) -> Thresholds:
-        """Return the thresholds of the settings, with what a table's properties override.
+        """Return the thresholds of the settings; a table's properties override them.
 
         Raises:
             InvalidSettingError: a property is not a valid value of its threshold.
@@ -79,7 +79,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """The aborted transactions that have written to a table or partition: how many, and when the oldest began."""
+    """The aborted transactions with writes to a table or partition: their number, and the beginning of the oldest."""
 
     count: int
     oldest_ms: int
@@ -95,7 +95,7 @@ class Aborts:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The properties of a table that the initiator uses. ``id`` of a table that is gone has no name any more."""
+    """The properties of a table that the initiator uses. A dropped table has an id, but no name."""
 
     id: int
     database: str
@@ -110,12 +110,12 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table or partition that was written to, with what decides whether it is compacted.
+    """A written table or partition, with the facts that decide whether it is compacted.
 
-    ``partition_id`` is None where it is gone, or the table has no partitions. ``aborts`` are those that count: None
-    where the cleaner removes what aborted transactions wrote. ``active`` is what SHOW COMPACTIONS says of an
-    entry that waits or is at work. ``failed_ms`` is when the newest of as many failures as are too many
-    has ended, None where there are fewer, or a success among them.
+    ``partition_id`` is None if the partition was dropped, or the table has no partitions. ``aborts`` is None if the
+    cleaner removes the files of aborted transactions. ``active`` is the state of an entry that waits or runs, in the
+    word of SHOW COMPACTIONS. ``failed_ms`` is the end of the newest failure, if the number of failures in a row has
+    reached the limit; else None.
     """
 
     table: CandidateTable
@@ -130,8 +130,8 @@ class Candidate:
 class Filter:
     """A reason to leave a candidate alone.
 
-    ``why`` gives the sentence if it holds, else None; ``value`` what it looks at, for people.
-    With ``is_recorded`` the history keeps that it was not initiated.
+    ``why`` returns the sentence if the filter holds, else None; ``value`` returns the judged value, to be shown. With
+    ``is_recorded`` the history records that no compaction was initiated.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Filter:
 
 
 def flag(properties: Mapping[str, str], name: str) -> bool | None:
-    """Return whether a property, whose name is in lower or in upper case, is ``true``; None where it is not set."""
+    """Return whether a property, whose name is in lower or in upper case, is ``true``; None if it is not set."""
     for each in (name, name.upper()):
         if each in properties:
             return properties[each].strip().lower() == "true"
@@ -241,11 +241,11 @@ FILTERS: tuple[Filter, ...] = (
     Filter("without partition", _no_partition, _said(_no_partition)),
     Filter("partition dropped", _partition_gone, _said(_partition_gone)),
 )
-"""The initiator's filters in their order; the first that holds drops a candidate."""
+"""The initiator's filters in their order; the first filter that holds drops a candidate."""
 
 
 def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> tuple[Filter, str] | None:
-    """Return the filter that drops the candidate, and its sentence; None when it is to be decided on."""
+    """Return the filter that drops the candidate, and its sentence; None if no filter drops it."""
     for each in FILTERS:
         sentence = each.why(candidate, thresholds, now_ms)
         if sentence is not None:
@@ -255,9 +255,9 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCounters:
-    """The totals for the thresholds: bytes of the base and of the current deltas, and how many of these there are.
+    """The totals for the thresholds: bytes of the base and of the current deltas, and the number of these deltas.
 
-    ``delta_count`` has delete deltas, too. ``has_obsolete_base`` says that another base has replaced one.
+    ``delta_count`` includes delete deltas. ``has_obsolete_base`` says that another base has replaced one.
     """
 
     base_bytes: int = 0
@@ -288,8 +288,8 @@ class DirectoryCounters:
 class DirectoryTotals:
     """The sums over all registered directories, independent of readers: bounds of :class:`DirectoryCounters`.
 
-    ``smallest_base_bytes`` is that of the bases that are not empty, 0 without any; ``original_bytes`` that of all
-    original files.
+    ``smallest_base_bytes`` is the size of the smallest base that is not empty, 0 without one; ``original_bytes`` is the
+    size of all original files.
     """
 
     delta_bytes: int = 0
@@ -299,7 +299,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Return whether :func:`decide` may come to something; if not, it certainly does not."""
+        """Return whether :func:`decide` may request a compaction; if False, it certainly does not."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -310,14 +310,14 @@ class DirectoryTotals:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The type of a compaction, or None for none, and why."""
+    """The type of a compaction, or None for no compaction, and the reason."""
 
     type: CompactionType | None
     why: str
 
 
 def decide_by_aborts(aborts: Aborts | None, thresholds: Thresholds, now_ms: int) -> Decision | None:
-    """Return the decision that needs no look at directories, or None."""
+    """Return a decision from aborted transactions alone, without directories, or None."""
     if aborts is None:
         return None
     if aborts.are_too_many(thresholds):
@@ -353,18 +353,18 @@ def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supp
 
 
 def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thresholds: Thresholds) -> bool:
-    """Return whether a minor compaction could be run: not by queries on a full ACID table with original files."""
+    """Return whether a minor compaction can run: it cannot by queries on a full ACID table with original files."""
     return not (thresholds.query_based and not table.is_insert_only and counters.has_originals)
 
 
 def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
-    """Return the next state of an entry whose directories a worker has read: WORKING means to compact them.
+    """Return the next state of an entry after a worker has read its directories; WORKING means to compact them.
 
     Source: docs/reference/compaction.md, "Worker", rules 6 and 7.
 
-    READY_FOR_CLEANING is for a directory with nothing to merge and something to remove, REFUSED for one
-    with neither. ``has_leftovers`` says that aborted transactions have written what is not among the directories
-    of ``state``: these are the registered ones, and what was aborted never is.
+    READY_FOR_CLEANING is for a place with files to remove, but nothing to merge; REFUSED for a place with neither.
+    ``has_leftovers`` says that aborted transactions have left files. These are not in ``state``, which has registered
+    directories only.
     """
     if _is_enough(type, state):
         return CompactionState.WORKING

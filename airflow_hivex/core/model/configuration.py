@@ -1,4 +1,4 @@
-"""The parameters that SET gives to the jobs of one session: those of Spark SQL, and those of Hive without an effect."""
+"""The parameters that SET accepts for the jobs of one session: of Spark SQL, and of Hive without an effect."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from airflow_hivex.core.model.secrets import is_secret_name
 TIME_ZONE = "spark.sql.session.timeZone"
 
 HIVEVAR = "hivevar:"
-"""The beginning of the names of Hive's variables, whose values are put into the texts of statements."""
+"""The beginning of the names of Hive's variables; their values are put into the texts of statements."""
 HIVECONF = "hiveconf:"
 
 IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
-"""The parameter of Hive by which DROP of a table, view or function that does not exist does nothing."""
+"""The parameter of Hive by which DROP ignores a table, view or function that does not exist."""
 
 STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
-"""The parameter of Spark that says which values a column takes."""
+"""The parameter of Spark that decides which values a column accepts."""
 LEGACY_ASSIGNMENT = "LEGACY"
 _ASSIGNMENTS = ("ANSI", LEGACY_ASSIGNMENT)
 
@@ -25,7 +25,7 @@ _TIMESTAMP_TYPE = "spark.sql.timestampType"
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 _OWN_NAME = re.compile(r"\w+")
 _OF_SPARK_SQL = "spark.sql."
-# Parameters of Hive and of its engines that say how fast a statement runs, or allow what is always allowed here.
+# Parameters of Hive and of its engines that change only the speed, or allow features that are always allowed here.
 _WITHOUT_EFFECT = re.compile(r"(?:hive|tez|mapred|mapreduce|yarn|dfs|io|fs\.trash|hcatalog|parquet|orc)\.")
 _OF_THE_METASTORE = re.compile(r"(?:metastore|hivex|hive\.metastore|hive\.cluster)\.")
 # Jobs rely on these. Source: core/job/configuration.py.
@@ -69,7 +69,7 @@ _OF_THE_APPLICATION = re.compile(
 
 
 def stored_name(name: str) -> str:
-    """Return the name of a variable or parameter as a session stores it: ``hivevar:x``, or a parameter's alone."""
+    """Return the name under which a session stores a variable (``hivevar:x``) or a parameter (its own name)."""
     scope, _, rest = name.partition(":")
     scope = f"{scope.strip().lower()}:"
     if scope == HIVEVAR:
@@ -78,12 +78,12 @@ def stored_name(name: str) -> str:
 
 
 def is_own_name(name: str) -> bool:
-    """Return whether a script has made up the name of a parameter, for ``${hiveconf:name}`` in its texts."""
+    """Return whether a script has invented the name of a parameter, for ``${hiveconf:name}`` in its texts."""
     return _OWN_NAME.fullmatch(name) is not None
 
 
 def refusal(name: str) -> str | None:
-    """Return why SET does not take a parameter; None if it does."""
+    """Return the reason why SET refuses a parameter; None if SET accepts it."""
     if not _NAME.fullmatch(name):
         return f"{name} is not a valid name of a parameter"
     if is_secret_name(name):
@@ -106,12 +106,12 @@ def refusal(name: str) -> str | None:
 
 
 def refusal_of_value(name: str, value: str) -> str | None:
-    """Return why SET does not take a value of a parameter that it takes; None if it does."""
+    """Return the reason why SET refuses a value of an accepted parameter; None if SET accepts it."""
     if name == STORE_ASSIGNMENT and value.upper() not in _ASSIGNMENTS:
         return f"{value} is not a policy of this release; {' and '.join(_ASSIGNMENTS)} are"
     return None
 
 
 def has_no_effect(name: str) -> bool:
-    """Return whether a parameter is one of Hive or its engines that SET takes and that changes nothing."""
+    """Return whether SET accepts a parameter of Hive or its engines that has no effect."""
     return _WITHOUT_EFFECT.match(name) is not None

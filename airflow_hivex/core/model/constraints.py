@@ -1,6 +1,6 @@
 """The constraints of a table, as table properties: DEFAULT, NOT NULL and CHECK, and keys that nothing enforces.
 
-Clients of Hive return the properties of a table when they change it, so that the constraints stay.
+Clients of Hive send back all properties of a table when they change it, so the constraints stay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEYS = "hivex.key."
 
 
 class KeyKind(enum.StrEnum):
-    """The kinds of constraints that are kept and shown, and that nothing enforces."""
+    """The kinds of constraints that are stored and shown, but not enforced."""
 
     PRIMARY_KEY = "PRIMARY KEY"
     UNIQUE = "UNIQUE"
@@ -42,7 +42,7 @@ class Key:
 
     @property
     def sql(self) -> str:
-        """Return the constraint as CREATE TABLE has it behind its name; NOT NULL stands behind its column there."""
+        """Return the constraint as in CREATE TABLE, behind its name; NOT NULL stands behind its column there."""
         found = self.kind.value
         if self.kind is not KeyKind.NOT_NULL:
             found += f" {_listed(self.columns)}"
@@ -69,7 +69,7 @@ class Key:
 
     @property
     def property(self) -> str:
-        """Return the value of a property that keeps the key."""
+        """Return the value of the property that stores the key."""
         found: dict[str, object] = {"kind": self.kind.value, "columns": self.columns}
         if self.parent is not None:
             found |= {"parent": self.parent, "parent_columns": self.parent_columns}
@@ -84,7 +84,7 @@ def _listed(columns: Iterable[str]) -> str:
 class Constraints:
     """Expressions of Spark SQL: ``defaults`` by column, ``checks`` by name; and the columns that are never NULL.
 
-    ``keys`` by their names are kept and shown; no rows are compared with them.
+    ``keys``, by name, are stored and shown; rows are not checked against them.
     """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Constraints:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """Return the constraints that the properties of a table have."""
+        """Return the constraints in the properties of a table."""
         return cls(
             {name.removeprefix(DEFAULTS): text for name, text in properties.items() if name.startswith(DEFAULTS)},
             tuple(name for name in properties.get(NOT_NULL, "").split(",") if name),
@@ -103,22 +103,22 @@ class Constraints:
         )
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether there is any constraint."""
         return bool(self.defaults or self.not_null or self.checks or self.keys)
 
     @property
     def are_enforced(self) -> bool:
-        """Return whether rows that are written depend on any of them."""
+        """Return whether writes have to check, or fill in, any of the constraints."""
         return bool(self.defaults or self.not_null or self.checks)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of those that have one."""
+        """Return the names of the constraints that have a name."""
         return (*self.checks, *self.keys)
 
     @property
     def properties(self) -> dict[str, str]:
-        """Return the properties of a table that has the constraints."""
+        """Return the table properties that store the constraints."""
         found = {f"{DEFAULTS}{column}": text for column, text in self.defaults.items()}
         if self.not_null:
             found[NOT_NULL] = ",".join(self.not_null)
@@ -126,7 +126,7 @@ class Constraints:
         return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
-        """Return these constraints together with others, which replace those of the same column or name."""
+        """Return these constraints together with others; the others replace constraints of the same column or name."""
         return Constraints(
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
@@ -135,7 +135,7 @@ class Constraints:
         )
 
     def with_parents_in(self, database: str) -> Constraints:
-        """Return the constraints; tables that foreign keys name without a database are those of this one."""
+        """Return the constraints, with the database for parents of foreign keys that have none."""
         keys = {
             name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
             for name, key in self.keys.items()
@@ -143,14 +143,14 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints after a column was renamed that no check names."""
+        """Return the constraints after the rename of a column that no check names."""
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
         not_null = tuple(name if each == column else each for each in self.not_null)
         keys = {each: key.renamed(column, name) for each, key in self.keys.items()}
         return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without those of columns that no check names; a key goes with any of its columns."""
+        """Return the constraints without dropped columns, which no check names; a key is dropped with any column."""
         gone = frozenset(columns)
         defaults = {each: text for each, text in self.defaults.items() if each not in gone}
         not_null = tuple(each for each in self.not_null if each not in gone)
@@ -164,5 +164,5 @@ def is_constraint(property_name: str) -> bool:
 
 
 def with_constraints(properties: Mapping[str, str], constraints: Constraints) -> dict[str, str]:
-    """Return the properties of a table with these constraints in place of those that it has."""
+    """Return the properties of a table with these constraints in place of its own."""
     return {name: text for name, text in properties.items() if not is_constraint(name)} | constraints.properties

@@ -1,4 +1,4 @@
-"""Names of ACID directories, and which of them a snapshot reads.
+"""Names of ACID directories, and the choice of the directories that a snapshot reads.
 
 Source: docs/reference/directories.md (Hive AcidUtils).
 """
@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import InvalidObjectError, NotEnoughHistoryError
 from airflow_hivex.core.model.write_ids import RangeResponse
 
 FIRST_COMPACTION = -(2**63)
-"""The write id of the base that the first compaction of a converted table may make; always usable."""
+"""The write id of the base that the first compaction of a converted table may make; every snapshot can use it."""
 
 MAX_STATEMENT_ID = 4095
 """The highest statement id that fits the bucket property (docs/reference/directories.md, "Bucket property")."""
@@ -41,7 +41,7 @@ class DirectoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """A base or delta directory. A base spans 0 to its write id; ``visibility_txn_id`` is 0 without one."""
+    """A base or delta directory. A base spans 0 to its write id; ``visibility_txn_id`` is 0 without a suffix."""
 
     name: str
     kind: DirectoryKind
@@ -52,7 +52,7 @@ class AcidDirectory:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether it is the delta of a streaming batch, to which its transactions add files."""
+        """Return whether the directory is the delta of a streaming batch, to which its transactions add files."""
         is_delta = self.kind is DirectoryKind.DELTA
         return is_delta and self.min_write_id < self.max_write_id and not self.visibility_txn_id
 
@@ -61,10 +61,10 @@ class AcidDirectory:
 class DirectoryState:
     """The directories of a table or partition as a snapshot sees them, by name.
 
-    ``deltas`` are in the order to be read. ``originals`` are to be read too, when there is no
-    base, sorted by name. ``obsolete`` are covered by others, ``aborted`` hold nothing but aborted writes.
-    ``partial`` are the deltas that also hold write ids which the snapshot must not see: their
-    rows need a filter. ``has_uncompacted_aborts`` says that some delta mixes aborted write ids with others.
+    ``deltas`` are in reading order. ``originals`` are read, too, if there is no base, sorted by name. ``obsolete`` are
+    covered by other directories, ``aborted`` have only aborted writes. ``partial`` are the deltas that also have write
+    ids which the snapshot must not see: their rows need a filter. ``has_uncompacted_aborts`` says that some delta mixes
+    aborted write ids with others.
     """
 
     base: str | None
@@ -85,7 +85,7 @@ class VisibleIds(Protocol):
 
     @property
     def exceptions(self) -> tuple[int, ...]:
-        """Ids at or below it that are not seen."""
+        """Return the ids at or below the high watermark that are not seen."""
 
     def is_valid(self, id: int) -> bool:
         """Return whether the id is committed."""
@@ -94,17 +94,17 @@ class VisibleIds(Protocol):
         """Return whether the id is aborted."""
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """Return how many of the ids are committed."""
+        """Return whether all, some or none of the ids are committed."""
 
     def is_range_aborted(self, lo: int, hi: int) -> RangeResponse:
-        """Return how many of the ids are aborted."""
+        """Return whether all, some or none of the ids are aborted."""
 
     def is_base_valid(self, id: int) -> bool:
         """Return whether a compacted base of this id is usable."""
 
 
 def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
-    """Return the name of a base: of INSERT OVERWRITE, or with ``visibility_txn_id`` of a compaction."""
+    """Return the name of a base of INSERT OVERWRITE or, with ``visibility_txn_id``, of a compaction."""
     return f"base_{write_id:07d}{_visibility_suffix(visibility_txn_id)}"
 
 
@@ -146,7 +146,7 @@ def _visibility_suffix(txn_id: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def parse_directory(name: str) -> AcidDirectory | None:
-    """Return the ACID directory that ``name`` stands for, or None when it is the name of none.
+    """Return the ACID directory with the name, or None for any other name.
 
     Numbers may be padded to any width or not at all.
     """
@@ -182,21 +182,20 @@ def directory_state(
     *,
     compacted_bases: Collection[str] = (),
 ) -> DirectoryState:
-    """Return which of the entries of a table's or partition's directory the snapshot reads.
+    """Return the directories that a snapshot reads, from the entries of a table's or partition's directory.
 
-    The entries may come in any order, as plain names or parsed already. What is neither base nor
-    delta is an original file or directory; names that start with ``_`` or ``.`` do not count.
+    The entries may come in any order, as plain names or parsed already. An entry that is neither base nor delta is an
+    original file or directory; names that start with ``_`` or ``.`` do not count.
 
     Args:
         names: the entries of the directory.
         valid_write_ids: the snapshot of the table, of a reader or a compactor.
-        valid_txns: the transactions seen; they decide on the results of compactions.
+        valid_txns: the visible transactions; they decide on the results of compactions.
         compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says
             that a compaction made them.
 
     Raises:
-        NotEnoughHistoryError: a compaction has merged writes that this snapshot must not see
-            with others that it needs.
+        NotEnoughHistoryError: a compaction has merged writes that this snapshot needs with writes that it must not see.
 
     Source: docs/reference/directories.md, "Directories of a snapshot".
     """
@@ -212,7 +211,7 @@ def directory_state(
 
 
 class _Choice:
-    """Classify directories one by one, then choose. Comments have the numbers of docs/reference/directories.md."""
+    """Classifies directories, then chooses. Comments have the rule numbers of docs/reference/directories.md."""
 
     def __init__(self, write_ids: VisibleIds, txns: VisibleIds, compacted_bases: frozenset[str]) -> None:
         self.write_ids = write_ids
@@ -284,7 +283,7 @@ class _Choice:
 
     def decide(self, originals: list[str]) -> DirectoryState:
         best = self._best_base()
-        # A listing has no order of its own; Hive sorts them by their path.
+        # A listing has no order; Hive sorts the files by their path.
         originals = sorted(originals)
         obsolete: list[str] = []
         if best is not None:
@@ -309,12 +308,12 @@ class _Choice:
         )
 
     def _walk(self, current: int, obsolete: list[str]) -> list[AcidDirectory]:
-        """Rules 9 and 10: the deltas to read; those covered by others join ``obsolete``."""
+        """Return the deltas to read, by rules 9 and 10; add covered deltas to ``obsolete``."""
         taken: list[AcidDirectory] = []
         several_statements = False
         for delta in sorted(self.deltas, key=_reading_order):
             if delta.max_write_id > current:
-                # A delta that brings nothing new to see is left out, but not obsolete.
+                # A delta without any newly visible row is left out, but not obsolete.
                 if self.write_ids.is_range_valid(current + 1, delta.max_write_id) is not RangeResponse.NONE:
                     taken.append(delta)
                     current = delta.max_write_id

@@ -1,4 +1,4 @@
-"""Expressions over a row's columns as far as they are computed here: columns, constants and calls of functions."""
+"""Expressions over a row's columns that we can compute: columns, constants and calls of functions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from airflow_hivex.core.model.literals import Value as Value
 
 VOID = "void"
 UNKNOWN_TYPE = "unknown"
-"""The type of a NULL of which no more is known."""
+"""The type of a NULL whose type is not known."""
 
 
 class UndecidedError(Exception):
-    """The result of Spark is not certain here: it depends on settings, or Spark may raise an error."""
+    """The result of Spark is not certain: it depends on settings, or Spark may raise an error."""
 
 
 class Typed(NamedTuple):
-    """A value with Spark's name of its type."""
+    """A value with the name of its Spark type."""
 
     value: Value
     type: str
@@ -35,7 +35,7 @@ class ColumnReference:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant, with Spark's name of its type."""
+    """A constant, with the name of its Spark type."""
 
     value: Value
     type: str
@@ -43,7 +43,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of Spark's, by its name in lower case; a cast is called ``cast`` with the type behind it."""
+    """A call of a Spark function, by its name in lower case; a cast is ``cast`` with the type behind it."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -65,7 +65,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
     """Return a column's value for a function, from values and types by lower-case name.
 
     Raises:
-        UndecidedError: the value or the type is not known, or functions see it otherwise than it is kept here.
+        UndecidedError: the value or the type is not known, or functions see another form than the stored value.
     """
     name = column.name.lower()
     if name not in values:
@@ -73,7 +73,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
     declared = types.get(name)
     if values[name] is None:
         return Typed(None, UNKNOWN_TYPE if declared is None else computed_type(declared))
-    # CHAR is padded, or is not, as Spark is set.
+    # Spark's settings decide whether CHAR is padded.
     if declared is None or (isinstance(declared, Primitive) and declared.name == "char"):
         raise UndecidedError
     return Typed(values[name], computed_type(declared))

@@ -1,7 +1,7 @@
-"""Table properties that say how files are written and read: those of ORC and Parquet, and those of Hive's text files.
+"""Table properties for writing and reading files: properties of ORC, of Parquet, and of Hive's text files.
 
-Source: Hive's OrcConf, ParquetOutputFormat, LazySerDeParameters and serdeConstants, whose names are kept as they are;
-Spark's OrcOptions and ParquetOptions.
+The names of properties are those of Hive. Source: Hive's OrcConf, ParquetOutputFormat, LazySerDeParameters and
+serdeConstants; Spark's OrcOptions and ParquetOptions.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from airflow_hivex.core.errors import InvalidObjectError
 
 COMPRESSION = "compression"
-"""The option that Spark's writers put before ``orc.compress`` and ``parquet.compression``."""
+"""The option that has priority over ``orc.compress`` and ``parquet.compression`` in Spark's writers."""
 
 _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "zlib", "snappy", "lz4", "zstd"),
     "parquet": ("none", "uncompressed", "gzip", "snappy", "lz4", "lz4_raw", "zstd"),
 }
-"""By format, what files can be compressed with here; ORC's are those whose tail ``job.orc_tail`` edits."""
+"""The supported compressions, by format; for ORC, the ones whose file tail ``job.orc_tail`` can edit."""
 
 _COMPRESSION_PROPERTIES = {"orc": "orc.compress", "parquet": "parquet.compression"}
 
 _LEAST = {
     "orc.stripe.size": 1,
     "orc.compress.size": 1,
-    # ORC refuses less, other than 0: without an index.
+    # ORC refuses smaller numbers, except 0, which means no index.
     "orc.row.index.stride": 1000,
     "parquet.block.size": 1,
     "parquet.page.size": 1,
 }
-"""Properties that are whole numbers, and the least of each."""
+"""Properties that are whole numbers, each with its least value."""
 
 
 def is_file_property(name: str) -> bool:
@@ -42,14 +42,14 @@ def is_file_property(name: str) -> bool:
 def file_options(format: str, properties: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a writer of ``format``.
 
-    The data source's options, and properties of its own with small letters.
+    These are the data source's options, and the table's properties for the format, with names in lower case.
     """
     own = {name.lower(): value for name, value in properties.items() if name.lower().startswith(f"{format}.")}
     return own | dict(options)
 
 
 def compression(format: str, options: Mapping[str, str]) -> str | None:
-    """Return the name of the compression of files, in small letters; None where no option names one."""
+    """Return the name of the compression of files, in lower case; None if no option names one."""
     given = {name.lower(): value.lower() for name, value in options.items()}
     return given.get(COMPRESSION, given.get(_COMPRESSION_PROPERTIES.get(format, "")))
 
@@ -58,7 +58,7 @@ def check_file_options(table: str, format: str, options: Mapping[str, str]) -> N
     """Refuse options that no writer accepts.
 
     Raises:
-        InvalidObjectError: a compression that is not known, or a value that is not a number or is too small.
+        InvalidObjectError: a compression is unknown, or a value is not a number or is too small.
     """
     chosen = compression(format, options)
     known = _COMPRESSIONS.get(format, ())
@@ -76,7 +76,7 @@ def check_file_options(table: str, format: str, options: Mapping[str, str]) -> N
 
 
 TEXTFILE = "textfile"
-"""The format of files that Hive's LazySimpleSerDe reads, ROW FORMAT DELIMITED among them."""
+"""The format of files that Hive's LazySimpleSerDe reads, including ROW FORMAT DELIMITED."""
 
 LAZY_SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 """The class of Hive that reads and writes them."""
@@ -90,7 +90,7 @@ NULL_FORMAT = "serialization.null.format"
 HEADER_LINES = "skip.header.line.count"
 FOOTER_LINES = "skip.footer.line.count"
 _SERIALIZATION_FORMAT = "serialization.format"
-# Hive itself wrote it so before release 3.
+# Hive itself wrote this spelling before release 3.
 _MISSPELT_COLLECTION_DELIM = "colelction.delim"
 _TAKES_REST = "serialization.last.column.takes.rest"
 _ENCODING = "serialization.encoding"
@@ -115,21 +115,21 @@ TEXT_PROPERTIES = frozenset(
         _TIMESTAMP_FORMATS,
     }
 )
-"""The properties of a SerDe, or of a table, that say how its text files are read."""
+"""The properties of a SerDe, or of a table, for reading its text files."""
 
 CHARSETS = ("UTF-8", "US-ASCII", "ISO-8859-1")
-"""The encodings of files that are read: those in which a line end is one byte, and which Spark decodes."""
+"""The supported encodings of files: a line end is one byte, and Spark decodes them."""
 
 _SPARKS_CHARSETS = ("us-ascii", "iso-8859-1", "utf-8", "utf-16be", "utf-16le", "utf-16", "utf-32")
 _CHARSET_OPTIONS = ("encoding", "charset")
 
 _BYTE = re.compile(r"[+-]?[0-9]{1,3}")
-# From the fourth level of nesting on Hive has no names for them. It leaves out characters that texts may well have.
+# From the fourth level of nesting on, Hive has no names for separators. It skips characters that are frequent in texts.
 _DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
 
 
 def needs_java_charset(options: Mapping[str, str]) -> bool:
-    """Return whether the options of a reader or writer name an encoding that Spark takes from Java alone.
+    """Return whether the options of a reader or writer name an encoding that only Java, not Spark itself, has.
 
     Files of Excel in Europe are in ``windows-1252``, for example. Source: Spark's CharsetProvider.
     """
@@ -145,7 +145,7 @@ class TextFormat:
 
     ``separators`` has one character for each level of nesting: between columns, between the items of a collection,
     between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or field of a struct, has
-    all that follows.
+    the rest of the line.
     """
 
     separators: str
@@ -168,7 +168,7 @@ def text_format(properties: Mapping[str, str]) -> TextFormat:
     """Return the format that the properties of a table and its SerDe describe.
 
     Raises:
-        ValueError: a property is not valid, or files of that kind are not read here; the message ends a sentence.
+        ValueError: a property is not valid, or such files cannot be read; the message is the end of a sentence.
     """
     given = {name.lower(): value for name, value in properties.items()}
     fields = given.get(FIELD_DELIM, given.get(_SERIALIZATION_FORMAT))
@@ -198,14 +198,14 @@ def text_format(properties: Mapping[str, str]) -> TextFormat:
 
 
 def text_properties(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a table that say how its text files are read, by their names in small letters."""
+    """Return the properties of a table for reading its text files, by name in lower case."""
     return {name.lower(): value for name, value in parameters.items() if name.lower() in TEXT_PROPERTIES}
 
 
 def _character(name: str, value: str | None, default: str) -> str:
-    """Return the one ASCII character that a property names.
+    """Return the ASCII character in a property.
 
-    Itself, or as Hive has it the number of one (``'9'`` is a tab).
+    The property has the character or, as in Hive, its number (``'9'`` is a tab).
     """
     if not value:
         return default

@@ -7,32 +7,32 @@ from dataclasses import dataclass
 
 
 class FindingKind(enum.Enum):
-    """The kind of a difference between rows and disk. See :attr:`is_error` for which of them cost rows, or will."""
+    """The kind of a difference between catalog and disk; :attr:`is_error` says which kinds lose rows."""
 
     UNREACHABLE = "unreachable"
-    """A cluster, or a folder of it, cannot be looked at."""
+    """A cluster, or one of its folders, cannot be read."""
     MISSING = "missing"
-    """It is registered, and not there."""
+    """The directory is registered, and not on the disk."""
     DIFFERENT = "different"
-    """It has other files than are registered: their number or their bytes."""
+    """The directory's number of files or bytes differs from the registered number."""
     AHEAD = "ahead"
-    """It is of a write id or transaction that the metastore has yet to hand out."""
+    """The directory has a write id or transaction that the metastore has not allocated yet."""
     OBSOLETE = "obsolete"
-    """It is registered and gone, wholly or in part; something newer has replaced it for every reader."""
+    """The directory is registered, but gone or incomplete; newer directories have replaced it for every reader."""
     LEFT = "left"
-    """An aborted transaction or a compaction has left it, and the next cleaning deletes it."""
+    """An aborted transaction or a compaction has left the directory, and the next cleaning deletes it."""
     DROPPED = "dropped"
-    """It was dropped, and the files are still to go."""
+    """The object was dropped, and its files are not deleted yet."""
     UNREGISTERED_COPY = "unregistered copy"
-    """It is registered on another cluster, and not on this one."""
+    """The directory is registered on another cluster, and not on this one."""
     SHARED = "shared folder"
-    """It is, or lies in, a folder of another namespace."""
+    """The folder is, or lies in, a folder of another namespace."""
     UNKNOWN = "unknown"
-    """It is not registered, and no process writes it."""
+    """The directory is not registered, and no process writes it."""
 
     @property
     def is_error(self) -> bool:
-        """Return whether rows are lost, or a statement will fail; the others only take space."""
+        """Return whether rows are lost, or a statement will fail; other kinds only take space."""
         return self in _ERRORS
 
 
@@ -45,7 +45,7 @@ class Finding:
 
     ``path`` is a full URI. ``table`` is None for a folder that belongs to no table, ``database`` also for a whole
     cluster.
-    ``files`` and ``size_bytes`` are what lies there. ``message`` says what it means, and what to do.
+    ``files`` and ``size_bytes`` are the sizes on the disk. ``message`` has the meaning, and the advice.
     """
 
     kind: FindingKind

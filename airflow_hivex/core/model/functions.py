@@ -1,7 +1,7 @@
-"""Spark's functions that are computed here, so that partitions can be left out by functions of their keys.
+"""Spark's functions that we compute ourselves, to prune partitions by functions of their keys.
 
-Each gives exactly Spark's value, whether ANSI mode is on or off, or is undecided: for texts whose
-reading is not the same everywhere, values out of range, and whatever Spark may raise an error for.
+Each returns exactly Spark's value, with ANSI mode on or off, or is undecided: for ambiguous texts, values out of range,
+and arguments for which Spark may raise an error.
 Source: Spark's reference of built-in functions; an acceptance test compares all of them with Spark.
 """
 
@@ -29,13 +29,13 @@ from airflow_hivex.core.model.expressions import (
 )
 
 Function: TypeAlias = Callable[..., Typed]
-"""Raises UndecidedError where the value of Spark is not certain."""
+"""A function of values; it raises UndecidedError if Spark's value is not certain."""
 
 BITS = {name: kind.bits for name, kind in KINDS.items() if kind.bits}
 """Whole-number types, with the bits next to the sign."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 LONGEST_TEXT = 10_000
-"""The most characters of a text that is computed here."""
+"""The greatest length in characters of a computed text."""
 
 
 def text_of(argument: Typed) -> str:
@@ -53,7 +53,7 @@ def text_of(argument: Typed) -> str:
 
 
 def own_text(argument: Typed) -> str:
-    """Return the text of an argument that is one by itself."""
+    """Return the text of an argument that is a string."""
     if argument.type != "string":
         raise UndecidedError
     return text_of(argument)
@@ -61,7 +61,7 @@ def own_text(argument: Typed) -> str:
 
 def ascii_of(argument: Typed) -> str:
     """Return the text of an argument that has only letters of ASCII."""
-    # The case of other letters is another matter in Java than in Python.
+    # Java and Python change the case of other letters differently.
     text = own_text(argument)
     if not text.isascii():
         raise UndecidedError
@@ -83,7 +83,7 @@ def int_of(argument: Typed) -> int:
 
 
 def date_of(argument: Typed) -> date:
-    """Return the argument as Spark casts it to a date. That of a TIMESTAMP depends on the time zone."""
+    """Return the argument as Spark casts it to a date. A TIMESTAMP is refused: its date depends on the time zone."""
     match argument:
         case Typed(datetime() as value, "timestamp_ntz"):
             return value.date()
@@ -95,7 +95,7 @@ def date_of(argument: Typed) -> date:
 
 
 def as_string(value: str) -> Typed:
-    """Return a text as a result, if it is not too long to be computed here."""
+    """Return a text as a result, if it is not longer than :data:`LONGEST_TEXT`."""
     if len(value) > LONGEST_TEXT:
         raise UndecidedError
     return Typed(value, "string")
@@ -117,12 +117,12 @@ def _of_date(part: Callable[[date], int]) -> Function:
 
 
 def add_days(day: Typed, days: Typed, sign: int = 1) -> Typed:
-    """Return the date that is this number of days later."""
+    """Return the date that is ``sign`` times ``days`` later."""
     return Typed(date_of(day) + timedelta(sign * int_of(days)), "date")
 
 
 def subtract_days(day: Typed, days: Typed) -> Typed:
-    """Return the date that is this number of days earlier."""
+    """Return the date that is ``days`` earlier."""
     return add_days(day, days, -1)
 
 
@@ -184,7 +184,7 @@ _WRITTEN: dict[str, Callable[[date], str]] = {
     "dd": lambda day: f"{day.day:02d}",
     "d": lambda day: str(day.day),
 }
-# Days that a time zone has left out as it moved over the date line: their midnights are another day's there.
+# Days that a time zone skipped when it moved over the date line: their midnights belong to another day there.
 _LEFT_OUT = frozenset({date(2011, 12, 30), date(1994, 12, 31), date(1995, 1, 1), date(1993, 8, 21), date(1993, 8, 22)})
 
 
@@ -192,14 +192,14 @@ def _format_parts(format: str) -> list[str]:
     """Return the letters and separators of a pattern for dates."""
     parts = [found[0] for found in _FORMAT_PART.finditer(format)]
     letters = [part for part in parts if part[0].isalpha()]
-    # Letters side by side are fields of fixed widths here; one that is not is read otherwise.
+    # Adjacent letters must be fields of fixed widths; Spark reads others differently.
     if not parts or "".join(parts) != format or len(set(letters)) < len(letters):
         raise UndecidedError
     return parts
 
 
 def _plain_day(day: date) -> date:
-    """Return a day that is the same in all calendars and time zones that Spark may be set to."""
+    """Return a day, after checking that it is the same in all calendars and time zones of Spark's settings."""
     if day.year < 1900 or day in _LEFT_OUT:
         raise UndecidedError
     return day
@@ -233,7 +233,7 @@ _TEXTS_OF_DATES: dict[str, Collection[int]] = {
     "to_date": (0, 1),
     **dict.fromkeys(("date_format", "trunc"), (1,)),
 }
-"""The arguments that are texts by themselves, so that nothing is cast."""
+"""The positions of arguments that must be texts, so that Spark does not cast them."""
 
 
 def _substring(text: Typed, start: Typed, length: Typed | None = None) -> Typed:
@@ -301,7 +301,7 @@ def _split_part(text: Typed, delimiter: Typed, number: Typed) -> Typed:
 
 
 def _substring_index(text: Typed, delimiter: Typed, count: Typed) -> Typed:
-    # Spark finds places of a longer delimiter that overlap.
+    # Spark finds overlapping places of a longer delimiter.
     if len(own_text(delimiter)) != 1:
         raise UndecidedError
     parts, wanted = own_text(text).split(own_text(delimiter)), int_of(count)
@@ -339,10 +339,10 @@ _TEXTS_OF_TEXTS: dict[str, Collection[int]] = {
     **dict.fromkeys(("lpad", "rpad"), (0, 2)),
     **dict.fromkeys(("split_part", "substring_index"), (0, 1)),
 }
-"""The arguments that are texts by themselves, so that nothing is cast."""
+"""The positions of arguments that must be texts, so that Spark does not cast them."""
 
 _TEXTS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"concat_ws": _concat_ws}
-"""Functions whose result may have a value where an argument is NULL."""
+"""Functions whose result may not be NULL although an argument is NULL."""
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -371,14 +371,14 @@ def _arithmetic(operation: Callable[[int, int], int], type: str | None = None) -
 
 
 def _remainder(left: int, right: int) -> int:
-    # With the sign of the left side, unlike in Python.
+    # The result has the sign of the left side, unlike in Python.
     return abs(left) % abs(right) * (-1 if left < 0 else 1)
 
 
 def _positive_remainder(left: int, right: int) -> int:
     rest = _remainder(left, right)
     if rest < 0 and right < 0:
-        # Java may overflow there.
+        # Java may overflow in this case.
         raise UndecidedError
     return rest + right if rest < 0 else rest
 
@@ -388,7 +388,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _coalesce(arguments: Sequence[Typed]) -> Typed:
-    # Of several types, Spark makes one.
+    # Spark casts several types to a common one.
     types = {argument.type for argument in arguments if argument.type != VOID}
     if len(types) != 1 or UNKNOWN_TYPE in types:
         raise UndecidedError
@@ -438,12 +438,12 @@ _OF_NUMBERS: dict[str, tuple[int, int, Function]] = {
 }
 
 _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": _coalesce}
-"""Functions whose result may have a value where an argument is NULL."""
+"""Functions whose result may not be NULL although an argument is NULL."""
 
 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}
-"""By name: the least and the most arguments, and the function of arguments that are not NULL. With one that is NULL
-all give NULL, except those of ``_OF_NULLS``."""
+"""By name: the least and the greatest number of arguments, and the function for arguments that are not NULL. With a
+NULL argument the result is NULL, except for the functions of ``_OF_NULLS``."""
 
 _TEXTS = {**_TEXTS_OF_TEXTS, **_TEXTS_OF_DATES}
 _OF_NULLS = {**_TEXTS_OF_NULLS, **_NUMBERS_OF_NULLS}
@@ -475,7 +475,7 @@ def compute(expression: Expression, values: Mapping[str, Value], types: Mapping[
     """Return the value of an expression for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
     Raises:
-        UndecidedError: it is not certain.
+        UndecidedError: Spark's value is not certain.
     """
     match expression:
         case ColumnReference():
@@ -490,7 +490,7 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
     """Return the value of a function for these arguments.
 
     Raises:
-        UndecidedError: it is not certain.
+        UndecidedError: Spark's value is not certain.
     """
     if name in _OF_NULLS:
         return _OF_NULLS[name](arguments)
@@ -500,7 +500,7 @@ def call(name: str, arguments: Sequence[Typed]) -> Typed:
     if any(argument.value is None for argument in arguments):
         texts = _TEXTS.get(name, ())
         if any(each.type == "string" and each.value is not None and n not in texts for n, each in enumerate(arguments)):
-            # Spark casts it nevertheless, which may be an error.
+            # Spark casts the value nevertheless, which may raise an error.
             raise UndecidedError
         return Typed(None, UNKNOWN_TYPE)
     try:

@@ -1,4 +1,4 @@
-"""Ids and names: how names are compared, and where they stand in the user's text."""
+"""Ids and names: the normal form of names, and their places in the user's text."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def check_name(kind: str, name: str) -> str:
     """Return the normalised name of a database or table.
 
     Raises:
-        InvalidObjectError: the name is empty, too long, or holds other characters than
-            letters, digits and underscore (Source: Hive MetaStoreUtils.validateName).
+        InvalidObjectError: the name is empty, too long, or has a character that is not a letter, digit or underscore
+            (Source: Hive MetaStoreUtils.validateName).
     """
     normalised = normalise(name)
     if not _NAME.fullmatch(normalised):
@@ -42,16 +42,16 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_owner(owner: str | None) -> str | None:
-    """Return the owner of a database or table, as long as it fits.
+    """Return the owner of a database or table, after a check of its length.
 
     Raises:
-        InvalidParametersError: it is too long.
+        InvalidParametersError: the owner is too long.
     """
     return None if owner is None else check_length("The owner", owner, MAX_NAME_LENGTH)
 
 
 class Span(NamedTuple):
-    """A place in the user's text: the first character, counted from 0, and the one behind the last."""
+    """A place in the user's text: the index of the first character, from 0, and the index behind the last one."""
 
     start: int
     end: int
@@ -62,7 +62,7 @@ class TableName:
     """A table as the user names it: ``table`` or ``database.table``, both normalised.
 
     ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the name's place in the user's text, None for a name
-    that is not from there; names that differ in nothing else are equal.
+    from elsewhere; names that differ only in their places are equal.
     """
 
     name: str
@@ -93,7 +93,7 @@ class PlacedName(str):
 
 
 _SOURCE, _FRAME = "source ", "frame "
-"""No table has a name with a space."""
+"""These prefixes have a space, which no table name has."""
 
 
 def source_name(number: int) -> str:
@@ -117,5 +117,5 @@ def is_frame(table: TableName) -> bool:
 
 
 def is_stored(table: TableName) -> bool:
-    """Return whether a name is that of a table, view or link, and not one of a source or DataFrame."""
+    """Return whether a name is that of a table, view or link, rather than of a source or DataFrame."""
     return not is_source(table) and not is_frame(table)

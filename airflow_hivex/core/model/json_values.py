@@ -1,7 +1,7 @@
-"""Rows as JSON: for XCom, the command line and other readers of text.
+"""Rows as JSON, for XCom, the command line and other readers of text.
 
-JSON has fewer types than Spark. What it lacks becomes text that keeps every digit:
-Airflow's own serializer would turn a Decimal into a float.
+JSON has fewer types than Spark. Values of other types become texts with all digits: Airflow's own serializer would turn
+a Decimal into a float.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 
 def json_value(value: object) -> JsonValue:
-    """Return ``value`` in JSON's types.
+    """Return ``value`` as a value of JSON.
 
     Dates and times become ISO 8601, binary base64, ``NaN`` and the infinities the words that
-    Spark's ``to_json`` writes (the JSON of PostgreSQL has no such numbers), a struct an object,
-    a map an object with text keys, a day-time interval seconds; everything else is ``str``.
+    Spark's ``to_json`` writes (the JSON of PostgreSQL has no such numbers), a struct an object, a map an object with
+    text keys, a day-time interval seconds. All other values become their ``str``.
     """
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
@@ -41,7 +41,7 @@ def json_rows(rows: list[tuple[object, ...]]) -> list[list[JsonValue]]:
 
 
 def _collection(value: object) -> JsonValue:
-    # pyspark's Row is a tuple with names; its type is known to the data plane alone.
+    # pyspark's Row is a tuple with names; only the data plane knows its class.
     if isinstance(value, tuple) and hasattr(value, "asDict"):
         value = value.asDict()
     if isinstance(value, Mapping):

@@ -24,7 +24,7 @@ _MOST_DAYS = 1_000_000
 
 
 class LinkType(enum.Enum):
-    """Hive's table types of links: one follows its source's partitions by itself, the other by ALTER LINK only."""
+    """Hive's table types of links: a dynamic link follows its source's partitions, a static one only ALTER LINK."""
 
     DYNAMIC = "LINK_TABLE"
     STATIC = "STATIC_LINK_TABLE"
@@ -51,7 +51,7 @@ class LinkName(NamedTuple):
 
     @property
     def in_database(self) -> str:
-        """Return ``table@namespace``, as statements of its namespace write it."""
+        """Return ``table@namespace``, the name in statements of its namespace."""
         return f"{self.table}@{self.namespace}"
 
     def __str__(self) -> str:
@@ -60,12 +60,12 @@ class LinkName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as the catalog has it.
+    """A link as stored in the catalog.
 
     ``source`` is the table that it shows, under its present name, and ``source_id`` the table's id. A dynamic link
-    shows each partition with an id above ``after_partition_id`` and those of ``shown``, except those of ``hidden``; a
-    static one shows those of ``shown`` only. Where the partitions were not asked for, ``shown`` and ``hidden`` are
-    empty.
+    shows each partition with an id above ``after_partition_id``, and the partitions ``shown``, except the partitions
+    ``hidden``; a static link shows only the partitions ``shown``. If partitions were not read, ``shown`` and ``hidden``
+    are empty.
     """
 
     id: int
@@ -90,11 +90,11 @@ class Link:
 
     @property
     def retention_days(self) -> int | None:
-        """Return how many days a partition stays in the link, None for any time."""
+        """Return the number of days that a partition stays in the link, None without a limit."""
         return retention_days(self.properties)
 
     def shows(self, partition_id: int) -> bool:
-        """Return whether a partition of the source is one of the link's."""
+        """Return whether the link shows a partition of the source."""
         if partition_id in self.shown:
             return True
         return not self.is_static and partition_id > self.after_partition_id and partition_id not in self.hidden
@@ -102,7 +102,7 @@ class Link:
     def restriction(self, keys: Sequence[Column]) -> Predicate | None:
         """Return a predicate that holds for all partitions that a static link shows, so that fewer are read.
 
-        None where the link is dynamic, or shows too many partitions for a predicate to pay.
+        None if the link is dynamic, or shows too many partitions for a useful predicate.
         """
         if not self.is_static or len(self.shown) > _MOST_VALUES:
             return None
@@ -116,7 +116,7 @@ _COMPARABLE = (Family.TEXT, Family.WHOLE)
 
 
 def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
-    """Return the values of a key for a predicate; None where a predicate could not decide by all of them."""
+    """Return the values of a key for a predicate; None if a predicate could not decide by one of them."""
     of = key.parsed_type
     if not isinstance(of, Primitive) or of.family not in _COMPARABLE or of.name == "char":
         return None

@@ -17,7 +17,7 @@ Value: TypeAlias = str | int | float | bool | Decimal | date | datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: its Python value and Spark's type of it (``int``, ``decimal(2,1)``, ``string``, ``void``...)."""
+    """A constant: its Python value and its Spark type (``int``, ``decimal(2,1)``, ``string``, ``void``...)."""
 
     value: Value | bytes
     type: str
@@ -27,10 +27,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def constant(value: object, type: ColumnType) -> str:
-    """Return a value of a type as an expression of Spark SQL.
+    """Return the expression of Spark SQL for a value of a type.
 
     Raises:
-        InvalidOperationError: there is no such expression for values of the type.
+        InvalidOperationError: Spark SQL has no such expression for values of the type.
     """
     return f"CAST({_expression(value, type)} AS {type})"
 
@@ -43,7 +43,7 @@ def _expression(value: object, type: ColumnType) -> str:
             assert isinstance(value, Sequence)
             return f"array({', '.join(constant(each, type.element) for each in value)})"
         case Map():
-            # Arrow has the entries of a map as pairs.
+            # Arrow returns the entries of a map as pairs.
             pairs = value.items() if isinstance(value, Mapping) else _items(value)
             parts = (f"{constant(key, type.key)}, {constant(each, type.value)}" for key, each in pairs)
             return f"map({', '.join(parts)})"

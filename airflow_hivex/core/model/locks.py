@@ -1,6 +1,6 @@
-"""Locks: their types and levels, which of them meet, who waits for whom, and the locks of each statement.
+"""Locks: their types and levels, the rules by which they meet and wait, and the locks of each statement.
 
-Pure rules. Who holds what is in the metastore database; see ``transactions.locks``.
+Pure rules. The held locks are in the metastore database; see ``transactions.locks``.
 Source: docs/reference/locks.md (Hive AcidUtils).
 """
 
@@ -45,7 +45,7 @@ class LockLevel(enum.Enum):
 
 
 class LockState(enum.Enum):
-    """Acquired and waiting locks are stored; the others are answers only."""
+    """The states of locks. Only acquired and waiting locks are stored; other states occur in answers."""
 
     ACQUIRED = "a"
     WAITING = "w"
@@ -76,9 +76,9 @@ _Place: TypeAlias = tuple[str, str | None, str | None]
 class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
 
-    ``is_dynamic_partition_write`` says that the partitions written are not known yet;
-    ``is_new_table`` that the table need not exist: the transaction is about to make it. Of a SHARED_READ the
-    operation is SELECT unless another is given; the other types need one in a transaction.
+    ``is_dynamic_partition_write`` says that the written partitions are not known yet; ``is_new_table`` that the table
+    need not exist: the transaction is about to make it. The operation of a SHARED_READ is SELECT by default; the other
+    types need an operation in a transaction.
 
     Raises:
         InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a
@@ -114,14 +114,14 @@ class LockComponent:
 
     @property
     def level(self) -> LockLevel:
-        """Return the level of the object that is locked."""
+        """Return the level of the locked object."""
         if self.table is None:
             return LockLevel.DB
         return LockLevel.TABLE if self.partition is None else LockLevel.PARTITION
 
     @property
     def full_table(self) -> str:
-        """Return ``database/table``, also of a lock on a partition; empty for one on a database."""
+        """Return ``database/table``, also for a lock on a partition; an empty text for a lock on a database."""
         return "" if self.table is None else f"{self.database}/{self.table}"
 
     @property
@@ -131,30 +131,30 @@ class LockComponent:
 
     @property
     def resource(self) -> str:
-        """Return ``database/table/partition``, as far as the lock goes."""
+        """Return the locked object as ``database``, ``database/table`` or ``database/table/partition``."""
         return "/".join(part for part in (self.database, self.table, self.partition) if part is not None)
 
     @property
     def shown(self) -> str:
-        """Return ``database.table partition``, as far as the lock goes."""
+        """Return the locked object as ``database``, ``database.table`` or ``database.table partition``."""
         return shown_resource(self.resource)
 
 
 def shown_resource(resource: str) -> str:
-    """Return a stored resource as people write it: ``database.table partition``, as far as it goes."""
+    """Return a stored resource in the form of messages: ``database.table partition``, or the parts that it has."""
     parts = resource.split("/", 2)
     return " ".join([".".join(parts[:2]), *parts[2:]])
 
 
 def _normalise_partition(name: str) -> str:
-    """Keys are case-insensitive, values are not (docs/reference/transactions.md, "Names")."""
+    """Return a partition name with keys in lower case; values stay (docs/reference/transactions.md, "Names")."""
     parts = (part.partition("=") for part in name.split("/"))
     return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
 
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """One lock as it is stored: its request's id and its own number, its owner, and whom it waits for."""
+    """One stored lock: the id of its request and its own number, its owner, and the lock for which it waits."""
 
     lock_id: int
     internal_id: int
@@ -183,7 +183,7 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockResponse:
-    """The answer to a request: its id (0 when it was not taken in), and the first lock in its way."""
+    """The answer to a request: its id (0 if the request was refused), and the first conflicting lock."""
 
     lock_id: int
     state: LockState
@@ -208,9 +208,9 @@ class LockAction(enum.Enum):
 class LockMatrix:
     """The actions of all types of requests on all types and states of locks ahead of them.
 
-    ``strictest_first`` is the order in which the locks ahead are walked: Hive 4 takes them as
-    they came, older releases from the strictest waiting one down to the mildest acquired one.
-    ``exclusive`` has the types that the exceptions for databases treat as EXCLUSIVE.
+    ``strictest_first`` is the order in which a request looks at the locks ahead: Hive 4 takes them in the order of
+    requests, older releases from the strictest waiting lock to the weakest acquired lock. ``exclusive`` has the types
+    that the exceptions for databases treat as EXCLUSIVE.
     """
 
     name: str
@@ -244,7 +244,7 @@ class LockMatrix:
     def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
         """Return the first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
 
-        Locks of the same transaction are never in the way.
+        Locks of the same transaction never conflict.
         """
         for lock in self.walk(ahead):
             if (txn_id and lock.txn_id == txn_id) or not meet(component, lock.component):
@@ -289,7 +289,7 @@ HIVE_4 = LockMatrix("4", _any_state({
     _E: (_WAIT, _WAIT, _WAIT, _WAIT),
 }), strictest_first=False, exclusive=frozenset((_E,)))
 
-# These releases have no EXCL_WRITE; who asks for it there is served as EXCLUSIVE is.
+# These releases have no EXCL_WRITE; such a request is treated as EXCLUSIVE.
 HIVE_2_3 = LockMatrix("2.3", {
     **_any_state({
         _R: (_KEEP, _KEEP, _WAIT, _WAIT),
@@ -297,18 +297,18 @@ HIVE_2_3 = LockMatrix("2.3", {
         _X: (_WAIT, _WAIT, _WAIT, _WAIT),
         _E: (_WAIT, _WAIT, _WAIT, _WAIT),
     }),
-    # A shared lock that is already acquired proves that no stricter lock was in the way.
+    # An acquired shared lock proves that no stricter lock was ahead of it.
     (_R, _R, LockState.ACQUIRED): _OK,
     (_R, _W, LockState.ACQUIRED): _OK,
 }, strictest_first=True, exclusive=frozenset((_X, _E)))
 # fmt: on
 
 MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
-"""By the values of ``hivex.lock.matrix``."""
+"""The lock matrices, by the values of ``hivex.lock.matrix``."""
 
 
 def meet(one: LockComponent, other: LockComponent) -> bool:
-    """Return whether both locks cover something in common (docs/reference/locks.md, "Locks that meet")."""
+    """Return whether both locks cover a common object (docs/reference/locks.md, "Locks that meet")."""
     if one.database != other.database:
         return False
     if one.table is None or other.table is None:
@@ -319,9 +319,9 @@ def meet(one: LockComponent, other: LockComponent) -> bool:
 
 
 def covers(held: LockComponent, request: LockComponent) -> bool:
-    """Return whether who holds one lock has all that the other would give: nothing it bears, the other does not."""
+    """Return whether a held lock already excludes every lock that the requested one would exclude."""
     if held.type is LockType.SHARED_READ and held.table is None and request.table is not None:
-        # By the exceptions of LockMatrix.is_harmless it does not keep an EXCLUSIVE off the tables in the database.
+        # By the exceptions of LockMatrix.is_harmless it does not exclude an EXCLUSIVE on the tables of the database.
         return False
     return (
         held.type.strictness >= request.type.strictness
@@ -338,22 +338,22 @@ class HeldLocks:
         self._strictest: dict[_Place, LockComponent] = {}
 
     def add(self, held: LockComponent) -> None:
-        """Count a lock among them."""
+        """Add a lock of the transaction."""
         other = self._strictest.get(held.place)
         if other is None or other.type.strictness < held.type.strictness:
             self._strictest[held.place] = held
 
     def cover(self, request: LockComponent) -> bool:
-        """Return whether one of them covers the request (:func:`covers`)."""
+        """Return whether one of the held locks covers the request (:func:`covers`)."""
         places = {request.place, (request.database, request.table, None), (request.database, None, None)}
         return any(covers(held, request) for place in places if (held := self._strictest.get(place)) is not None)
 
 
 def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
-    """Return the transactions of a shortest circle of waiting that ``start`` is part of, or none.
+    """Return the transactions of a shortest circle of waiting with ``start``; an empty tuple without a circle.
 
-    ``waits_for`` is asked once for each step away from ``start``, about all transactions that are so far from it, and
-    answers whom each of them waits for.
+    ``waits_for`` is called once for each distance from ``start``, with all transactions at this distance. It returns
+    the transactions for which each of them waits.
     """
     came_from: dict[int, int] = {}
     frontier = [start]
@@ -425,10 +425,9 @@ _STRONGEST_FIRST = (DataOperation.UPDATE, DataOperation.DELETE)
 
 
 class StatementLocks:
-    """The rules of one configuration: what is asked for, by kind of statement and of table.
+    """The rules of one configuration: the requested locks, by kind of statement and of table.
 
-    ``partitions`` of a method are the names of those that are read or written; None stands for the
-    whole table.
+    ``partitions`` of a method are the names of the read or written partitions; None means the whole table.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -459,9 +458,9 @@ class StatementLocks:
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT INTO; without ``partition`` into a partitioned table, the rows decide (dynamic).
+        """INSERT INTO; without ``partition``, the rows decide on the partitions of a partitioned table (dynamic).
 
-        Writers of an external table are locked whatever ``hive.txn.ext.locking.enabled`` says.
+        Writers lock an external table, whatever the value of ``hive.txn.ext.locking.enabled`` is.
         """
         shared = self._exclusive_writes and not self._lockless_reads
         lock_type = LockType.SHARED_READ if shared else LockType.SHARED_WRITE
@@ -470,7 +469,7 @@ class StatementLocks:
     def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
         """INSERT OVERWRITE; it counts as update."""
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
-        # Readers of an external table have no snapshot of the files that go.
+        # Readers of an external table have no snapshot of the deleted files.
         alone = alone or not table.is_transactional
         lock_type = LockType.EXCLUSIVE if alone else LockType.EXCL_WRITE
         return [self._write(table, partition, lock_type, DataOperation.UPDATE)]
@@ -478,9 +477,9 @@ class StatementLocks:
     def change_rows(
         self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
     ) -> list[LockComponent]:
-        """Return the target of UPDATE, DELETE or MERGE, by what it may do to rows that are there.
+        """Return the locks on the target of UPDATE, DELETE or MERGE, by its operations on existing rows.
 
-        Without ``partitions`` of a partitioned table, the rows decide (dynamic). A MERGE that only
+        Without ``partitions``, the rows decide on the partitions of a partitioned table (dynamic). A MERGE that only
         inserts locks as INSERT does.
         """
         operation = next((each for each in _STRONGEST_FIRST if each in operations), DataOperation.INSERT)
@@ -493,7 +492,7 @@ class StatementLocks:
         return [self._write(table, each, lock_type, operation) for each in partitions]
 
     def truncate(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
-        """TRUNCATE TABLE. Unlike in Hive it counts as update, so that an UPDATE from before it conflicts."""
+        """TRUNCATE TABLE. Unlike in Hive it counts as update, so an UPDATE with an earlier snapshot conflicts."""
         if partitions is None or 0 <= self._most_partitions < len(partitions):
             return [self._write(table, None, LockType.EXCL_WRITE, DataOperation.UPDATE)]
         return [self._write(table, each, LockType.EXCL_WRITE, DataOperation.UPDATE) for each in partitions]
@@ -503,8 +502,8 @@ class StatementLocks:
         return [LockComponent(database, None, type=LockType.SHARED_READ, operation=_NONE)]
 
     def create_table_as_select(self, database: str, name: str) -> list[LockComponent]:
-        """Return the new table of CREATE TABLE AS SELECT."""
-        # The rows of a table that is not there yet are noted when it is.
+        """Return the locks on the new table of CREATE TABLE AS SELECT."""
+        # The write to a new table is noted once the table exists.
         return [LockComponent(database, name, type=LockType.EXCL_WRITE, operation=_NONE, is_new_table=True)]
 
     def drop_table(self, table: Table) -> list[LockComponent]:
@@ -512,12 +511,12 @@ class StatementLocks:
         return [*self.create_table(table.database), *self._change(table, None, LockType.EXCLUSIVE)]
 
     def replace_table(self, table: Table) -> list[LockComponent]:
-        """Return the locks of a statement that puts a new table in the place of one; an external one is locked, too."""
+        """Return the locks of a statement that replaces a table by a new one; an external table is locked, too."""
         exclusive = LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)
         return [*self.create_table(table.database), exclusive]
 
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
-        """CREATE LINK in a database: neither the database nor the source is dropped meanwhile."""
+        """CREATE LINK in a database: keep others from dropping the database or the source meanwhile."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
 
     def drop_database(self, name: str) -> list[LockComponent]:
@@ -549,7 +548,7 @@ class StatementLocks:
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
 
     def convert_table(self, table: Table) -> list[LockComponent]:
-        """ALTER TABLE that makes a plain table transactional; an external one is locked as well."""
+        """ALTER TABLE that makes a plain table transactional; an external table is locked as well."""
         return [LockComponent(table.database, table.name, type=LockType.EXCLUSIVE, operation=_NONE)]
 
     def set_properties(self, table: Table) -> list[LockComponent]:

@@ -20,25 +20,25 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The table property with the last write id of a real Hive, which begins to number rows again in each partition."""
+"""The table property with the last write id from a real Hive, which numbers rows from 0 in each partition."""
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
 ORIGINAL_LAYOUT = "original"
-"""Files of a full ACID table without metadata columns, from before it was transactional."""
+"""The layout of files without metadata columns in a full ACID table, from before it was transactional."""
 CLUSTER = "hivex.cluster"
 TEMPORARY_DATABASE = "hivex_temporary"
-"""The database that stores the temporary tables of all sessions, under names that no two of them share."""
+"""The database that stores the temporary tables of all sessions, under unique names."""
 TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
-"""The property of a temporary table with the namespace that it was made in, which its folders belong to."""
+"""The property of a temporary table with the namespace in which it was made, and to which its folders belong."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
-"""Hive 4's parameter of a table that its creator called managed, and that became an external one."""
+"""Hive 4's parameter of a table that its creator called managed, and that became external."""
 MOVING_FOLDER = "hivex.folder.moving"
-"""The parameter of a table whose folder is moved by a rename that does not count yet, with the new place."""
+"""The parameter with the new place of a table's folder, while a rename that is not committed yet moves it."""
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
-"""The formats of files that are written, in insert-only and external tables."""
+"""The formats that we can write, in insert-only and external tables."""
 OTHER_ENGINE = "other"
-"""The format of a table or view of another engine, whose metadata its clients keep here (Iceberg, views of Trino)."""
+"""The format of a table or view of another engine, which only stores metadata here (Iceberg, views of Trino)."""
 _SIGNS_OF_ENGINES = ("table_type", "storage_handler", "spark.sql.sources.provider")
 CHOOSING_OPTIONS = (
     "pathglobfilter",
@@ -48,12 +48,12 @@ CHOOSING_OPTIONS = (
     "ignoremissingfiles",
     "recursivefilelookup",
 )
-"""Options of Spark's that decide which files of a folder are read."""
+"""Spark's options that choose the files of a folder to read."""
 PATH_OPTIONS = ("path", "paths")
-"""Options of Spark's that name the files that are read or written."""
+"""Spark's options that name the files to read or write."""
 BUCKETING_VERSION = "bucketing_version"
 DROPPED_COLUMNS = "hivex.columns.dropped"
-"""The property with the names that dropped columns have in files, which no new column gets."""
+"""The property with the names of dropped columns in files, which no new column gets."""
 EXTERNAL = "EXTERNAL"
 PURGE = "external.table.purge"
 """Hive's parameter of an external table whose files are deleted with it."""
@@ -79,8 +79,8 @@ class OwnerType(enum.Enum):
 class Column:
     """A column: ``type`` is the text of its type as it was given, such as ``decimal(10,2)`` or ``array<int>``.
 
-    ``stored_name`` is the name that it has in files, if that is another one: a column keeps it when it is
-    renamed, and one that comes after a dropped one of its name has its own.
+    ``stored_name`` is the column's name in files, if it differs: a renamed column keeps it, and a new column with the
+    name of a dropped one gets another.
     """
 
     name: str
@@ -112,7 +112,7 @@ class SortColumn:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Return the column of ``column``, ``column ASC`` or ``column DESC``, as a command or task gives it."""
+        """Return the column from a text ``column``, ``column ASC`` or ``column DESC`` of a command or task."""
         name, _, direction = text.strip().rpartition(" ")
         if name.strip() and direction.upper() in ("ASC", "DESC"):
             return cls(name.strip(), direction.upper() == "ASC")
@@ -123,8 +123,8 @@ class SortColumn:
 class ClusterStorageDescriptor:
     """One copy: a cluster and the location there, relative to the cluster's file system root.
 
-    ``valid_write_ids`` is the write id list (text form) that a secondary was registered for;
-    None for a primary and for tables without transactions.
+    ``valid_write_ids`` is the write id list (text form) with which a secondary was registered; None for a primary and
+    for tables without transactions.
     """
 
     cluster: str
@@ -136,8 +136,8 @@ class ClusterStorageDescriptor:
 class SerDe:
     """The classes of Hive that read and write rows. Source: Hive SerDeInfo.
 
-    Its parameters are ``StorageDescriptor.serde_parameters``. Nothing here runs these classes: they are
-    kept for clients that do.
+    Its parameters are ``StorageDescriptor.serde_parameters``. We do not run these classes, and store them for clients
+    that do.
     """
 
     library: str | None = None
@@ -150,9 +150,9 @@ class SerDe:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """Values that are in very many rows. Source: Hive SkewedInfo.
+    """Values that very many rows have. Source: Hive SkewedInfo.
 
-    Each of ``values`` has one text a column; ``locations`` is by such values (list bucketing).
+    Each of ``values`` has one text for each column; ``locations`` is by such values (list bucketing).
     """
 
     columns: tuple[str, ...]
@@ -169,7 +169,7 @@ class StorageDescriptor:
 
     ``format`` is Spark's name of the data source (``orc``, ``parquet``, ``csv``);
     ``serde_parameters`` are its options. ``input_format`` and ``output_format`` are Hive's classes,
-    where the creator of the table named them.
+    if the creator of the table named them.
     """
 
     columns: tuple[Column, ...]
@@ -218,11 +218,10 @@ class Database:
 class Table:
     """A table as a client sees it.
 
-    ``location`` is that of the view asked for: a cluster's, or that of a client that knows no
-    clusters; ``storage`` has all of them. A view has no location: ``view_original_text`` is its
-    query as its user wrote it, ``view_expanded_text`` the same with all names qualified. Times are kept
-    to the millisecond; a table that is created without one gets the current time. ``retention`` is Hive's
-    number of days, which nothing here acts on.
+    ``location`` is the location for one client: on its cluster, or for a client that does not know clusters;
+    ``storage`` has all locations. A view has no location: ``view_original_text`` is the query as its user wrote it,
+    ``view_expanded_text`` the query with qualified names. Times are stored in milliseconds; a table that is created
+    without a time gets the current time. ``retention`` is Hive's number of days, which has no effect here.
     """
 
     database: str
@@ -252,7 +251,7 @@ class Table:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that its folders belong to: of a temporary table, the one that it was made in."""
+        """Return the namespace to which the folders belong; for a temporary table, the one in which it was made."""
         if self.database != TEMPORARY_DATABASE:
             return self.database
         return self.parameters.get(TEMPORARY_NAMESPACE, self.database)
@@ -269,27 +268,27 @@ class Table:
 
     @property
     def is_transactional(self) -> bool:
-        """Return whether its rows are seen through write ids (full ACID or insert-only)."""
+        """Return whether write ids decide which rows are visible (full ACID or insert-only)."""
         return self.parameters.get(TRANSACTIONAL, "false").lower() == "true"
 
     @property
     def is_external(self) -> bool:
-        """Return whether others own the files."""
+        """Return whether the table is external: other programs own its files."""
         return self.type is TableType.EXTERNAL_TABLE
 
     @property
     def is_managed_by_clients(self) -> bool:
-        """Return whether it is external here, and managed to clients of Hive, as the one that has created it."""
+        """Return whether clients of Hive see the table as managed, as its creator did, while it is external here."""
         return self.is_external and self.parameters.get(TRANSLATED, "").upper() == "TRUE"
 
     @property
     def is_of_other_engine(self) -> bool:
-        """Return whether only another engine reads its rows, or its query."""
+        """Return whether only another engine can read the rows of the table, or the query of the view."""
         return self.storage.format == OTHER_ENGINE
 
     @property
     def not_read(self) -> str:
-        """Return why no statement here reads it, as the end of a sentence; empty where statements do."""
+        """Return the reason why no statement here can read the table, as the end of a sentence, or an empty text."""
         if not self.is_of_other_engine:
             return ""
         if self.is_view:
@@ -301,7 +300,7 @@ class Table:
 
     @property
     def not_written(self) -> str:
-        """Return why no transaction writes its rows, as the end of a sentence; empty where transactions do."""
+        """Return the reason why no transaction can write its rows, as the end of a sentence, or an empty text."""
         if self.is_view:
             return "it is a view; write to the tables that it reads"
         if self.is_of_other_engine:
@@ -316,7 +315,7 @@ class Table:
 
     @property
     def not_inserted(self) -> str:
-        """Return why INSERT writes no rows to it, as the end of a sentence; empty where INSERT does."""
+        """Return the reason why INSERT cannot write to the table, as the end of a sentence, or an empty text."""
         if self.is_transactional or self.is_view:
             return self.not_written
         form = self.storage.format
@@ -337,30 +336,30 @@ class Table:
 
     @property
     def is_view(self) -> bool:
-        """Return whether it is a query under a name, without data of its own."""
+        """Return whether the table is a view: a query under a name, without data of its own."""
         return self.type is TableType.VIRTUAL_VIEW
 
     @property
     def is_insert_only(self) -> bool:
-        """Return whether its rows have no ids: they can be added and overwritten, and not changed one by one."""
+        """Return whether the rows have no ids: rows can be added and overwritten, but not changed one by one."""
         return self.is_transactional and self.parameters.get(TRANSACTIONAL_PROPERTIES, "").lower() == INSERT_ONLY
 
     @property
     def row_layout(self) -> str:
-        """Return the row layout of new files of a transactional table; ``plain`` has the table's columns alone."""
+        """Return the row layout of new files of a transactional table; ``plain`` has only the table's columns."""
         return PLAIN_LAYOUT if self.is_insert_only else self.parameters.get(ROW_LAYOUT, FLAT_LAYOUT).lower()
 
     @property
     def partition_row_ids(self) -> int:
-        """Return the last write id whose row ids are unique in a partition only; 0 if all are unique in the table."""
+        """Return the last write id whose row ids are unique only in a partition; 0 if all are unique in the table."""
         return int(self.parameters.get(PARTITION_ROW_IDS, "0"))
 
     @property
     def read_options(self) -> Mapping[str, str]:
         """Return the options of a reader of its files.
 
-        As in Hive, a property of the table overrides one of its SerDe. The folder is that of the table alone: options
-        that name another one for Spark are not among them.
+        As in Hive, a property of the table overrides a property of its SerDe. Options that name another folder for
+        Spark are left out.
         """
         parameters = self.storage.serde_parameters
         options = {name: value for name, value in parameters.items() if name.lower() not in PATH_OPTIONS}
@@ -372,7 +371,7 @@ class Table:
     def file_options(self) -> dict[str, str]:
         """Return the options of a writer of its files.
 
-        Options of the data source, and properties such as ``orc.compress``.
+        These are options of the data source, and properties such as ``orc.compress``.
         """
         return file_options(self.storage.format, self.parameters, self.read_options)
 
@@ -383,7 +382,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTable(Table):
-    """A table as the catalog has it.
+    """A table as stored in the catalog.
 
     ``version`` rises with every change of the table, its partitions, directories and copies that have no write id.
     """
@@ -399,14 +398,14 @@ class StoredTable(Table):
 
     @property
     def definition(self) -> Table:
-        """Return the same table as a value of its own, without its id and version."""
+        """Return the same table without its id and version."""
         return Table(**{each.name: getattr(self, each.name) for each in fields(Table) if each.name != "id"})
 
 
 def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that identify a row of a table, of those with its ROW__ID and those of its partition.
+    """Return the columns that identify a row of a table: the columns of its ROW__ID and of its partition.
 
-    The ROW__ID alone does not: rows of original files and rows that Hive has numbered have ids of their partition.
+    The ROW__ID alone is not enough: ids of original files, and ids from Hive, are unique only within a partition.
 
     Source: docs/architecture.md, "Decisions".
     """
@@ -417,9 +416,9 @@ def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[st
 class Partition:
     """A partition of a table: one value a key, as text.
 
-    ``location`` is relative to the file system root of every cluster that holds it, as the
-    primary is the table's; ``secondaries`` are its own. ``storage`` is a storage descriptor of
-    its own, or None for a partition that is stored as its table says.
+    ``location`` is relative to the file system root of every cluster that has the partition. The primary is the table's
+    primary; ``secondaries`` belong to the partition. ``storage`` is the partition's own storage descriptor, or None if
+    it is stored as its table says.
     """
 
     database: str
@@ -440,13 +439,13 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartition(Partition):
-    """A partition as the catalog has it."""
+    """A partition as stored in the catalog."""
 
     id: int
 
     @property
     def definition(self) -> Partition:
-        """Return the same partition as a value of its own, without its id."""
+        """Return the same partition without its id."""
         return Partition(**{each.name: getattr(self, each.name) for each in fields(Partition) if each.name != "id"})
 
 
@@ -455,9 +454,9 @@ V = TypeVar("V")
 
 
 class FrozenDict(dict[K, V]):
-    """A dict that refuses each change. ``{**frozen, key: value}`` and ``frozen.copy()`` return a dict of one's own.
+    """A dict that refuses each change. ``{**frozen, key: value}`` and ``frozen.copy()`` return a normal dict.
 
-    It is a dict, so that it is written as JSON and pickled like one.
+    As a subclass of dict, it is written as JSON and pickled like a dict.
     """
 
     __slots__ = ()
@@ -482,14 +481,14 @@ _EMPTY: FrozenDict[Any, Any] = FrozenDict()
 
 
 def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
-    """Return a mapping that cannot be changed, also by a holder of ``values``."""
+    """Return a mapping that cannot be changed, also not through ``values``."""
     if isinstance(values, FrozenDict):
         return values
     return FrozenDict(values) if values else _EMPTY
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Freeze fields of a frozen dataclass: for its ``__post_init__``. Lists become tuples."""
+    """Freeze fields of a frozen dataclass, called by its ``__post_init__``. Lists become tuples."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

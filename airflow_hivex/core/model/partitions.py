@@ -9,13 +9,13 @@ from airflow_hivex.core.errors import InvalidObjectError, InvalidTextError
 from airflow_hivex.core.model.texts import check_text
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The value that stands for NULL (and the empty string) in a partition name."""
+"""The value for NULL (and the empty string) in a partition name."""
 
 NUL_IN_VALUE = "the value has a NUL character, which the name of a directory cannot have; remove it"
 """The reason why a text is not a partition value."""
 
 MAX_FOLDER_BYTES = 255
-"""The longest name of a folder in most file systems, HDFS among them."""
+"""The longest name of a folder in most file systems, such as HDFS."""
 
 LONG_FOLDER = (
     f"its folder would have a name of more than {MAX_FOLDER_BYTES} bytes, which file systems refuse; "
@@ -24,7 +24,7 @@ LONG_FOLDER = (
 """The reason why a partition cannot be made."""
 
 MAX_NAME_BYTES = 2000
-"""PostgreSQL finds partitions and their locks by indexes, which take 2,704 bytes together with the table's name."""
+"""The longest name: PostgreSQL's indexes of partitions and locks take 2,704 bytes, with the table's name."""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
 ESCAPED = {
@@ -48,13 +48,13 @@ ESCAPED = {
         "^",
     ]
 }
-"""The escapes of the characters that do not stand for themselves, in three bytes instead of one."""
+"""The escapes of special characters, each with three bytes instead of one."""
 _TABLE = str.maketrans(ESCAPED)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def escape(text: str) -> str:
-    """Return ``text`` as it stands in a partition name or path."""
+    """Return ``text`` escaped for a partition name or path."""
     return text.translate(_TABLE)
 
 
@@ -77,7 +77,7 @@ def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
 
 
 def check_partition_name(name: str) -> str:
-    """Return ``name``, which both databases can keep and find.
+    """Return ``name``, after checking that both databases can store and find it.
 
     Raises:
         InvalidObjectError: the name is too long, or has a character that cannot be stored.
@@ -96,7 +96,7 @@ def check_partition_name(name: str) -> str:
 
 
 def check_folder_name(name: str) -> str:
-    """Return the name of a partition that is to be made, below whose table there can be a folder of this name.
+    """Return the name of a new partition, after checking that a folder can have this name.
 
     Raises:
         InvalidObjectError: a part of the name is too long for a folder.

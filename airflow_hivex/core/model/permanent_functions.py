@@ -1,7 +1,7 @@
-"""Permanent functions of a class or of SQL.
+"""Permanent functions, with a Java class or an SQL body.
 
-Nothing here runs a class: it is kept for clients that do. Source: Hive's Thrift structure Function; Spark's
-SQLFunction and UserDefinedFunction, which keep a function of SQL under a class of a fixed name.
+We do not run the classes, and store them for clients that do. Source: Hive's Thrift structure Function; Spark's
+SQLFunction and UserDefinedFunction, which store an SQL function under a class with a fixed name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_hivex.core.model.objects import OwnerType, freeze
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
-"""Hive keeps 4,000 characters of both. Spark keeps the queries of functions of SQL among the resources."""
+"""Hive stores 4,000 characters of both. Spark stores the queries of SQL functions as resources."""
 
 
 class ResourceType(enum.Enum):
@@ -31,7 +31,7 @@ class ResourceType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FunctionResource:
-    """A file that a client loads before it calls the function; the URI is kept as it was given."""
+    """A file that a client loads before it calls the function; the URI is stored as it was given."""
 
     type: ResourceType
     uri: str
@@ -39,7 +39,7 @@ class FunctionResource:
 
 @dataclass(frozen=True, slots=True)
 class PermanentFunction:
-    """A function of a database, as clients of Hive create it."""
+    """A function of a database, with the fields of Hive's clients."""
 
     database: str
     name: str
@@ -54,14 +54,14 @@ class PermanentFunction:
 
     @property
     def full_name(self) -> str:
-        """Return the name with that of the database, as it is stored."""
+        """Return ``database.name``, as stored."""
         return f"{normalise(self.database)}.{normalise(self.name)}"
 
     def check(self) -> None:
         """Check that the function can be stored.
 
         Raises:
-            InvalidObjectError: the name is not a name, or there is no class.
+            InvalidObjectError: the name is not a valid name, or the class is missing.
             InvalidParametersError, InvalidTextError: a text is too long, or cannot be stored.
         """
         check_name("function", self.name)
@@ -82,17 +82,17 @@ def _check_text(what: str, text: str, most: int) -> None:
 _CLASS = "sqlFunction."
 _DATABASE = "catalogAndNamespace.part.1"
 _NUMBER = 3
-"""The digits before each part of the JSON."""
+"""The number of digits before each part of the JSON."""
 _PART = 3900
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """The definition of a function of SQL. Texts are those of the user.
+    """The definition of an SQL function. Its texts are those of the user.
 
-    ``database`` is the current one of its creator, to which names without one belong. ``returns`` is a type, or the
-    columns of a function that returns a table; it is empty where Spark is to find the type. Either ``expression`` or
-    ``query`` is its body.
+    ``database`` is the current database of its creator, for names without one. ``returns`` is a type, or the columns of
+    a function that returns a table; it is empty if Spark has to find the type. Either ``expression`` or ``query`` is
+    the body.
     """
 
     database: str
@@ -117,7 +117,7 @@ class SqlFunction:
         return f"({parameters or self.parameters}){returns}{deterministic} RETURN {body or self.body}"
 
     def as_function(self, database: str, name: str, owner: str | None, created_ms: int) -> PermanentFunction:
-        """Return the permanent function that Spark reads, too."""
+        """Return the definition as a permanent function, in a form that Spark can read, too."""
         properties = {
             "sqlFunction.returnType": self.returns,
             "sqlFunction.isTableFunc": str(self.is_table).lower(),
@@ -146,10 +146,10 @@ class SqlFunction:
 
 
 def sql_function(function: PermanentFunction) -> SqlFunction | None:
-    """Return the definition of a function of SQL, None for one of a class.
+    """Return the definition of an SQL function, None for a function with a class.
 
     Raises:
-        InvalidObjectError: its resources are not those of a function of SQL.
+        InvalidObjectError: the resources do not define an SQL function.
     """
     if not function.class_name.startswith(_CLASS):
         return None

@@ -1,6 +1,6 @@
 """The plan of a job and its result: one JSON document each, the same for every runner.
 
-A plan is self-contained: a runner needs no metastore to run it. Locations are full URIs.
+A plan is self-contained: a runner can run it without the metastore. Locations are full URIs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class WriteIdFilter:
 class OriginalFiles:
     """Files without metadata columns whose rows are numbered together.
 
-    ``place`` is the URI of the partition's directory, ``files`` have their names below it and how many rows each has.
-    Those in a ``folder`` below ``place``, as a real Hive's LOAD DATA leaves them in a delta, are listed by the job.
+    ``place`` is the URI of the partition's directory; ``files`` have the names below it and the numbers of rows. The
+    job itself lists the files of a ``folder`` below ``place``, as a real Hive's LOAD DATA leaves them in a delta.
     """
 
     place: str
@@ -39,13 +39,13 @@ class OriginalFiles:
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Directories that are read in one go, with files of one row ``layout`` (None: of a table without transactions).
+    """Directories that are read together, with files of one row ``layout`` (None: of a table without transactions).
 
-    Partition values stand in ``paths`` below ``base_path``, unless ``values`` has them: then all belong to one
-    partition, whose directory does not follow from its values (ADD PARTITION ... LOCATION).
-    ``files`` is how many files the directories must have, None where that is not known; at least this number where some
-    of them are ``growing``: deltas of streaming batches, to which files may have been added since. Of the layout
-    ``original`` are those files without metadata columns whose rows need ids; ``originals`` has them.
+    Partition values are in ``paths`` below ``base_path``, unless ``values`` has them: then all directories belong to
+    one partition, whose place does not follow from its values (ADD PARTITION ... LOCATION). ``files`` is the number of
+    files that the directories must have, None if it is not known. It is a minimum if some directories are ``growing``:
+    deltas of streaming batches, to which files may have been added since. The layout ``original`` is for files without
+    metadata columns whose rows need ids; ``originals`` has these files.
     """
 
     paths: tuple[str, ...]
@@ -59,15 +59,14 @@ class ScanPart:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One table of the query, as the job reads it and registers it under the name ``view``.
+    """One table of the query, which the job reads and registers under the name ``view``.
 
-    The rows are those of all ``parts`` together; no part at all is an empty table. ``base_path`` is the table's
-    location. The directories of a transactional table are Hive's bases and deltas; there may be parts of several
-    layouts, as directories keep that in which they were written.
-    ``filter`` is there only when a directory holds write ids that the snapshot must not see.
-    ``deletes`` are the delete delta directories, whose rows take others away in all parts.
-    With ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID.
-    Ids of rows of write ids up to ``partition_row_ids`` are unique in their partition only.
+    All ``parts`` together have the rows; an empty table has no part. ``base_path`` is the table's location. The
+    directories of a transactional table are Hive's bases and deltas. Parts may have different layouts, since
+    directories keep the layout in which they were written. ``filter`` is set only if a directory has write ids that the
+    snapshot must not see. ``deletes`` are the delete delta directories, whose rows name deleted rows of all parts. With
+    ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID.
+    Row ids with write ids up to ``partition_row_ids`` are unique only in their partition.
     """
 
     view: str
@@ -88,9 +87,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Files of no table that the query reads under the name ``view``: those of ``paths``, which are URIs.
+    """Files of LOAD DATA, which the query reads under the name ``view``; ``paths`` are their URIs.
 
-    ``columns`` are those that the target takes, in its order. ``options`` are those of a reader of the format.
+    ``columns`` are the columns of the target, in its order. ``options`` are the options of a reader of the format.
     """
 
     view: str
@@ -113,19 +112,18 @@ class PlannedCheck:
 class Write:
     """The target of the plan's query: one base or delta directory per partition.
 
-    The query gives ``columns`` by position, then the dynamic partition columns; ``static`` has the
-    text values of the static ones (None for NULL). It gives those of its own names ``by_name``.
-    With ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
-    ``format`` and ``options`` are those of the files, which is ``orc`` in all layouts but ``plain``.
-    ``columns`` of the table that an INSERT with a column list left out are in ``missing`` and get NULL.
-    ``defaults`` are values in Spark SQL of columns that are not given, ``not_null`` columns that are never NULL, both
-    in lower case.
-    ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
-    ``compacted`` is of a compaction: the lowest and the highest write id that it covers, and its transaction.
-    ``is_external`` says that other programs read the files, so that all values are stored as these expect them.
-    ``condition`` is one that holds for all rows that are inserted. ``texts`` are the columns of the query that are
-    constant texts, as ``Query.texts``: each is read as its column's type. ``casts`` says that all values are, which are
-    NULL where they are not readable, as Spark's store assignment policy LEGACY has it.
+    The query returns ``columns`` by position, then the dynamic partition columns; ``static`` has the text values of the
+    static partition columns (None for NULL). With ``by_name`` the query's columns go to columns of the same names. With
+    ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
+    ``format`` and ``options`` are those of the files; the format is ``orc`` in all layouts except ``plain``. Columns of
+    the table that the column list of an INSERT leaves out are in ``missing`` and get NULL. ``defaults`` are values in
+    Spark SQL for columns that are not given, ``not_null`` are columns that are never NULL; both have names in lower
+    case. ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
+    ``compacted`` is set for a compaction: the lowest and the highest write id that it covers, and its transaction.
+    ``is_external`` says that other programs read the files, so that all values are stored as they expect them.
+    ``condition`` must hold for all inserted rows. ``texts`` are the columns of the query that are constant texts, as
+    ``Query.texts``: each text is read as its column's type. ``casts`` says that all values are read so; unreadable
+    values become NULL, as with Spark's store assignment policy LEGACY.
     """
 
     path: str
@@ -156,20 +154,20 @@ class Write:
 
     @property
     def batch_suffix(self) -> str:
-        """Return the suffix of its files in the delta of its streaming batch, which no other transaction has."""
+        """Return the unique suffix of the transaction's files in the delta of its streaming batch."""
         return "" if self.batch is None else f"_{self.write_id - self.batch[0]}"
 
 
 CLAUSE = "__clause"
-"""The column of a :class:`ChangePart` that has the number of the clause that holds for a row, or NULL."""
+"""The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL."""
 SOURCE_ROW = "__source_row"
 """The column of a MERGE's source that distinguishes its rows."""
 SOURCE_STRUCT = "__source"
-"""The column of a :class:`ChangePart` that holds the source's row where a clause takes columns by name."""
+"""The column of a :class:`ChangePart` with the source's row, if a clause takes columns by name."""
 
 
 def assigned_name(clause: int, value: int) -> str:
-    """Return the name of the column of a :class:`ChangePart` that has a clause's value of this number."""
+    """Return the name of the column of a :class:`ChangePart` for a clause and the number of its value."""
     return f"__assigned_{clause}_{value}"
 
 
@@ -177,7 +175,7 @@ def assigned_name(clause: int, value: int) -> str:
 class ChangeRule:
     """The action of a clause on a row; see ``parser.statements.ChangeClause``.
 
-    With ``by_name`` and ``fills`` the source may lack columns, which stay as they are, or get their default values.
+    With ``by_name`` and ``fills`` the source may lack columns: they stay unchanged, or get their default values.
     """
 
     action: str
@@ -191,7 +189,7 @@ class ChangeRule:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """The rows that rules look at: a query, and what its column ``__clause`` counts."""
+    """The rows that rules see: a query, and the rules whose numbers are in its column ``__clause``."""
 
     sql: str
     rules: tuple[ChangeRule, ...]
@@ -201,10 +199,10 @@ class ChangePart:
 class Changes:
     """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
 
-    A MERGE's ``source`` is kept as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
-    ``source_rest_view``, its rows that match nothing, or without a source only rows that are inserted.
-    ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` that nothing matches.
-    ``added`` are the columns that are written and that ``target_view`` does not have yet.
+    A MERGE's ``source`` is stored as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
+    ``source_rest_view``, the source's rows without a match, or without a source only inserted rows.
+    ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` without a match. ``added`` are
+    written columns that ``target_view`` does not have yet.
     """
 
     operation: str
@@ -220,17 +218,17 @@ class Changes:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return its texts in Spark SQL."""
+        """Return all texts in Spark SQL."""
         parts = (self.matched, self.unmatched, self.unmatched_by_source)
         return (*(part.sql for part in parts if part is not None), self.source or "")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedValues:
-    """A list of VALUES, each of which is stored by itself as the type of its column.
+    """A list of VALUES; each value is stored by itself as the type of its column.
 
-    ``cells`` are the values in Spark SQL, row by row, ``types`` Spark's types of those that are constants, None for
-    others. ``names`` are the names of the columns, if an alias gives them.
+    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of constants, None for other values.
+    ``names`` are the names of the columns, if an alias gives them.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -240,7 +238,7 @@ class PlannedValues:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A query that is computed once, for those that read it as ``view``."""
+    """A query that is computed once, for several queries that read it as ``view``."""
 
     view: str
     sql: str
@@ -248,7 +246,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInsert:
-    """One of several INSERTs of a job: its query, and where the rows go."""
+    """One of several INSERTs of a job: its query, and its target."""
 
     sql: str
     write: Write
@@ -258,8 +256,8 @@ class PlannedInsert:
 class Rebalance:
     """The even distribution of rows by a compaction over ``buckets`` files; None keeps the number of files.
 
-    ``order_by`` is what ORDER BY has in Spark SQL; without it rows stay in the order of their ids. The new row ids
-    begin with ``first_row_id``, so that no other row, of any version and partition, has one of them.
+    ``order_by`` is the text behind ORDER BY in Spark SQL; without it rows stay in the order of their ids. The new row
+    ids begin with ``first_row_id``, so no other row of any version and partition has the same id.
     """
 
     buckets: int | None = None
@@ -269,13 +267,12 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The compaction of the one scan of a plan: its rows go, as they are, into one directory of the table or partition.
+    """The compaction of a plan's only scan: its rows go unchanged into one directory of the table or partition.
 
-    The plan's ``write`` says which: with ``overwrite`` a base, without what the scan's delete deltas take away; else
-    a delta, and a delete delta with the events of ``deletes``.
-    With ``is_of_one_layout`` all files have the row layout that the new ones get, so that the job may copy parts of
-    them instead of rewriting all rows. ``rows`` and ``size_bytes`` are what is registered of the scan's directories.
-    A ``rebalance`` gives the rows of a base new ids.
+    The plan's ``write`` names the directory: with ``overwrite`` a base, without rows that the scan's delete deltas
+    name; else a delta, and a delete delta with the events of ``deletes``. With ``is_of_one_layout`` all files have the
+    row layout of the new files, so the job may copy parts of files instead of rewriting all rows. ``rows`` and
+    ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance`` gives the rows of a base new ids.
     """
 
     deletes: tuple[ScanPart, ...] = ()
@@ -287,7 +284,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCopy:
-    """A file that a job copies: its URI and the one of its copy, its size in bytes, and the task that copies it."""
+    """A file that a job copies: its URI, the URI of its copy, its size in bytes, and the number of its task."""
 
     source: str
     target: str
@@ -310,19 +307,19 @@ COPIED = "copied"
 KEPT = "kept"
 """The outcome of a file that had a right copy already."""
 IN_THE_WAY = "in the way"
-"""The outcome of a file in whose place another one lies, which the job has left there."""
+"""The outcome of a file whose place has another file, which the job does not touch."""
 WRONG_SIZE = "wrong size"
-"""The outcome of a file that has not the size that it was listed with; there is no copy of it."""
+"""The outcome of a file with another size than in its listing; the job makes no copy."""
 FAILED = "failed"
 """The outcome of a file that could not be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRoot:
-    """The root of a cluster's file system, as all processes of a job must see it.
+    """The root of a cluster's file system, which all processes of a job must see.
 
-    ``path`` is that of a local folder, or of one that each host mounts; ``marker`` is the file there that has
-    ``root_id``. Both are empty where the URI alone says which file system it is, or where the root has no marker yet.
+    ``path`` is the path of a local folder, or of a folder that each host mounts; ``marker`` is the file there with the
+    ``root_id``. Both are empty if the URI alone identifies the file system, or if the root has no marker yet.
     """
 
     cluster: str
@@ -334,18 +331,17 @@ class PlannedRoot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One job: scans, the Spark SQL over their views, and what becomes of its rows.
+    """One job: scans, the Spark SQL over their views, and the target of its rows.
 
-    ``tag`` names the job for cancelling; ``name`` is what people see in Spark's UI. Without ``write``
-    at most ``max_rows`` rows come back (None: all). ``parameters`` bind the ``:name`` markers.
-    With ``changes`` there is no ``sql``, and ``write`` says where the changes go. With ``inserts`` there is
-    neither ``sql`` nor ``write``; they may read ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either.
-    ``scheduler_pool`` is the pool of Spark's fair scheduler that the job belongs to. ``loaded`` are files of LOAD DATA.
-    With ``explain``, a form of EXPLAIN, the rows of the result are the texts of Spark's plans, and nothing is run.
-    A ``command`` is one of Spark's own about functions, whose rows come back.
-    ``values`` are those of ``sql`` where it is a list of VALUES that is written.
-    ``roots`` are those of the clusters whose files it reads or writes.
-    A ``prelude`` has the statements that declare the variables and temporary functions that the texts name.
+    ``tag`` names the job for cancelling; ``name`` is shown in Spark's UI. Without ``write`` at most ``max_rows`` rows
+    are returned (None: all). ``parameters`` bind the ``:name`` markers. With ``changes`` there is no ``sql``, and
+    ``write`` says where the changes go. With ``inserts`` there is neither ``sql`` nor ``write``; they may read
+    ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either. ``scheduler_pool`` is the pool of the job in
+    Spark's fair scheduler. ``loaded`` are files of LOAD DATA. With ``explain``, a form of EXPLAIN, the rows of the
+    result are the texts of Spark's plans, and no query runs. A ``command`` is a Spark command about functions, whose
+    rows are returned. ``values`` are the values of ``sql`` if it is a written list of VALUES. ``roots`` are the roots
+    of the clusters whose files the job reads or writes. A ``prelude`` has the statements that declare the variables and
+    temporary functions in the texts.
     """
 
     tag: str
@@ -371,7 +367,7 @@ class Plan:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return all of its texts in Spark SQL."""
+        """Return all texts of the job in Spark SQL."""
         changes = () if self.changes is None else self.changes.texts
         sources, inserts = (each.sql for each in self.sources), (each.sql for each in self.inserts)
         return (self.sql, *changes, *sources, *inserts, self.command or "")
@@ -384,7 +380,7 @@ class Plan:
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """Return all targets of its writes."""
+        """Return the targets of all writes of the job."""
         return (*((self.write,) if self.write is not None else ()), *(insert.write for insert in self.inserts))
 
 
@@ -393,7 +389,7 @@ class WrittenDirectory:
     """A base, delta or delete delta directory that a job made.
 
     ``partition`` is its partition's name, None for a table without partitions; ``values`` are the
-    partition's values as text, None for NULL. ``row_layout`` is that of its files, None for the table's.
+    partition's values as text, None for NULL. ``row_layout`` is the layout of its files, None for the table's layout.
     """
 
     partition: str | None
@@ -406,7 +402,7 @@ class WrittenDirectory:
 
     @property
     def is_delete_delta(self) -> bool:
-        """Return whether its rows take others away."""
+        """Return whether the directory is a delete delta, whose rows name deleted rows."""
         return self.name.startswith("delete_delta_")
 
 

@@ -1,8 +1,7 @@
-"""Predicates on partition columns, and what they say about one partition.
+"""Predicates on partition columns, and their evaluation for one partition.
 
-A predicate is used to leave partitions out, so it may only answer NO when Spark's
-own filter would drop every row of the partition. Where the answer depends on
-anything that is not known here, it is MAYBE and the partition stays.
+A predicate is used to prune partitions, so it may only answer NO if Spark's own filter would drop every row of the
+partition. If the answer depends on unknown facts, it is MAYBE and the partition stays.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Operand: TypeAlias = ColumnReference | Call
 
 
 class Truth(enum.Enum):
-    """SQL's three truth values, and MAYBE for what cannot be decided here."""
+    """SQL's three truth values, and MAYBE for an undecided predicate."""
 
     YES = "yes"
     NO = "no"
@@ -42,7 +41,7 @@ class Truth(enum.Enum):
 class Comparison:
     """``operand operator value``; the operator is one of ``= <> < <= > >= <=>``.
 
-    ``is_of_between`` where it is a bound of BETWEEN, for which Spark 4 does not pad texts of CHAR.
+    ``is_of_between`` is set for a bound of BETWEEN, for which Spark 4 does not pad texts of CHAR.
     """
 
     operand: Operand
@@ -53,7 +52,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """``operand IN (values)``; ``type`` is the one that all of them have, and ``set`` has them then."""
+    """``operand IN (values)``; if all values have one ``type``, ``set`` has the values, too."""
 
     operand: Operand
     values: tuple[Value, ...]
@@ -61,7 +60,7 @@ class In:
     set: frozenset[Value] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A list may be long, and is asked for every partition. In a set of several types, True is 1.
+        # A list may be long, and is evaluated for every partition. In a set of several types, True equals 1.
         types = {value.__class__ for value in self.values if value is not None}
         object.__setattr__(self, "type", types.pop() if len(types) == 1 else None)
         object.__setattr__(self, "set", frozenset(self.values if self.type is not None else ()))
@@ -91,21 +90,21 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All operands hold; with none, always true."""
+    """All operands hold; without operands, always true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One operand holds; with none, never true."""
+    """One operand holds; without operands, never true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An expression that is not read here; it never leaves a partition out."""
+    """An expression that we do not evaluate; it never prunes a partition."""
 
 
 Predicate: TypeAlias = Comparison | In | Like | IsNull | Not | And | Or | Unknown
@@ -122,12 +121,12 @@ _COMPARE: dict[str, Callable[[object, object], bool]] = {
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-# Without leading zeros: IN compares numbers and texts as texts where ANSI mode is off.
+# Without leading zeros: with ANSI mode off, IN compares numbers and texts as texts.
 _PLAIN_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
-    """Return the columns that a predicate names, without those that its unknown parts read."""
+    """Return the columns that a predicate names, without columns of its unknown parts."""
     match predicate:
         case Unknown():
             return frozenset()
@@ -139,7 +138,7 @@ def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
 
 
 def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
-    """Return the predicate as one on columns of these names (in lower case); what reads others is unknown."""
+    """Return the predicate on columns of these names (in lower case) only; parts with other columns become Unknown."""
     match predicate:
         case Unknown():
             return predicate
@@ -153,7 +152,7 @@ def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
 
 
 def restricts(predicate: Predicate) -> bool:
-    """Return whether it can rule a row out, whatever its unknown parts are."""
+    """Return whether a predicate can exclude a row, whatever the values of its unknown parts are."""
     match predicate:
         case Unknown():
             return False
@@ -167,7 +166,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Return whether it can be true for certain, so that its negation rules a row out."""
+    """Return whether a predicate can be true for certain, so that its negation excludes a row."""
     match predicate:
         case Unknown():
             return False
@@ -185,8 +184,8 @@ def evaluate(
 ) -> Truth:
     """Return the truth of ``predicate`` for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
-    A column that is not in ``values``, two values whose comparison depends on Spark's
-    settings or casts, and a function of a column whose type is not known give MAYBE.
+    The answer is MAYBE for a column that is not in ``values``, for two values whose comparison depends on Spark's
+    settings or casts, and for a function of a column of unknown type.
     """
     match predicate:
         case Unknown():
@@ -226,7 +225,7 @@ def _first_of(
 ) -> Truth:
     """Return the strongest answer of the operands, in the given order.
 
-    The opposite of the first when none gives any.
+    Without such an answer, the opposite of the first one in the order.
     """
     decisive = order[0]
     found = set()
@@ -252,7 +251,7 @@ def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] 
 
 
 _SIMPLY_EQUAL = (str, int, date)
-"""Types whose values Spark compares as Python does, where both sides have the type."""
+"""Types whose values Spark compares as Python does, if both sides have the type."""
 
 
 def _in(value: Value, predicate: In) -> Truth:
@@ -270,15 +269,15 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(
 
 
 class PaddedText(str):
-    """A value of a CHAR column. Spark pads it and what it is compared with, so nothing is decided here."""
+    """A value of a CHAR column. Spark pads it and the compared value, so we do not decide the comparison."""
 
     __slots__ = ()
 
 
 def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Both values as Spark compares them, or None when that is not certain.
+    """Return both values in the form in which Spark compares them, or None if it is not certain.
 
-    Floating point is not: its type decides on rounding, and NaN equals NaN there.
+    It is not certain for floating point: the type decides on rounding, and NaN equals NaN in Spark.
     """
     kinds = type(left), type(right)
     if kinds == (str, str) or kinds == (date, date) or kinds == (bool, bool):
@@ -296,7 +295,7 @@ def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[objec
 
 
 def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Spark turns the text into the type of the other side; here only where every setting does so."""
+    """Return the text cast to the type of the other value, as Spark does, if it does so with every setting."""
     if type(other) is int and numbers.fullmatch(text):
         return int(text), other
     if type(other) is date and _DAY.fullmatch(text):
@@ -310,12 +309,12 @@ def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[ob
 def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] | None:
     if left.tzinfo is not None or right.tzinfo is not None:
         return None
-    # A local time that the session's zone skips or repeats is another instant than it looks.
+    # A local time that the session's zone skips or repeats does not identify one instant.
     return (left, right) if left == right or abs(left - right) >= timedelta(days=1) else None
 
 
 def _is_short(number: object) -> bool:
-    """Return whether Spark's common decimal type has room for all digits of it and another such number."""
+    """Return whether Spark's common decimal type of two such numbers has all their digits."""
     if not isinstance(number, Decimal):
         return True
     exponent = number.as_tuple().exponent
@@ -327,7 +326,7 @@ _LIKE_PART = re.compile(r"\\.|%|_|[^\\%_]+|\\", re.DOTALL)
 
 @lru_cache(maxsize=256)
 def _pattern(like: str) -> re.Pattern[str] | None:
-    """Return the pattern as a regular expression; None when Spark refuses it."""
+    """Return the pattern as a regular expression; None if Spark refuses it."""
     parts = _LIKE_PART.findall(like)
     if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
         return None
@@ -337,7 +336,7 @@ def _pattern(like: str) -> re.Pattern[str] | None:
 
 
 def is_like_pattern(like: str) -> bool:
-    """Return whether Spark takes the text for a pattern: a backslash stands before a wildcard or a backslash alone."""
+    """Return whether Spark accepts a pattern: each backslash stands before a wildcard or another backslash."""
     return _pattern(like) is not None
 
 
@@ -362,7 +361,7 @@ def _like(value: Value, pattern: str) -> Truth:
 
 
 def typed(text: str | None, type: ColumnType) -> Value:
-    """Return a partition value as its column's type; text that does not fit stays out of comparisons.
+    """Return a partition value in its column's type.
 
     Raises:
         ValueError: the text is not a value of the type.
@@ -399,7 +398,7 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    """Return the number with its type's scale, so that 1.5 and 1.50 are one value."""
+    """Return the number with its type's scale, so that 1.5 and 1.50 are the same value."""
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"{text!r} is not a decimal number")
     units = Fraction(text) * 10**scale
@@ -412,8 +411,8 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
     """Return the regular expression of a pattern for ``fullmatch``.
 
     ``parts`` are expressions of a fixed number of characters, None for any number of any characters. Each text between
-    two wildcards is taken where it first occurs, which leaves the most room for the rest. So nothing is tried again:
-    ``.*`` for each wildcard would take time that grows by a power for every one of them, and hold up all threads.
+    two wildcards matches at its first occurrence, which leaves the most room for the rest. So the matching does not
+    backtrack: with ``.*`` for each wildcard the time would grow by a power for every wildcard, and block all threads.
     """
     segments: list[list[str]] = [[]]
     for part in parts:
@@ -429,10 +428,10 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
 
 
 def name_expression(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern of names, as SHOW and clients of Hive give it.
+    """Return the regular expression of a pattern of names, as in SHOW and from clients of Hive.
 
-    ``*`` stands for any characters, ``.`` for one, ``|`` for or. SQL's ``%`` is taken as ``*``, as newer Hive and users
-    of LIKE expect.
+    ``*`` means any characters, ``.`` one character, ``|`` or. SQL's ``%`` means the same as ``*``, as newer Hive and
+    users of LIKE expect.
     """
     alternatives = (
         wildcard_expression(

@@ -11,7 +11,7 @@ from airflow_hivex.core.model.sizes import shown_size
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of a job so far: of the stages and tasks that Spark has planned by now, and of their rows.
+    """The counts of a job so far: stages and tasks that Spark has planned by now, and their rows.
 
     More stages may follow: Spark plans them as results come in. A count that the cluster does not report is None.
     ``link`` is the address of Spark's own pages about the job, or None.
@@ -30,7 +30,7 @@ class Progress:
     link: str | None = None
 
     def describe(self) -> str:
-        """Return the counts as one line for people."""
+        """Return the counts as one line to show."""
         found = [
             f"{self.stages_done} of {self.stages} stages and {self.tasks_done} of {self.tasks} tasks are done",
             f"{self.tasks_running} tasks run",
@@ -48,4 +48,4 @@ class Progress:
 
 
 ProgressReport: TypeAlias = Callable[[Progress], None]
-"""A function that a runner calls with the progress of a job, from a thread of its own."""
+"""A function that a runner calls with the progress of a job, in another thread."""

@@ -10,9 +10,9 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedDirectory:
-    """A directory or original file of a table that goes to a cluster, or a partition of a plain table.
+    """A directory or original file of a table that is copied to a cluster, or a partition of a plain table.
 
-    ``location`` is that on the target, relative to its root.
+    ``location`` is the location on the target, relative to its root.
     """
 
     partition: str | None
@@ -25,9 +25,9 @@ class ReplicatedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedTable:
-    """A table that was replicated, or would be: the directories that the cluster lacked, and the partitions it has now.
+    """A replicated table, or one to replicate: the directories that the cluster lacked, and the partitions it has now.
 
-    ``valid_write_ids`` is the snapshot that the copy holds, None for a table without transactions or a view.
+    ``valid_write_ids`` is the snapshot of the copy, None for a table without transactions or a view.
     """
 
     table: str
@@ -75,12 +75,12 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
-    """The state of a partition (None: of a table without) on a cluster, in the current state.
+    """The current state of a partition (None: of a table without partitions) on a cluster.
 
     ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary; 0 for a current
-    copy, None for the primary and where the time is not known. ``write_id`` is the highest that the copy has, and
-    ``lag_commits`` the number of commits that it lacks; a compaction is not one of them. A table without transactions
-    has no registered directories.
+    copy, None for the primary and if the time is not known. ``write_id`` is the highest write id of the copy, and
+    ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions has no
+    registered directories.
     """
 
     partition: str | None
@@ -114,8 +114,8 @@ class LostReason(enum.Enum):
 class LostDirectory:
     """A directory whose rows are lost with a primary cluster, or are kept without the rest of their write.
 
-    ``write_ids`` are the first and the last; None for an original file, and for a partition of a plain table, whose
-    ``directory`` is empty.
+    ``write_ids`` are the first and the last write id; None for an original file, and for a partition of a plain table,
+    whose ``directory`` is empty.
     """
 
     partition: str | None
@@ -156,12 +156,12 @@ class PrimaryChange:
 
     @property
     def lost_write_ids(self) -> tuple[tuple[int, int], ...]:
-        """Return the write ids that lose rows, as ranges with their ends; compactions count with all of theirs."""
+        """Return the write ids that lose rows, as ranges with their ends; a compaction counts with all its ids."""
         return write_id_spans(self.lost)
 
 
 def write_id_spans(lost: Iterable[LostDirectory]) -> tuple[tuple[int, int], ...]:
-    """Return the write ids of directories that are lost, as ranges with their ends."""
+    """Return the write ids of lost directories, as ranges with their ends."""
     spans: list[tuple[int, int]] = []
     gone = (each for each in lost if each.reason is not LostReason.KEPT_IN_PART)
     for first, last in sorted(each.write_ids for each in gone if each.write_ids is not None):
@@ -173,7 +173,7 @@ def write_id_spans(lost: Iterable[LostDirectory]) -> tuple[tuple[int, int], ...]
 
 
 class MoveState(enum.Enum):
-    """The state of a move. The tables change their primary cluster with the step to SWITCHED, all of them at once."""
+    """The state of a move. With the step to SWITCHED all tables change their primary cluster at once."""
 
     COPYING = "copying"
     SWITCHED = "switched"
@@ -203,9 +203,9 @@ class MoveBlocker:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A table that a move takes along. ``before`` is its primary cluster, ``size_bytes`` the part that is to be copied.
+    """A table of a move. ``before`` is its current primary cluster, ``size_bytes`` the number of bytes to copy.
 
-    ``is_linked`` is set for a table of another namespace, which stays where it is and gets a copy.
+    ``is_linked`` is set for a table of another namespace, which keeps its primary cluster and gets a copy.
     """
 
     table: str
@@ -217,7 +217,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """The plan of a move in the current state, which changes nothing. ``notices`` are facts that do not stop it.
+    """The plan of a move in the current state, without changes. ``notices`` are facts that do not prevent the move.
 
     ``estimated_s`` is the time for the bytes at ``bytes_per_second``.
     """
@@ -244,7 +244,7 @@ class MovePlan:
 class MoveProgress:
     """The progress of a running move. ``round`` is 1 for the first copy, and higher while it catches up.
 
-    ``bytes_done`` and ``size_bytes`` are those of the table that is being copied; ``bytes_copied`` is the sum of the
+    ``bytes_done`` and ``size_bytes`` are numbers of the table that is being copied; ``bytes_copied`` is the sum of the
     tables before it.
     """
 
@@ -259,7 +259,7 @@ class MoveProgress:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceMove:
-    """A move as the metastore has it."""
+    """A move as stored in the metastore."""
 
     id: int
     namespace: str
@@ -278,9 +278,9 @@ MOVE_COLUMNS = ("namespace", "cluster", "is_changed", "tables", "bytes_copied", 
 
 @dataclass(frozen=True, slots=True)
 class MovedNamespace:
-    """The result of a move, or of its dry run. ``tables`` are those whose primary cluster has changed.
+    """The result of a move, or of its dry run. ``tables`` are the tables whose primary cluster has changed.
 
-    ``is_changed`` is False for a dry run, and where the namespace was on the cluster already.
+    ``is_changed`` is False for a dry run, and if the namespace was on the cluster already.
     """
 
     namespace: str

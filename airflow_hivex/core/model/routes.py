@@ -1,4 +1,4 @@
-"""Routes: which cluster runs a statement, and why not the others."""
+"""Routes: the cluster that runs a statement, and the reasons against the other clusters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 class RouteInput:
     """A table that a statement reads.
 
-    ``partitions`` are the names of those it needs; of a table without partitions that is the one None.
-    ``present`` says, per cluster other than the primary, which of them are there and current, ``stale`` those that are
-    there but lag behind the snapshot. The primary has everything (docs/reference/clusters.md, M6 and M11).
+    ``partitions`` are the names of the needed partitions; for a table without partitions only None. ``present`` has,
+    for each cluster other than the primary, the partitions with current copies, ``stale`` the partitions whose copies
+    lag behind the snapshot. The primary has all partitions (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str
@@ -35,11 +35,11 @@ class Lack:
     """The data of one table that a candidate cluster lacks.
 
     ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
-    (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is
-    unknown; no table is named), ``not usable`` (the cluster cannot be reached, or the like; no table
-    is named, ``problem`` says why, and a retry may help if ``may_pass``), ``lags`` (no earlier moment that the session
-    accepts can be read there; ``problem`` says why). ``partitions`` names the
-    first ten, ``count`` all of them; both are empty when the whole table is meant.
+    (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is unknown; no table is
+    named), ``not usable`` (the cluster cannot be reached, for example; no table is named, ``problem`` is the reason,
+    and a retry may help if ``may_pass``), ``lags`` (no earlier moment that the session accepts can be read there;
+    ``problem`` is the reason). ``partitions`` names the first ten partitions, ``count`` is the number of all; both are
+    empty if the whole table is meant.
     """
 
     table: str
@@ -51,7 +51,7 @@ class Lack:
     may_pass: bool = False
 
     def describe(self) -> str:
-        """Return one clause of a sentence."""
+        """Return the lack as a clause of a sentence."""
         if self.reason == "not primary":
             return f"{self.table} may be written on its primary {self.primary} only"
         if self.reason == "not configured":
@@ -72,7 +72,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cluster that was tried, in order, and what it lacks; nothing means it can run the statement."""
+    """A cluster that was tried, in order, and what it lacks; a cluster that lacks nothing can run the statement."""
 
     cluster: str
     why: str
@@ -80,15 +80,15 @@ class Candidate:
 
     @property
     def is_unusable(self) -> bool:
-        """Return whether it has everything, and only cannot be used now."""
+        """Return whether the cluster has all the data, but cannot be used now."""
         return bool(self.lacks) and all(lack.reason == "not usable" for lack in self.lacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The decision: ``cluster`` is None when no candidate will do; ``reason`` then says why.
+    """The decision. ``cluster`` is None if no candidate can run the statement; then ``reason`` says why.
 
-    ``alternative`` is then a cluster that is not a candidate, and could run the statement of a session that is pinned
+    Then ``alternative`` is a cluster that is not a candidate, and could run the statement of a session that is pinned
     to it.
     """
 
@@ -99,7 +99,7 @@ class Route:
 
     @property
     def may_pass(self) -> bool:
-        """Return whether a retry may find a cluster: one has everything, and may be usable then."""
+        """Return whether a retry may find a cluster: a cluster has all the data, and may be usable then."""
         unusable = (candidate for candidate in self.candidates if candidate.is_unusable)
         return any(all(lack.may_pass for lack in candidate.lacks) for candidate in unusable)
 

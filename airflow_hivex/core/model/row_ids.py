@@ -1,6 +1,6 @@
 """The ids of rows: the bucket property, the numbers of rows in original files, and ``ROW__ID`` in a query.
 
-Only the catalog knows which tables have row ids, so a query is read into values of this module first.
+Only the catalog knows which tables have row ids, so the parser first reads a query into values of this module.
 Source: docs/reference/directories.md; Hive's BucketCodec, VirtualColumn.ROWID and RecordIdentifier.
 """
 
@@ -16,17 +16,18 @@ from airflow_hivex.core.model.directories import MAX_STATEMENT_ID
 ROW_ID = "ROW__ID"
 """Hive's name of the virtual column. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
 WRITTEN_BITS = 33
-"""Of a row id that a write gives. A rebalance puts the id of its transaction above them: no other row, of any version
-and partition, has one of its ids, and rows that it has numbered are known by them."""
+"""The number of bits of a row id from a write. A rebalance puts the id of its transaction above these bits: so its row
+ids are unique in all versions and partitions, and show that a rebalance has numbered the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The sources of a column ROW__ID in one scope. Numbers are places among the query's references.
+    """The possible sources of a column ROW__ID in one scope. Numbers are positions among the query's references.
 
-    ``tables`` are read there themselves; of ``through`` only a column of their own can come, by the star of a
-    sub-query. ``named`` counts the columns that sub-queries call so, ``others`` are the aliases of the sub-queries
-    without one. ``is_open`` where something else may bring one. ``is_pivoted``: PIVOT takes the columns away.
+    The scope reads ``tables`` directly; from ``through`` only a column of their own can come, by the star of a
+    sub-query. ``named`` is the number of columns of sub-queries with this name, ``others`` are the aliases of the
+    sub-queries without such a column. ``is_open``: another source may have such a column. ``is_pivoted``: PIVOT removes
+    the columns.
     """
 
     tables: tuple[int, ...] = ()
@@ -41,8 +42,8 @@ class Candidates:
 class RowIdUse:
     """One place that may read ROW__ID: the name stands from ``start`` to ``end``.
 
-    ``scopes`` are those where it is looked for, from the innermost one. ``alias`` is the name of the result's
-    column where nothing else names it.
+    ``scopes`` are the scopes to search, from the innermost one. ``alias`` is the name of the result's column if the
+    query gives no other name.
     """
 
     start: int
@@ -55,7 +56,8 @@ class RowIdUse:
 class ColumnStar:
     """A star that stands for all columns of ``tables``.
 
-    To leave columns out, their names go between ``before`` and ``after`` from ``start`` to ``end`` of the text.
+    To leave columns out, the text from ``start`` to ``end`` is replaced by their names between ``before`` and
+    ``after``.
     """
 
     start: int
@@ -69,8 +71,8 @@ class ColumnStar:
 class RowIdReads:
     """The uses of ROW__ID in a query.
 
-    ``result`` is what the query's own result brings under that name. ``is_named_otherwise``: the query calls
-    something else so as well.
+    ``result`` are the sources of a column with this name in the query's own result. ``is_named_otherwise``: the query
+    also uses the name for something else.
     """
 
     uses: tuple[RowIdUse, ...] = ()
@@ -80,7 +82,7 @@ class RowIdReads:
 
 
 MAX_WRITER_ID = 4095
-"""The highest bucket id that has a field of its own; higher ones borrow bits of the statement id."""
+"""The highest bucket id that fits its own field; higher ids use bits of the statement id."""
 
 VERSION_SHIFT = 29
 WRITER_SHIFT = 16
@@ -91,7 +93,7 @@ _FIELD_MASK = (1 << _FIELD_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class BucketProperty:
-    """The parts of a bucket property. Version 0 is a plain bucket id and knows no statement."""
+    """The parts of a bucket property. Version 0 is a plain bucket id without a statement id."""
 
     version: int
     bucket_id: int
@@ -102,7 +104,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
     """Return the bucket property, version 1; a statement id below 0 counts as 0.
 
     Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id
-    that will ever be used: the bits that it leaves free hold the rest of the bucket id.
+    that will ever be used: its free bits have the rest of the bucket id.
 
     Raises:
         ValueError: the bucket or statement id does not fit.
@@ -124,10 +126,10 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
 
 
 def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
-    """Return the parts of a bucket property; ``max_statement_id`` as it was encoded with.
+    """Return the parts of a bucket property; ``max_statement_id`` is the value of the encoding.
 
     Raises:
-        ValueError: its version is neither 0 nor 1.
+        ValueError: the version of the property is neither 0 nor 1.
     """
     version = (value & 0xFFFFFFFF) >> VERSION_SHIFT
     if version == 0:
@@ -151,8 +153,8 @@ def _statement_bits(max_statement_id: int | None, bucket_id: int) -> int:
 
 # The row ids of original files: plain files that lie in a table from before it was transactional.
 #
-# They have no metadata columns. Their rows have operation 0 and the write id 0, or that of the delta in which a real
-# Hive's LOAD DATA has put the file; bucket and row id follow from the files' names and how many rows each has.
+# They have no metadata columns. Their rows have operation 0 and the write id 0, or the write id of the delta in which a
+# real Hive's LOAD DATA has put the file; bucket and row id follow from the files' names and numbers of rows.
 # Source: docs/reference/directories.md, "Original files".
 
 
@@ -173,12 +175,12 @@ class NumberedFile:
 
 
 def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
-    """Return how the rows of original files are numbered, given each file's name below the partition, and its rows.
+    """Return the numbering of original files, given each file's name below the partition and its number of rows.
 
-    A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` says the bucket; the rows of a bucket are
-    numbered through its files in the order of their names, as Hive does. A file of any other name, such as Spark
-    gives, is one of the bucket that its place among those files in name order says, behind the bucket's files of
-    Hive's form.
+    A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` has the number of the bucket; the rows of a bucket are
+    numbered through its files in the order of their names, as in Hive. The bucket of a file with any other name, such
+    as a name from Spark, is its position among such files in the order of names; its rows come behind the bucket's
+    files of Hive's form.
     """
     in_order = sorted(files, key=lambda file: _java_order(file[0]))
     numbered = []
@@ -199,7 +201,7 @@ def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
 
 
 def hive_bucket(name: str) -> int | None:
-    """Return the bucket that a file's name of Hive's form says; None for any other name, or one that fits no row id."""
+    """Return the bucket in a file name of Hive's form; None for any other name, or if the bucket fits no row id."""
     found = _HIVE_NAME.fullmatch(name.rpartition("/")[2])
     return int(found[1]) if found and int(found[1]) <= MAX_WRITER_ID else None
 

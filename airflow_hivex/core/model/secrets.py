@@ -1,8 +1,8 @@
-"""Keep passwords, keys and tokens out of messages, results and logs: the one place that masks them.
+"""Keep passwords, keys and tokens out of messages, results and logs; only this module masks them.
 
-A secret is found in two ways. By its form: the password of a URI, and values whose names say that they are secret
-(``?password=...``, ``"fs.s3a.secret.key": "..."``). And by its value: the secrets in the clusters' descriptions and in
-the metastore's URL are remembered here, so that they are also found in the middle of another library's sentence.
+A secret is found in two ways. By its form: the password of a URI, and values with secret names (``?password=...``,
+``"fs.s3a.secret.key": "..."``). And by its value: this module remembers the secrets in the clusters' descriptions and
+in the metastore's URL, and so finds them in the middle of another library's sentence.
 
 Every error of the warehouse passes its sentence through :func:`hide`.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 MASK = "***"
-# A shorter value would be found in ordinary words. Its form still gives it away.
+# A shorter value would occur in ordinary words. It is still found by its form.
 _SHORTEST_REMEMBERED = 6
 
 # Source: Spark's spark.redaction.regex, extended by the names that object stores and libpq use.
@@ -28,8 +28,8 @@ REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
 """Spark's setting ``spark.redaction.regex``: names and values that its UI and its log do not show."""
 # s3fs calls an access key ``key``.
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
-# Each of these patterns reads a name as a whole, never gives a part of it back, and begins only where a name begins: a
-# long word would take a time that grows with the square of its length otherwise.
+# Each of these patterns reads a name as a whole, without backtracking, and begins only where a name begins: otherwise
+# the time for a long word would grow with the square of its length.
 _HAS_SECRET_NAME = re.compile(_NAMES_OF_SECRETS, re.IGNORECASE)
 _WORD = re.compile(r"[^\s'\"<>]++")
 # A port and a path may also stand before an @, as in hdfs://host:8020/t@y.
@@ -60,7 +60,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def remember(values: Iterable[object]) -> None:
-    """Hide these texts from now on wherever :func:`hide` meets them; short ones are left to their form."""
+    """Remember texts that :func:`hide` masks from now on; short texts are only found by their form."""
     global _pattern
     new = {value for value in values if isinstance(value, str) and len(value) >= _SHORTEST_REMEMBERED}
     with _lock:
@@ -73,11 +73,11 @@ def remember(values: Iterable[object]) -> None:
 
 
 def secrets_of(properties: Mapping[str, Any]) -> list[str]:
-    """Return the secret values of properties or options, at any depth, and the passwords of URIs among them."""
+    """Return the secret values of properties or options, at any depth, including the passwords of URIs."""
     found: list[str] = []
     for name, value in properties.items():
         if isinstance(value, Mapping):
-            # What a secret name holds is secret as a whole: {"token": {"client_id": ...}}.
+            # All values below a secret name are secret: {"token": {"client_id": ...}}.
             found += [str(each) for each in _leaves(value)] if is_secret_name(str(name)) else secrets_of(value)
         elif is_secret_name(str(name)):
             found += [str(each) for each in _leaves(value)]
@@ -99,7 +99,7 @@ def hide_in_uri(uri: str) -> str:
 
 
 def hide_in_database_url(url: str) -> str:
-    """Return the URL of a database without its password, also where it is too malformed to be parsed."""
+    """Return the URL of a database without its password, even if the URL cannot be parsed."""
     found = _WHOLE_URI.fullmatch(url)
     if found is None:
         return hide_in_uri(url)
@@ -107,7 +107,7 @@ def hide_in_database_url(url: str) -> str:
 
 
 def hide_in_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties as they may be shown: secret ones masked, URIs without their passwords."""
+    """Return properties to show: secret values are masked, URIs have no passwords."""
     return {name: _shown(str(name), value) for name, value in properties.items()}
 
 
@@ -155,7 +155,7 @@ def _configured_values(text: str) -> Iterator[_Span]:
 def _values(text: str, name: re.Pattern[str], beginning: re.Pattern[str], value: re.Pattern[str]) -> Iterator[_Span]:
     """Yield the places of the values behind names that are secret after ``beginning``.
 
-    The value of another name may have such a name in it.
+    The value of another name may contain such a name.
     """
     position = 0
     while (named := name.search(text, position)) is not None:

@@ -1,4 +1,4 @@
-"""The objects of one session: temporary views, tables and functions, variables, and configuration. They end with it."""
+"""The objects of one session, which end with it: temporary views, tables, functions, variables and configuration."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class TemporaryView:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryTable:
-    """A table of one session: its stored database and name, and the namespace that it was made in.
+    """A table of one session: its stored database and name, and the namespace in which it was made.
 
-    ``was_closed`` says that this namespace was closed then, so that the rows are of no other one.
+    ``was_closed`` says that this namespace was closed then, so the rows come from no other namespace.
     """
 
     stored: QualifiedName
@@ -47,11 +47,10 @@ class Variable:
 class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
-    ``functions`` has the parts of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
-    permanent function that a temporary one calls. ``without_effect`` are parameters of Hive that
-    a script has set and that change nothing here, and parameters that it has made up. ``texts`` has Hive's variables,
-    whose values are put into the texts of statements. ``used_ms`` is when the session last reported to the metastore
-    that it uses its tables.
+    ``functions`` has the text of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
+    permanent function that a temporary one calls. ``without_effect`` are Hive's parameters without effect that a script
+    has set, and parameters that it has invented. ``texts`` has Hive's variables, whose values are put into the texts of
+    statements. ``used_ms`` is when the session last reported to the metastore that it uses its tables.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
@@ -66,12 +65,12 @@ class SessionObjects:
 
     @property
     def are_needed(self) -> bool:
-        """Return whether a statement of another session may have another meaning."""
+        """Return whether the meaning of a statement may depend on the objects of the session."""
         return bool(self.views or self.tables or self.variables or self.functions or self.configuration)
 
     @property
     def definitions(self) -> list[object]:
-        """Return all on which the meaning of a statement depends, in types of JSON."""
+        """Return all objects on which the meaning of a statement depends, as values of JSON."""
         return [
             sorted((name, view.text) for name, view in self.views.items()),
             sorted((name, *each.stored) for name, each in self.tables.items()),
@@ -81,20 +80,20 @@ class SessionObjects:
         ]
 
     def view(self, name: TableName) -> TemporaryView | None:
-        """Return the temporary view of a name; one with a database or a namespace names a table."""
+        """Return the temporary view of a name; a name with a database or a namespace is not a temporary view."""
         if name.database is not None or name.namespace is not None:
             return None
         return self.views.get(name.name)
 
     def table(self, name: TableName) -> QualifiedName | None:
-        """Return the stored database and name of the temporary table of a name; one with a database is another's."""
+        """Return the stored database and name of a temporary table; None for a name with a database."""
         if name.database is not None or name.namespace is not None:
             return None
         found = self.tables.get(name.name)
         return None if found is None else found.stored
 
     def temporary_table(self, name: TableName) -> TemporaryTable | None:
-        """Return the temporary table of a name, which may be its stored one."""
+        """Return the temporary table of a name, which may be its stored name."""
         if name.database is None and name.namespace is None:
             return self.tables.get(name.name)
         return next((each for each in self.tables.values() if each.stored == (name.database, name.name)), None)
@@ -107,19 +106,19 @@ class SessionObjects:
     def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Return the statements that declare the functions and variables whose names occur in the texts of a job.
 
-        A job without them shares Spark's session with all others of its configuration.
+        A job without such statements shares Spark's session with all other jobs of its configuration.
         """
         named = self._named(texts)
         return tuple(declaration for name, declaration in self._declarations if name in named)
 
     def permanent_functions(self, texts: Iterable[str]) -> list[QualifiedName]:
-        """Return the permanent functions that the temporary ones call whose names occur in the texts of a job."""
+        """Return the permanent functions that are called by temporary functions in the texts of a job."""
         named = self._named(texts) if self.permanent else ()
         return sorted({called for name in named for called in self.permanent.get(name, ())})
 
     @property
     def _declarations(self) -> list[tuple[str, str]]:
-        # A function may read variables, and call other functions. One may have a variable's name.
+        # A function may read variables, and call other functions. A function and a variable may have one name.
         return [
             *(
                 (name, f"DECLARE OR REPLACE VARIABLE {_quoted(name)} {each.type} DEFAULT {each.sql}")
@@ -129,7 +128,7 @@ class SessionObjects:
         ]
 
     def _called_first(self) -> list[str]:
-        """Return the functions, each after the functions that its text calls, as these may have been replaced later."""
+        """Return the functions, each after the functions that its text calls, whichever was created first."""
         ordered: list[str] = []
         begun: set[str] = set()
 
@@ -147,7 +146,7 @@ class SessionObjects:
         return ordered
 
     def _named(self, texts: Iterable[str]) -> set[str]:
-        """Return the functions and variables whose names occur in the texts, or in the definitions of these."""
+        """Return the functions and variables whose names occur in the texts, or in these functions' definitions."""
         declarations = self._declarations
         named: set[str] = set()
         if not declarations:

@@ -1,4 +1,4 @@
-"""Sizes in bytes as people read them."""
+"""Sizes in bytes as texts with units."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def size_of(text: str) -> int:
     """Return the number of bytes of a text such as ``1000``, ``10 GB`` (10**10) or ``1.5 TiB`` (1.5 * 2**40).
 
     Raises:
-        InvalidParametersError: it is not a size, a whole number of bytes, or a size that can be stored.
+        InvalidParametersError: the text is not a size, is not a whole number of bytes, or is too large to store.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:

@@ -30,8 +30,8 @@ class History:
 class Snapshot:
     """The state of some tables at one moment, as one reader sees them; ``write_ids`` are by table id.
 
-    ``committed`` are the lists of that moment as everybody else sees them. They differ from ``write_ids`` where the
-    reader's transaction sees its own writes, or does not see later transactions.
+    ``committed`` are the lists of that moment for any other reader. They differ from ``write_ids`` if the reader's
+    transaction sees its own writes, or does not see later transactions.
     """
 
     valid_txns: ValidTxnList
@@ -45,10 +45,10 @@ class Snapshot:
         return self.write_ids[table.id] if table.is_transactional else None
 
     def agrees_with(self, earlier: Snapshot, table: StoredTable) -> bool:
-        """Return whether what was read of a table of this snapshot for an ``earlier`` one is still what it has.
+        """Return whether the contents of a table that were read for an ``earlier`` snapshot are still true in this one.
 
-        It is where no transaction has committed to the table in between and its version is the same.
-        Tables without transactions have versions alone.
+        They are if no transaction has committed to the table in between, and its version is the same. For tables
+        without transactions only the version counts.
         """
         if not self.history.continues(earlier.history):
             return False
@@ -60,7 +60,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The snapshot of a replication, and the database's time of it; ``id`` is None as long as it is not stored."""
+    """The snapshot of a replication, and its time by the database; ``id`` is None before it is stored."""
 
     taken_ms: int
     valid_txns: ValidTxnList
@@ -84,7 +84,7 @@ class MaxLag:
         return (self.ms is not None or self.commits is not None) and self.ms != 0 and self.commits != 0
 
     def accepts(self, lag_ms: int, commits: int) -> bool:
-        """Return whether a copy that lags so much may be read."""
+        """Return whether a copy with this lag may be read."""
         return (self.ms is None or lag_ms <= self.ms) and (self.commits is None or commits <= self.commits)
 
     def __str__(self) -> str:
@@ -102,8 +102,8 @@ def lag_text(lag_ms: int, commits: int) -> str:
 class AsOf:
     """The earlier moment that a query has read, on a cluster whose copies lag.
 
-    ``lag_ms`` is the age of the oldest commit to the tables read that the moment does not see, ``commits`` their
-    number, ``write_ids`` the highest write id that was seen of each transactional table, by full name.
+    ``lag_ms`` is the age of the oldest commit to the read tables that the moment does not see, ``commits`` the number
+    of such commits. ``write_ids`` has the highest visible write id of each transactional table, by full name.
     """
 
     time: datetime
@@ -117,7 +117,7 @@ class AsOf:
         return f"as of {self.time.isoformat()} ({ids}), {lag_text(self.lag_ms, self.commits)} behind"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the moment in JSON's types, with the lag in seconds."""
+        """Return the moment as values of JSON, with the lag in seconds."""
         return {
             "time": self.time.isoformat(),
             "lag_s": self.lag_ms / 1000,

@@ -1,6 +1,6 @@
-"""Statistics of tables, partitions and columns, and for which snapshot they hold. Pure.
+"""Statistics of tables, partitions and columns, and the snapshots for which they hold. Pure.
 
-Source: Hive's ColumnStatisticsData for what is kept of a column of which type.
+Source: Hive's ColumnStatisticsData has the statistics for each type of column.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def statistics_kind(type: ColumnType) -> StatisticsKind | None:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one column; None where its type has no such number, or there is no value at all.
+    """The statistics of one column; None for a number that its type does not have, or if the column has no value.
 
-    ``low`` and ``high`` are Spark's text of the value. ``valid_write_ids`` is the snapshot (text form)
-    that the numbers are of, None for a table without transactions.
+    ``low`` and ``high`` are Spark's texts of the values. ``valid_write_ids`` is the snapshot (text form) of the
+    numbers, None for a table without transactions.
     """
 
     num_nulls: int
@@ -60,7 +60,7 @@ class ColumnStatistics:
     computed_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the numbers that are there."""
+        """Return the known numbers as values of JSON."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
@@ -71,9 +71,9 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The statistics of a table or partition. ``num_rows`` is None where only sizes were asked for.
+    """The statistics of a table or partition. ``num_rows`` is None if only sizes were counted.
 
-    ``columns`` has those of columns by their names in files, each with a snapshot of its own.
+    ``columns`` has the statistics of columns by their names in files, each with its own snapshot.
     """
 
     num_rows: int | None
@@ -87,7 +87,7 @@ class Statistics:
         freeze(self, "columns")
 
     def after(self, earlier: Statistics) -> Statistics:
-        """These, with what they do not say themselves from ``earlier`` ones."""
+        """Return these statistics, with missing facts taken from ``earlier`` ones."""
         num_rows = self.num_rows
         if num_rows is None and _is_same(self.valid_write_ids, earlier.valid_write_ids):
             num_rows = earlier.num_rows
@@ -95,11 +95,9 @@ class Statistics:
 
 
 def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
-    """Return whether statistics of a snapshot are those of ``current``, too.
+    """Return whether statistics of a snapshot are exact for ``current``, too; False without a snapshot to compare.
 
-    False where there is no snapshot to compare.
-
-    A change of the table itself, such as another name, has a write id, too, and so makes them older than the table.
+    A change of the table itself, such as another name, has a write id, too, after which they are not exact.
     """
     if valid_write_ids is None or current is None:
         return False

@@ -1,4 +1,4 @@
-"""Properties of tables, databases and links that mean something here, each in one spelling.
+"""Properties of tables, databases and links that have a meaning here, each in one spelling.
 
 Source: Hive's hive_metastoreConstants and its error 10256; Spark's TableCatalog.RESERVED_PROPERTIES.
 """
@@ -35,13 +35,13 @@ _CLAUSES = {
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
     MOVING_FOLDER: "a rename that moves a folder",
 }
-"""Names that are reserved, most of them by Spark, and what says the same."""
+"""Reserved names, most of them Spark's, each with the clause or fact that has the same meaning."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties, with those names in lower case that Hive reads in any case."""
+    """Return the properties; names that Hive reads in any case become lower case."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 
@@ -68,7 +68,7 @@ def check_properties(table: str, properties: Mapping[str, str], *, external: boo
 
 
 def history_retention_ms(settings: Settings, parameters: Mapping[str, str]) -> int:
-    """Return how long earlier versions of a table can be read, by its property or else the setting of that name."""
+    """Return the time for which earlier versions of a table can be read, from its property or the setting."""
     own = parameters.get(HISTORY_RETENTION)
     if own is not None:
         try:
@@ -97,13 +97,13 @@ _PREFIXES = (DEFAULTS, CHECKS, KEYS, JOB_PREFIX, TABLE_PROPERTY_PREFIX, OVERRIDE
 
 
 def check_spelling(kind: str, object_name: str, properties: Iterable[str], known: Collection[str] = ()) -> None:
-    """Refuse names of properties that differ by case alone from names with a meaning: no code would use them.
+    """Refuse names of properties that differ only by case from names with a meaning: no code would use them.
 
-    ``known`` are names that the object has already, which are not refused. Names that are read in any case, such as
-    ``orc.compress``, are not refused either.
+    ``known`` names, which the object has already, are not refused. Nor are names that are read in any case, such as
+    ``orc.compress``.
 
     Raises:
-        InvalidObjectError: there is such a name.
+        InvalidObjectError: a name differs only by case from a name with a meaning.
     """
     names = (*_NAMES, *_OF_LINKS) if kind == "link" else _NAMES
     for each in properties:
@@ -114,7 +114,7 @@ def check_spelling(kind: str, object_name: str, properties: Iterable[str], known
 
 
 def _written(name: str, names: Collection[str]) -> str:
-    """Return a name in the case that it has here, as far as it is known."""
+    """Return a name in the spelling with a meaning, or unchanged if it has none."""
     lower = name.lower()
     for each in names:
         if lower == each.lower():

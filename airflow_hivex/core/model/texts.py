@@ -1,4 +1,4 @@
-"""Texts that the metastore database can keep: refused where they come in, or made fit where only people read them."""
+"""Texts that the metastore database can store: others are refused or, in mere descriptions, changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from airflow_hivex.core.errors import InvalidParametersError, InvalidTextError
 
-# PostgreSQL keeps no NUL, and UTF-8 has no half of a surrogate pair. SQLite would keep the first.
+# PostgreSQL cannot store a NUL, and UTF-8 has no half of a surrogate pair. SQLite would store a NUL.
 _REFUSED = re.compile("[\0\ud800-\udfff]")
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -16,7 +16,7 @@ def check_text(what: str, text: str) -> str:
     """Return ``text``, which is named ``what`` in the error.
 
     Raises:
-        InvalidTextError: it has a NUL character or half of a surrogate pair.
+        InvalidTextError: the text has a NUL character or half of a surrogate pair.
     """
     found = _REFUSED.search(text)
     if found is not None:
@@ -25,7 +25,7 @@ def check_text(what: str, text: str) -> str:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether :func:`check_text` lets ``text`` pass."""
+    """Return whether :func:`check_text` accepts ``text``."""
     return _REFUSED.search(text) is None
 
 
@@ -33,7 +33,7 @@ def check_encodable(what: str, text: str) -> str:
     """:func:`check_text` for a value of a row, which may have a NUL.
 
     Raises:
-        InvalidTextError: it has half of a surrogate pair.
+        InvalidTextError: the text has half of a surrogate pair.
     """
     found = _HALF.search(text)
     if found is not None:
@@ -45,7 +45,7 @@ def check_values(what: str, values: Iterable[object]) -> None:
     """:func:`check_text` of all texts among ``values``, and in the lists and mappings among them.
 
     Raises:
-        InvalidTextError: one of them has a NUL character or half of a surrogate pair.
+        InvalidTextError: a text has a NUL character or half of a surrogate pair.
     """
     for value in values:
         if isinstance(value, str):
@@ -62,7 +62,7 @@ def check_length(what: str, text: str, most: int) -> str:
     """Return ``text``, which the column of a database must hold.
 
     Raises:
-        InvalidParametersError: it has more than ``most`` characters.
+        InvalidParametersError: the text has more than ``most`` characters.
     """
     if len(text) > most:
         raise InvalidParametersError(
@@ -72,7 +72,7 @@ def check_length(what: str, text: str, most: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return ``text`` in at most ``length`` characters; those that the database cannot keep are replaced."""
+    """Return ``text`` with at most ``length`` characters; characters that the database cannot store are replaced."""
     return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
 
 

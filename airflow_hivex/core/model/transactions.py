@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 MAX_STATEMENT_ID = 4095
-"""Twelve bits of the bucket property hold the statement id."""
+"""The highest statement id: it has twelve bits of the bucket property."""
 
 
 class TxnState(enum.Enum):
@@ -19,7 +19,7 @@ class TxnState(enum.Enum):
 
 
 class TxnType(enum.Enum):
-    """The stored numbers."""
+    """The types of transactions, as stored."""
 
     DEFAULT = 0
     REPL_CREATED = 1
@@ -41,7 +41,7 @@ class Operation(enum.Enum):
 
 
 class AbortReason(enum.Enum):
-    """Why a transaction was aborted: Hive's TxnErrorMsg, and deadlocks, which are our own addition."""
+    """The reason of an abort: Hive's TxnErrorMsg, and deadlocks, which are our own addition."""
 
     NONE = (50000, "none")
     ABORT_QUERY = (50001, "aborted by ABORT TRANSACTIONS")

@@ -1,7 +1,7 @@
 """Versions of tables: the rows that a table has had after one of its commits. Pure.
 
-A version is named by the write id of its commit. It has what this commit and all before it have written, in the order
-in which they were recorded; a lower write id may be committed after a higher one.
+A version is named by the write id of its commit. It has the rows after this commit and all earlier commits, in the
+order in which they were recorded; a lower write id may be committed after a higher one.
 
 Source: docs/how-to/history.md, "Contents of a version".
 """
@@ -27,8 +27,8 @@ _DAY_MS = 86_400_000
 class VersionAsOf:
     """The version that a statement names: by ``write_id``, by ``time``, or by a time before now or before today.
 
-    ``marker`` is the ``:name`` that has given the value, if one has. ``start`` and ``end`` are the place of the clause
-    in the text of a query.
+    ``marker`` is the ``:name`` marker of the value, if any. ``start`` and ``end`` are the place of the clause in the
+    text of a query.
     """
 
     write_id: int | None = None
@@ -40,7 +40,7 @@ class VersionAsOf:
     end: int = field(default=0, compare=False)
 
     def time_ms(self, now_ms: int) -> int | None:
-        """Return the time in milliseconds since the epoch; None for a write id. A time without zone is one of UTC."""
+        """Return the time in milliseconds since the epoch; None for a write id. A time without zone is in UTC."""
         if self.before_now_ms is not None:
             begin_ms = now_ms - now_ms % _DAY_MS if self.is_of_day else now_ms
             return begin_ms - self.before_now_ms
@@ -58,7 +58,7 @@ class VersionAsOf:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The commits whose changes a statement reads, from ``since`` to ``until``, without which that is the last one.
+    """The commits whose changes a statement reads, from ``since`` to ``until``, or to the last commit without it.
 
     ``text`` is the clause, and ``start`` to ``end`` its place in the text of a query.
     """
@@ -73,14 +73,14 @@ class VersionRange:
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Return the ``:name`` markers that have given values."""
+        """Return the ``:name`` markers of the values."""
         given = (self.since, self.until)
         return tuple(each.marker for each in given if each is not None and each.marker is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """One row of the record of a table's commits, in the order of ``id``; without a write id, a break of its history.
+    """One row of the record of a table's commits, in the order of ``id``; without a write id, its history breaks.
 
     ``columns_before`` are the columns of the table until this commit, if it has changed them.
     """
@@ -96,9 +96,9 @@ class RecordedVersion:
 class TableVersion:
     """A version of a table that can be read.
 
-    ``later`` are the write ids that were committed after it. ``columns`` are those of the version, None for the current
-    ones; ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the highest
-    transaction up to which the version has all that was committed; None says all.
+    ``later`` are the write ids that were committed after it. ``columns`` are the columns of the version, None for the
+    current columns; ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the
+    highest transaction up to which the version has all commits; None means all transactions.
     """
 
     write_id: int
@@ -109,12 +109,12 @@ class TableVersion:
     settled_txn_id: int | None = None
 
     def seen(self, write_ids: ValidWriteIdList) -> ValidWriteIdList:
-        """Return the current write ids that the version has."""
+        """Return the current write ids without the write ids that are later than the version."""
         return without(write_ids, self.later)
 
 
 def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdList:
-    """Return a list of write ids as it was before others were committed, which count as open."""
+    """Return a list of write ids as before the commits of ``later``, which count as open."""
     open_ids = {*write_ids.open_ids, *later}
     high_watermark = write_ids.high_watermark
     while high_watermark in open_ids:
@@ -128,12 +128,12 @@ def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdLi
 
 
 def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: int | None) -> bool:
-    """Return whether a directory replaces others by what was committed later than a version.
+    """Return whether a directory has replaced others because of commits after a version.
 
-    ``later`` is sorted. Of the deltas of writers the list of write ids decides.
+    ``later`` is sorted. For the deltas of writers the list of write ids decides.
     """
     if directory.visibility_txn_id and columns_txn_id is not None and directory.visibility_txn_id > columns_txn_id:
-        # It has the columns of a later definition.
+        # The directory has the columns of a later definition.
         return True
     if not directory.visibility_txn_id:
         is_base = directory.kind is DirectoryKind.BASE
@@ -147,7 +147,7 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 
 
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
-    """Return the place in the record of the version with which the retention begins; the last one without retention.
+    """Return the index in the record of the first version within the retention; without retention, of the last one.
 
     ``record`` is not empty.
     """
@@ -173,8 +173,8 @@ def find_version(
     """Return the version that a statement names, from the whole record of a table, oldest first.
 
     Raises:
-        NoSuchVersionError: the table has never had it.
-        VersionExpiredError: it is older than the retention, or its partitions have been dropped or renamed since.
+        NoSuchVersionError: the table has never had the version.
+        VersionExpiredError: the version is older than the retention, or partitions have been dropped or renamed since.
     """
     named = wanted.describe(now_ms)
     commits = [place for place, each in enumerate(record) if each.write_id is not None]
@@ -204,11 +204,11 @@ def find_version(
 def version_before(
     table: str, record: Sequence[RecordedVersion], wanted: VersionAsOf, write_ids: ValidWriteIdList, *, now_ms: int
 ) -> int | None:
-    """Return the write id of the version before the one that a statement names, None before all commits.
+    """Return the write id of the version before the named version, None before all commits.
 
     Raises:
-        NoSuchVersionError: the table has never had the version that is named.
-        VersionExpiredError: the record begins with it.
+        NoSuchVersionError: the table has never had the named version.
+        VersionExpiredError: the record begins with the named version.
     """
     commits = [place for place, each in enumerate(record) if each.write_id is not None]
     time_ms = wanted.time_ms(now_ms)

@@ -1,4 +1,4 @@
-"""Snapshots: which transactions and which write ids of a table a reader sees.
+"""Snapshots: the transactions, and the write ids of a table, that a reader sees.
 
 A list has a high watermark and exceptions at or below it, each open or aborted.
 Lists are values; questions about one id or a range take a binary search, however
@@ -22,15 +22,15 @@ MAX_ID = 2**63 - 1
 """The largest id; as a min open id it stands for "none", as a high watermark for "everything"."""
 
 _SHORTEST_RANGE = 5
-# A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider
-# range is damage, and writing it out would eat the memory.
+# A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider range is damaged, and its ids
+# would fill the memory.
 _WIDEST_RANGE = 10_000_000
 _SINGLES = re.compile(r"(?:[0-9]+(?:,[0-9]+)*)?")
 _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class TableMark(NamedTuple):
-    """The table that has a name at one moment, by its id, and its version then."""
+    """The id and the version of the table that has a name at one moment."""
 
     id: int
     version: int
@@ -87,8 +87,8 @@ class _IdList:
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
         """Return whether all, some or none of the ids from ``lo`` to ``hi`` (included) are valid.
 
-        Source: docs/reference/snapshots.md, "Valid ids". Exceptions that all lie above ``hi`` answer ALL, even
-        when ``hi`` is above the high watermark; a list made by this project has no exceptions there.
+        Source: docs/reference/snapshots.md, "Valid ids". If all exceptions are above ``hi``, the answer is ALL, even if
+        ``hi`` is above the high watermark; a list made by this project has no exceptions there.
         """
         if lo > self.high_watermark:
             return RangeResponse.NONE
@@ -110,7 +110,7 @@ class _IdList:
         return _how_many(_within(self.aborted_ids, lo, hi), lo, hi)
 
     def is_base_valid(self, id: int) -> bool:
-        """Return whether a base compacted up to ``id`` holds nothing that this snapshot must not see."""
+        """Return whether a base compacted up to ``id`` has only rows that this snapshot may see."""
         return id <= self.high_watermark and (self.min_open is None or id < self.min_open)
 
 
@@ -144,7 +144,7 @@ _Parts = tuple[int, tuple[int, ...], tuple[int, ...], int | None]
 
 
 def _read(text: str, fields: list[str], *, ranges: bool) -> _Parts:
-    """High watermark, open ids, aborted ids and min open; the two lists may be missing."""
+    """Return the high watermark, open ids, aborted ids and min open of a text; the two lists may be missing."""
     if not 2 <= len(fields) <= 4:
         raise InvalidWriteIdListError(text, "it needs a high watermark, a min open id and at most two lists of ids")
     high_watermark = _number(text, "high watermark", fields[0])
@@ -175,7 +175,7 @@ def _written(ids: tuple[int, ...]) -> str:
 
 
 def _written_with_ranges(ids: tuple[int, ...]) -> str:
-    """Runs of five or more consecutive ids as ``first-last``, the rest one by one."""
+    """Return ids as text: five or more consecutive ids as ``first-last``, other ids one by one."""
     parts: list[str] = []
     start = 0
     for at in range(1, len(ids) + 1):
@@ -202,7 +202,7 @@ class ValidTxnList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list that ``text`` stands for; empty text and None see everything.
+        """Return the list of a text form; an empty text and None see everything.
 
         Raises:
             InvalidWriteIdListError: the text is not a transaction list.
@@ -223,8 +223,8 @@ class ValidTxnList(_IdList):
 class ValidWriteIdList(_IdList):
     """The write ids of one table that a reader sees: text form ``table:hwm:minOpen:open:aborted``.
 
-    ``table`` is the full name, ``database.table``, or None. ``mark`` is the table as it was when a snapshot was taken;
-    the text form does not have it.
+    ``table`` is the full name, ``database.table``, or None. ``mark`` is the table's id and version in a snapshot; the
+    text form does not have it.
     """
 
     table: str | None = None
@@ -247,9 +247,9 @@ class ValidWriteIdList(_IdList):
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the list that ``text`` stands for; empty text and None see everything.
+        """Return the list of a text form; an empty text and None see everything.
 
-        A caller that reads a managed table treats a missing list as an error and does not ask here.
+        A caller that reads a managed table must treat a missing list as an error before.
 
         Raises:
             InvalidWriteIdListError: the text is not a write id list.
@@ -269,16 +269,16 @@ class ValidWriteIdList(_IdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidCompactorWriteIdList(ValidWriteIdList):
-    """The write ids that a compaction may touch: all below the lowest open one, without the aborted.
+    """The write ids that a compaction may merge: all below the lowest open id, without aborted ids.
 
-    Open ids given to it lower the high watermark and are not kept, nor are aborted ids above it.
+    Open ids lower the high watermark and are not stored, nor are aborted ids above it.
     """
 
     def __post_init__(self) -> None:
         if self.open_ids:
             object.__setattr__(self, "high_watermark", min(self.high_watermark, self.open_ids[0] - 1))
             object.__setattr__(self, "open_ids", ())
-            # The lowered high watermark says it all; Hive keeps min open with exceptions only.
+            # The lowered high watermark is enough; Hive stores min open with exceptions only.
             object.__setattr__(self, "min_open", self.min_open if self.aborted_ids else None)
         kept = self.aborted_ids[: bisect_right(self.aborted_ids, self.high_watermark)]
         object.__setattr__(self, "aborted_ids", kept)
@@ -290,13 +290,13 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
         return cls(snapshot.high_watermark, snapshot.open_ids, snapshot.aborted_ids, snapshot.min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002
-        """ALL when everything up to ``hi`` is resolved, else NONE: a directory is compacted whole or not."""
+        """Return ALL if all ids up to ``hi`` are resolved, else NONE: a directory is compacted wholly or not."""
         return RangeResponse.ALL if self.high_watermark >= hi else RangeResponse.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class ValidCleanerWriteIdList(ValidWriteIdList):
-    """A reader's list cut at what a compaction covered, so that nothing above it is deleted."""
+    """A reader's list cut at the highest write id of a compaction, so that no directory above it is deleted."""
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList, highest_write_id: int) -> Self:
@@ -309,7 +309,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return cls(high_watermark, snapshot.open_ids, snapshot.aborted_ids, min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """Return the answer of a reader's list, but NONE as soon as the range reaches above the high watermark."""
+        """Return the answer of a reader's list, but NONE if the range reaches above the high watermark."""
         return RangeResponse.NONE if hi > self.high_watermark else ValidWriteIdList.is_range_valid(self, lo, hi)
 
     def is_aborted(self, id: int) -> bool:
@@ -321,7 +321,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
 class ValidTxnWriteIdList:
     """The write id lists of a transaction's tables: text form ``txnId$list$list...``.
 
-    ``lists`` has one per table, by full name in lower case.
+    ``lists`` has one list for each table, by full name in lower case.
     """
 
     txn_id: int
@@ -329,10 +329,10 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def of(cls, txn_id: int, lists: Iterable[ValidWriteIdList]) -> Self:
-        """Return the value for these lists, in the order given.
+        """Return the value for these lists, in the given order.
 
         Raises:
-            InvalidWriteIdListError: a list has no table name, or two have the same one.
+            InvalidWriteIdListError: a list has no table name, or two lists have the same name.
         """
         by_table: dict[str, ValidWriteIdList] = {}
         for write_ids in lists:
@@ -345,7 +345,7 @@ class ValidTxnWriteIdList:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the value that ``text`` stands for.
+        """Return the value of a text form.
 
         Raises:
             InvalidWriteIdListError: the text is not of this form.
@@ -364,11 +364,11 @@ class ValidTxnWriteIdList:
 
 
 def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
-    """0 when both lists see the same committed ids; 1 when ``a`` is newer, -1 when ``b`` is.
+    """Return 0 if both lists see the same committed ids, 1 if ``a`` is newer, -1 if ``b`` is newer.
 
-    Open and aborted are the same here. For lists of different tables the answer orders their
-    names. Only 0 against the rest is safe to build on: two lists may each see something that
-    the other lacks, and the answer is still one number.
+    Open and aborted ids count alike. For lists of different tables the answer orders their names. Only the difference
+    between 0 and other answers is reliable: two lists may each see an id that the other lacks, and the answer is still
+    one number.
 
     Source: docs/reference/snapshots.md, "Comparing two lists" (Hive TxnIdUtils).
     """
@@ -404,7 +404,7 @@ def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
 
 
 def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
-    """Return the list as it is after the commit of ``write_id``; ids between that are not known yet count as open.
+    """Return the list after the commit of ``write_id``; unknown ids below it count as open.
 
     Source: docs/reference/snapshots.md, "Lists that are kept" (Hive MutableValidReaderWriteIdList).
     """
@@ -418,7 +418,7 @@ def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """Return the comparison as seen from the list with fewer exceptions; ``extra`` are the others' only."""
+    """Return the comparison from the view of the list with fewer exceptions; ``extra`` has the other list's."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

@@ -14,14 +14,14 @@ from airflow_hivex.core.model.transactions import Operation
 
 @dataclass(frozen=True, slots=True)
 class TableWrite:
-    """One statement's write to a table: under which ids, on which cluster, and what it does to the rows there.
+    """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
-    ``partition`` is the one that the statement names, None if the rows decide or the table has no partitions.
-    ``operation`` is INSERT, or that of a statement that changes rows; INSERT OVERWRITE counts as UPDATE. ``batch`` has
-    the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is the kind of the
-    statement. With ``counts_inserts`` the rows that a change of rows inserts count as changed, too
-    (hive.txn.xlock.mergeinsert). ``token`` is of a write to an external table, which has no write ids: no other write
-    has it in its files' names.
+    ``partition`` is the partition that the statement names, None if the rows decide or the table has no partitions.
+    ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT OVERWRITE counts as UPDATE.
+    ``batch`` has the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is
+    the kind of the statement. With ``counts_inserts`` the rows that a change of rows inserts count as changed, too
+    (hive.txn.xlock.mergeinsert). ``token`` is set for a write to an external table, which has no write ids: a unique
+    text in the names of its files.
     """
 
     txn_id: int
@@ -38,7 +38,7 @@ class TableWrite:
 
     @property
     def directory_names(self) -> tuple[str, ...]:
-        """Return the names that its directories may have in every partition; of no streaming batch."""
+        """Return the possible names of the write's directories in every partition, without streaming batches."""
         ids = self.write_id, self.write_id, self.statement_id
         if self.overwrite:
             return (base_name(self.write_id),)
@@ -48,11 +48,11 @@ class TableWrite:
 
     @property
     def staging_name(self) -> str:
-        """Return the hidden directory below the table's, where a job writes first."""
+        """Return the hidden directory below the table's folder, to which a job writes first."""
         return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
-        """Return the partitions that it writes to with these directories, None standing for a table without any."""
+        """Return the partitions that these directories belong to; None stands for a table without partitions."""
         named = () if self.partition is None else (self.partition,)
         return frozenset(named) | {each.partition for each in written}
 
@@ -74,8 +74,8 @@ class BatchKey:
     """The key of a batch of an application: batches have rising numbers, and each is written once to a table.
 
     Raises:
-        InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or that of the
-            batch is not a whole number of 0 or more.
+        InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or the batch's id
+            is not a whole number of 0 or more.
     """
 
     app_id: str
@@ -92,10 +92,10 @@ class BatchKey:
 
 
 def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
-    """Return the key that two arguments make, None where neither is given.
+    """Return the key from two arguments, None if neither is given.
 
     Raises:
-        InvalidParametersError: only one of them is given, or one is not valid.
+        InvalidParametersError: only one argument is given, or an argument is not valid.
     """
     if app_id is None and batch_id is None:
         return None
@@ -106,7 +106,7 @@ def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
 
 @dataclass(frozen=True, slots=True)
 class ServerOperation:
-    """An operation of a Spark Connect server, which knows it by its session and the user of that."""
+    """An operation of a Spark Connect server, identified by its session and the session's user."""
 
     session_id: str
     user_id: str
@@ -114,7 +114,7 @@ class ServerOperation:
 
 
 class ResumableWrite(Protocol):
-    """The write of a statement whose job goes on at its server when this process ends.
+    """The write of a statement whose job continues on its server when this process ends.
 
     ``earlier`` is the operation that an earlier process has begun for the same write, None if this one begins it. While
     the operation ``is_running``, this process has not begun to put its files into place.
@@ -122,7 +122,7 @@ class ResumableWrite(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Return whether a later process can go on with the write."""
+        """Return whether a later process can continue the write."""
 
     @property
     def earlier(self) -> ServerOperation | None:
@@ -136,7 +136,7 @@ class ResumableWrite(Protocol):
         """
 
     def claim(self) -> None:
-        """Note that this process puts the written files into place, which no other one may do from now on.
+        """Note that this process moves the written files into place; from now on no other process may do so.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now.

@@ -182,7 +182,7 @@ class QueryReader:
             waiting = [each for each in waiting if each not in ready] if ready else []
 
     def _push_into(self, derived: Derived) -> None:
-        """Add the conditions on a query to those within it: those of its one reader, or that one of several has."""
+        """Add to a query the conditions of its reader; with several readers, that one reader's conditions hold."""
         found = [self._conditions_on(source, scope) for source, scope in derived.readers]
         if not found or not all(found):
             return
