@@ -75,7 +75,7 @@ def run(directory: Path) -> int:
     _write_dag_files(directory)
     _quiet_spark(directory)
     console.print(f"Airflow's home, the metastore and the clusters c1 and c2: {directory}", soft_wrap=True)
-    # It may be of an earlier release's demo.
+    # The metastore may have been created by the demo of an earlier release.
     Metastore.upgrade(connection["extra"]["metastore_url"])
     with _progress(console, "Starting Airflow (about 15 seconds) ..."):
         dag = _load_dag(directory, QUICKSTART)
@@ -119,7 +119,7 @@ def _connection(directory: Path) -> dict[str, Any]:
 def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
     from airflow_hivex.core.opening import RETENTION_VARIABLE
 
-    # The demo shows the effect of cleaning, which earlier versions would delay by hours.
+    # The demo shows the effect of cleaning, which the retention of earlier versions would delay by hours.
     os.environ.setdefault(RETENTION_VARIABLE, "0")
     # Airflow reads these once, when it is imported.
     home = directory / "airflow"
@@ -134,14 +134,14 @@ def _configure_airflow(directory: Path, connection: dict[str, Any]) -> None:
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
-        # It reports each written table that no DAG waits for as an error.
+        # This logger reports each written table without a waiting DAG as an error.
         "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.sdk.api.client=CRITICAL",
         "AIRFLOW_CONN_HIVEX_DEFAULT": json.dumps(connection),
     }
 
 
 def _quiet_spark(directory: Path) -> None:
-    # Spark writes about itself to standard error before its log level can be set.
+    # Spark writes messages to standard error before its log level can be set.
     folder = directory / "spark"
     folder.mkdir(exist_ok=True)
     (folder / "log4j2.properties").write_text(SPARK_LOGGING)
@@ -324,7 +324,7 @@ def _print_next_steps(console: Console, directory: Path, connection: dict[str, A
 
 DATABASE = "nycflights"
 PARTITION = "month=12"
-# What left in three hours at a time; the first flight is one of 5:15. These are more deltas than the threshold is.
+# Each step writes the flights of three hours; the first flight is at 5:15. The deltas are more than the threshold.
 HOURS = 3
 FIRST_HOURS = range(3, 24, HOURS)
 QUERY = "SELECT dest, count(*) AS flights, avg(arr_delay) AS mean_delay FROM flights WHERE month = 12 GROUP BY dest"

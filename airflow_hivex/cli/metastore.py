@@ -32,7 +32,7 @@ def import_metastore(metastore: Metastore, options: argparse.Namespace, report: 
     from airflow_hivex.core.imports.hive_client import HiveTransport
 
     found: list[ImportedObject] = []
-    # A file of certificates is for TLS alone.
+    # A file of certificates implies TLS.
     transport = HiveTransport(options.tls or options.ca_file is not None, options.ca_file, options.framed)
     try:
         with _progress() as progress:

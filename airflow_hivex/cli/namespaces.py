@@ -290,7 +290,7 @@ def _import(options: argparse.Namespace, report: Callable[[str], None]) -> int:
         report(f"{progress.files_done} of {progress.files} files, {progress.bytes_done} of {progress.size_bytes} bytes")
 
     with ExitStack() as opened:
-        # A given source comes first: where it is missing, no metastore is created here, either.
+        # The source is opened first, so that a wrong source does not create a metastore here.
         where = options.source
         source = opened.enter_context(_other(where, options)) if where else None
         metastore = opened.enter_context(open_metastore(options))
@@ -326,7 +326,7 @@ def _other(where: str, options: argparse.Namespace) -> Iterator[Metastore]:
     if "://" in where:
         from airflow_hivex.core.metastore import Metastore
 
-        # A URL with a typing error must not make an empty metastore.
+        # A URL with a typing error must not create an empty metastore.
         Metastore.check_exists(where)
         clusters, default = options.from_clusters, options.from_default_cluster
         with Metastore.open(where, clusters=clusters, default_cluster=default) as metastore:

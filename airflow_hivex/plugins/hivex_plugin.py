@@ -28,7 +28,7 @@ class LazyApplication:
         self._application: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request; with status 503 if there is no place, or no answer, in time."""
         if self._application is None:
             from airflow_hivex.plugins.page.application import create_application
 
