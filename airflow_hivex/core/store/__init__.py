@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import logging
 
-# Before alembic is imported: it logs its own plug-ins then, and its context at each opening of a metastore.
+# Set before alembic is imported: it logs its plug-ins then, and its context whenever a metastore is opened.
 for _name in ("alembic.runtime.plugins", "alembic.runtime.migration"):
     logging.getLogger(_name).setLevel(logging.WARNING)

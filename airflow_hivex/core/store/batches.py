@@ -1,4 +1,4 @@
-"""Long lists of values in statements of a size that both databases accept."""
+"""Splits long lists of values into statements of a size that both databases accept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_hivex.core.store.exchange import Call, Prepared, Value
 
 T = TypeVar("T")
 
-# SQLite takes 32,766 bound values a statement, PostgreSQL 65,535.
+# SQLite takes 32,766 bound values in a statement, PostgreSQL 65,535.
 BATCH_SIZE = 10_000
 
 
@@ -22,13 +22,13 @@ def batches(items: Sequence[T], size: int = BATCH_SIZE) -> Iterator[Sequence[T]]
 
 
 MOST_IDS = 16
-"""The most ids of one statement."""
+"""The limit of ids in one statement."""
 
 _SIZES = (1, 2, 4, 8, MOST_IDS)
 
 
 class PreparedForIds:
-    """A statement for ``column.in_(ids)``, prepared for each of a few numbers of ids: others repeat the last one."""
+    """A statement for ``column.in_(ids)``, prepared for a few numbers of ids; for others the last id is repeated."""
 
     def __init__(
         self, statement: Callable[[Sequence[BindParameter[int]]], Executable], *, skipped_on_sqlite: bool = False

@@ -1,4 +1,4 @@
-"""From the URL of a metastore to an engine for its database, PostgreSQL or an SQLite file."""
+"""Makes the engine of a metastore's database, PostgreSQL or an SQLite file, from its URL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, begin_immediate
 
 
 def parse_url(url: str) -> URL:
-    """Return the parts of the URL of a metastore, with the driver that connects to it.
+    """Return the parts of the URL of a metastore, with its driver.
 
     Raises:
         InvalidSettingError: it is not the URL of a SQLite file or a PostgreSQL database.
@@ -42,7 +42,7 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url.strip())
     except (ArgumentError, ValueError):
-        # Their messages quote the URL, with its password.
+        # Messages of SQLAlchemy quote the URL, with its password.
         raise unusable(
             "it is not a database URL such as sqlite:////data/metastore.db or postgresql://user@host:5432/database"
         ) from None
@@ -70,7 +70,7 @@ def parse_url(url: str) -> URL:
 def new_engine(url: URL, *, create: bool) -> Engine:
     """Return an engine that refuses texts that one of the databases cannot keep.
 
-    Without ``create`` a SQLite file that does not exist is an empty database, and stays away.
+    Without ``create`` a missing SQLite file is an empty database, and is not created.
 
     Raises:
         StoreDriverMissingError: the driver of PostgreSQL cannot be imported.
@@ -87,12 +87,12 @@ def new_engine(url: URL, *, create: bool) -> Engine:
 def _check_texts(
     _connection: Connection, _cursor: object, _statement: str, parameters: Any, _context: object, _many: object
 ) -> None:
-    """Refuse a text that one of the databases cannot keep, so that both refuse the same."""
+    """Refuse a text that one of the databases cannot keep, so that both refuse the same texts."""
     check_values("A text for the metastore", parameters.values() if isinstance(parameters, dict) else parameters)
 
 
 def _to_json(value: Any) -> str:
-    # Its text has escapes in place of the characters themselves.
+    # JSON has escapes in place of the characters, so the values are checked.
     check_values("A text for the metastore", [value])
     return json.dumps(value)
 
@@ -104,11 +104,11 @@ _LIMITS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
-"""Parameters of libpq for connections, where the URL has no others. Without them a server that accepts a connection and
-does not answer holds a thread for two minutes, and a host that has vanished holds it for hours."""
+"""Parameters of libpq for connections, which the URL may replace. Without them a server that accepts a connection and
+does not answer blocks a thread for two minutes, and a vanished host blocks it for hours."""
 
 _MOST_KEPT, _MOST_MORE = 12, 3
-"""The connections that threads of a process get, and those beyond, which are closed after each use."""
+"""The connections that a process keeps, and the extra ones that are closed after each use."""
 
 
 def postgresql_engine(url: URL, **options: Any) -> Engine:
@@ -127,7 +127,7 @@ def postgresql_engine(url: URL, **options: Any) -> Engine:
             **options,
         )
     except ImportError as error:
-        # Of psycopg without its binary part and without libpq, the first line says so.
+        # The first line names the cause, such as psycopg without its binary part and libpq.
         raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error
     event.listen(engine, "connect", _prepare_postgresql)
     event.listen(engine, "checkout", _check_alive)
@@ -135,15 +135,15 @@ def postgresql_engine(url: URL, **options: Any) -> Engine:
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
-    # The driver drops all prepared statements, ours too, after a rollback in which it has some of its own.
-    # Those of the hot paths are prepared by their exchange; all others are planned as the tables are now.
+    # A rollback with prepared statements of the driver drops all of them, also those of the exchanges.
+    # Exchanges prepare the hot statements; all others are planned for the present tables.
     connection.prepare_threshold = None
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
-    """Look whether the server has ended the connection since it was last used, without asking it.
+    """Check whether the server has ended the connection since its last use, without a round trip.
 
-    It says so before it does, and an idle connection hears of nothing else; asking would be a round trip.
+    The server announces the end, and sends nothing else to an idle connection.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
@@ -152,14 +152,14 @@ def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
 
 
 WRITING = "hivex_writing"
-"""The execution option of connections that will write."""
+"""The execution option of a connection that will write."""
 
 # An extended result code has the primary one in its lowest byte.
 _PRIMARY_CODE = 0xFF
 
 
 def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
-    """Return an engine for a SQLite file. Without ``create`` a file that does not exist is an empty database.
+    """Return an engine for a SQLite file. Without ``create`` a missing file is an empty database.
 
     Raises:
         StoreUnavailableError: the file, or its folder, cannot be used.
@@ -176,7 +176,7 @@ def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
         raise StoreUnavailableError(f"sqlite:///{file}", "a folder is in the place of its file")
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}, **options)
     if create:
-        # Not before the first connection: a caller that then refuses its other arguments leaves no file.
+        # At the first connection: a caller that refuses its other arguments before leaves no file.
         event.listen(engine, "do_connect", lambda *_: _create_private(file))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "close", _end)
@@ -188,7 +188,7 @@ def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
 
 
 def damage(error: DatabaseError, name: str) -> StoreError | None:
-    """Return the fault of the file of a database, if the error is one."""
+    """Return the error of a damaged file, or of a file that is not SQLite's, else None."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_NOTADB:
         return NotAMetastoreError(name, "the file is not a SQLite database")
@@ -198,7 +198,7 @@ def damage(error: DatabaseError, name: str) -> StoreError | None:
 
 
 def _create_private(file: Path) -> None:
-    """Create an empty SQLite file for its owner alone, unless it exists; SQLite gives its log the same mode."""
+    """Create an empty SQLite file that only its owner can read, unless it exists. The log gets the same mode."""
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -211,7 +211,7 @@ def _exists(file: Path) -> bool:
     try:
         return file.exists()
     except OSError as error:
-        # Such as a name of more bytes than the file system takes, or a folder that may not be looked into.
+        # Such as a name that is too long for the file system, or a folder without permission.
         raise StoreUnavailableError(f"sqlite:///{file}", str(error)) from error
 
 
@@ -219,15 +219,15 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver's own transaction handling begins too late for DDL and for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
-    # A commit is acknowledged when it is on disk. NORMAL loses the last ones with the machine's power.
+    # A commit is acknowledged when it is on disk. NORMAL would lose the last commits in a power failure.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 
 
 def _end(connection: Any, _record: object) -> None:
-    # With a cursor left, closing it is put off, and its transaction would lock the file. An interrupt leaves such.
-    # What cannot be rolled back is closed next.
+    # An interrupt may leave a cursor: SQLite would delay the close, and the transaction would lock the file.
+    # A connection that cannot be rolled back is closed next.
     with suppress(sqlite3.Error):
         connection.rollback()
 
@@ -241,19 +241,19 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    """See to it that a connection writes to the file that is there: a deleted one would take commits, and lose them."""
+    """Refuse a connection to a file that was deleted or replaced: its commits would be lost."""
     found = _identity(file)
     if found is None:
         raise StoreUnavailableError(
             f"sqlite:///{file}", "its file was deleted while it was in use; put it back, or open the metastore again"
         )
     if found != identity:
-        # Another one has taken its place.
+        # Another file has taken its place.
         raise InvalidatePoolError
 
 
 def _begin(connection: Connection) -> None:
-    # A writer takes the lock at once: a reader that turns into a writer cannot be made to wait.
+    # A writer takes the lock at once: a reader that becomes a writer could not wait for it.
     writing = connection.get_execution_options().get(WRITING)
     if writing:
         raw: Any = connection.connection.dbapi_connection

@@ -1,4 +1,4 @@
-"""Connections to the metastore database, transactions that are retried as a whole, and the database's clock."""
+"""Connects to the metastore database, runs transactions with retries, and reads the database's clock."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ T = TypeVar("T")
 # Source: PostgreSQL appendix A: serialization_failure, deadlock_detected, lock_not_available,
 # invalid_sql_statement_name (behind a pooler a connection may get another server process).
 _TRANSIENT_SQLSTATES = frozenset({"40001", "40P01", "55P03", "26000"})
-# The same: foreign_key_violation, unique_violation.
+# Source: the same appendix: foreign_key_violation, unique_violation.
 _OVERTAKEN_SQLSTATES = frozenset({"23503", "23505"})
 _LOOKS = 5
-# The same: program_limit_exceeded and its kin, such as a text that is too long for an index.
+# Source: the same appendix: the class of program_limit_exceeded, such as a text too long for an index.
 _LIMITS = "54"
 
 ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
-"""Functions that get each engine that a store makes, before it is used; none by default."""
+"""Functions that get each engine that a store makes, before its first use; empty by default."""
 
 
 class OutcomeUnknownError(StoreUnavailableError):
-    """The database was lost while it committed: the change may or may not have been applied."""
+    """The connection was lost during a commit: the change may or may not have been applied."""
 
     code = "STORE_OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN
@@ -65,12 +65,12 @@ class OutcomeUnknownError(StoreUnavailableError):
 
 
 class Store:
-    """The metastore database as every service uses it.
+    """The metastore database that all services share.
 
-    ``fault`` is called at named points, none by default. Without ``create`` a SQLite file that does not exist is an
-    empty database, and stays away.
-    ``read`` gives a connection with one consistent snapshot of a statement; ``write`` runs a
-    function in one database transaction and repeats it when the database asks for that
+    ``fault``, if given, is called at named points. Without ``create`` a missing SQLite file is an empty database, and
+    is not created.
+    ``read`` yields a connection on which each statement sees a consistent snapshot; ``write`` runs a
+    function in one database transaction and repeats it when the database requires it
     (deadlock, serialization failure, a busy SQLite file), so the function must have no other
     effects.
     """
@@ -83,8 +83,8 @@ class Store:
         self.engine = new_engine(self.url, create=create)
         for listener in ENGINE_LISTENERS:
             listener(self.engine)
-        # A statement has its own snapshot anyway, so that a transaction around it is two round trips for nothing.
-        # SQLite's readers need one: they may look twice.
+        # A statement has its own snapshot: a transaction around it would only cost two round trips.
+        # SQLite's readers need a transaction: they may run two statements.
         options = {"isolation_level": "AUTOCOMMIT"} if self.is_postgresql else {}
         self._reading = self.engine.execution_options(**options)
         together = {"isolation_level": "REPEATABLE READ"} if self.is_postgresql else {}
@@ -93,28 +93,28 @@ class Store:
         _stores.add(self)
 
     def reach(self, point: str) -> None:
-        """Call the given ``fault``, if any, with the named point that is reached; tests let processes die there."""
+        """Call ``fault``, if given, with the name of the reached point; tests let processes die there."""
         if self._fault is not None:
             self._fault(point)
 
     @property
     def is_watched(self) -> bool:
-        """Return whether a ``fault`` was given, which is called at named points."""
+        """Return whether a ``fault`` was given."""
         return self._fault is not None
 
     @property
     def is_postgresql(self) -> bool:
-        """Return whether the database is PostgreSQL; else it is SQLite."""
+        """Return whether the database is PostgreSQL, not SQLite."""
         return self.engine.dialect.name == "postgresql"
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.engine.dispose()
 
     def leave_to_parent(self) -> None:
-        """Take new connections in a process that was forked."""
-        # Those that were open are its parent's, too: to use or to close them here would break them there.
-        # They are kept, unused, as whatever forgets a connection closes it.
+        """Use new connections in a forked process."""
+        # The parent shares the open connections: their use or close here would break them there.
+        # They are kept without use, because a forgotten connection is closed.
         _pools_of_parents.append(self.engine.pool)
         self.engine.dispose(close=False)
 
@@ -124,10 +124,10 @@ class Store:
         return Path(str(self.url.database))
 
     def enable_write_ahead_log(self) -> None:
-        """Let readers of a SQLite file continue while others write. The file keeps it; other files are left alone.
+        """Let readers of a SQLite file continue while others write. The file keeps this mode.
 
         Raises:
-            StoreUnavailableError: others kept the file busy.
+            StoreUnavailableError: other processes kept the file busy.
         """
         if self.is_postgresql:
             return
@@ -145,7 +145,7 @@ class Store:
 
     @contextmanager
     def read(self, connection: Connection | None = None) -> Iterator[Connection]:
-        """Yield a connection for reading, or ``connection`` itself when the caller has one already.
+        """Yield a connection for reading, or ``connection`` itself if the caller has one.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -158,7 +158,7 @@ class Store:
 
     @contextmanager
     def read_together(self) -> Iterator[Connection]:
-        """Yield a connection for reading whose statements all see one moment.
+        """Yield a connection for reading, on which all statements see one moment.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -173,14 +173,14 @@ class Store:
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy and of the driver as ours."""
+        """Raise errors of SQLAlchemy and of the driver as errors of this package."""
         driver: Any = self.engine.dialect.loaded_dbapi
         try:
             yield
         except (SQLAlchemyError, driver.Error) as error:
             original: Any = error.orig if isinstance(error, StatementError) else error
             if isinstance(original, HivexError):
-                # Of a value that was refused on its way to the driver.
+                # Raised for a value that was refused before it reached the driver.
                 raise original from None
             damaged = damage(error, self.name) if isinstance(error, DatabaseError) else None
             if damaged is not None:
@@ -191,13 +191,13 @@ class Store:
                 raise StoreUnavailableError(self.name, _first_line(original)) from error
             raise StoreRefusedError(self.name, _first_line(original)) from error
         except (OverflowError, UnicodeError) as error:
-            # Of the driver, for a value that it cannot send.
+            # Raised by the driver for a value that it cannot send.
             raise StoreRefusedError(self.name, _first_line(error)) from error
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """Run ``work``, commit its changes and return its result.
 
-        With ``connection`` the work joins that transaction, whose owner commits it. ``before name``
+        With ``connection`` the work joins its transaction, which the caller commits. ``before name``
         and ``after name`` are points for ``fault``.
 
         Raises:
@@ -210,9 +210,9 @@ class Store:
         return self._repeating(lambda: self._attempt(work, name))
 
     def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
-        """:meth:`write` for prepared statements: what ``work`` does in a database transaction of its own.
+        """Run ``work`` with prepared statements in a database transaction of its own, as :meth:`write` does.
 
-        It is committed by the exchange's ``finish``, or after ``work``.
+        The exchange's ``finish`` commits, or else this method after ``work``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -222,9 +222,9 @@ class Store:
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
     def ask(self, *calls: Call, connection: Connection | None = None) -> list[list[Any]]:
-        """Return the named rows of statements that only read. One round trip; with ``connection``, on that one.
+        """Return the named rows of statements that only read, in one round trip, on ``connection`` if given.
 
-        On SQLite all see one moment; on PostgreSQL each sees all that was committed before it began, in their order.
+        On SQLite all see one moment; on PostgreSQL each sees the commits before it began, in their order.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -236,13 +236,13 @@ class Store:
         return [call.statement.named(rows) for call, rows in zip(calls, answers, strict=True)]
 
     def _repeating(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``, after retries if necessary. Most attempts succeed at once."""
+        """Return the result of ``attempt``, after retries if necessary. Most succeed at once."""
         with self._own_errors():
             try:
                 return attempt()
             except DBAPIError as error:
-                # The first one may have met a connection that had been lost while it was unused, or another client
-                # that has inserted the same row after it had looked: now it sees that row.
+                # The first attempt may have used a connection that had been lost while idle. Or another client has
+                # inserted the same row meanwhile: the next attempt sees that row.
                 if not (_is_transient(error) or error.connection_invalidated or _is_overtaken(error)):
                     raise
             return _LOOKING_AGAIN(lambda: _RETRYING(attempt))
@@ -281,7 +281,7 @@ class Store:
         try:
             return self.engine.raw_connection()
         except self.engine.dialect.loaded_dbapi.Error as error:
-            # Unlike ``connect``, this lets the driver's own errors through.
+            # Unlike ``connect``, this raises the driver's own errors.
             lost = ExchangeError(error, is_lost=False, was_committing=False)
             raise as_sqlalchemy(lost, self.engine.dialect) from error
 
@@ -304,29 +304,29 @@ class Store:
 
 @contextmanager
 def _left_clean(connection: Connection) -> Iterator[None]:
-    """Roll back whatever fails, and close the connection after a KeyboardInterrupt and the like.
+    """Roll back after an error, and close the connection after a KeyboardInterrupt and the like.
 
-    SQLAlchemy does not roll back after a COMMIT that has failed or did not end. The connection would go back to the
-    pool within its transaction, which keeps a SQLite file locked, and which the next user's commit would commit.
+    SQLAlchemy does not roll back after a COMMIT that failed or did not end. The connection would return to the pool
+    within its transaction, which keeps a SQLite file locked, and which the next user's commit would commit.
     """
     try:
         yield
     except BaseException as error:
         if not connection.closed and not connection.invalidated:
-            # A connection that cannot roll back is lost, and its server has; the caller's error is the one to raise.
+            # A connection that cannot roll back is lost, and its server has rolled back; raise the caller's error.
             with suppress(Exception):
                 raw: Any = connection.connection.dbapi_connection
                 raw.rollback()
             if not isinstance(error, Exception):
-                # A cursor that the traceback keeps stands in the way of the next COMMIT on SQLite.
+                # A cursor that the traceback keeps would block the next COMMIT on SQLite.
                 connection.invalidate()
         raise
 
 
 def _give_back(connection: PoolProxiedConnection, exchange: Exchange) -> None:
-    """Let others use the connection, if it can be used. What was not committed is undone by this."""
+    """Return a usable connection to the pool. This undoes all uncommitted changes."""
     if connection.is_valid and exchange.is_broken:
-        # Of an exception, or the server has ended it after the commit.
+        # Broken by an exception, or ended by the server after the commit.
         connection.invalidate()
     connection.close()
 
@@ -344,7 +344,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:
-    """An exchange that reports when it is about to commit."""
+    """An exchange that reports the points around its commit."""
 
     def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
         self._store = store
@@ -361,7 +361,7 @@ class _Committing:
 
     def finish(self, *calls: Call) -> list[Rows]:
         if self._store.is_watched:
-            # The point is between the statements and the commit.
+            # The point lies between the statements and the commit.
             found = self._exchange.send(*calls)
             self._store.reach(f"before {self._name}")
             self._exchange.finish()
@@ -405,14 +405,14 @@ _LOOKING_AGAIN = tenacity.Retrying(
 
 
 class JoinsTransactions:
-    """A service whose changes are each one database transaction; those of :meth:`joining` are part of the caller's."""
+    """A service whose changes are each one database transaction; with :meth:`joining` they are part of the caller's."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._connection: Connection | None = None
 
     def joining(self, connection: Connection) -> Self:
-        """Return the same service within a database transaction of the caller, who commits what it changes."""
+        """Return the same service within a database transaction of the caller, which the caller commits."""
         joined = copy(self)
         joined._connection = connection  # noqa: SLF001 - its own
         return joined
@@ -426,22 +426,22 @@ class JoinsTransactions:
 
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LONGEST_S = 600
-# The kind of steady clock that goes on while the machine sleeps, where there is one.
+# The steady clock that runs while the machine sleeps, if the machine has one.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class DatabaseClock:
     """The database's current time in milliseconds since the epoch, without a round trip of its own.
 
-    The time of a PostgreSQL server is read on each new connection, and again on one that is taken from the pool when
-    the last reading is ten minutes old. In between, the machine's steady clock, which no user can set, carries it on.
+    The time of a PostgreSQL server is read on each new connection, and on a connection from the pool when the last
+    reading is ten minutes old. In between, the machine's steady clock, which no user can set, advances it.
     So the wall clock of a client decides nothing. The clients of an SQLite file share one machine and its clock.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading: tuple[int, int] | None = None
-        """A moment by the steady clock, and the server's time then, both in microseconds."""
+        """A time of the steady clock, and the server's time at that moment, in microseconds."""
         if store.is_postgresql:
             event.listen(store.engine, "connect", self._read)
             event.listen(store.engine, "checkout", self._read_again)
@@ -463,7 +463,7 @@ class DatabaseClock:
 
     def _read(self, connection: Any, _record: object) -> None:
         before = _steady_us()
-        # Outside of a transaction, which a connection from the pool must not be left in.
+        # Outside of a transaction: a connection in the pool must not be within one.
         autocommit, connection.autocommit = connection.autocommit, True
         try:
             (server_time,) = connection.execute(_SERVER_TIME).fetchone()

@@ -1,9 +1,9 @@
-"""Database transactions in few round trips, for the hot paths.
+"""Runs database transactions in few round trips, for the hot paths.
 
 A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends
-several of them at once: on PostgreSQL through libpq's pipeline, where BEGIN and COMMIT travel along, so
-that what many clients wait for (a counter's row) is not held while an answer travels. Each statement
-sees what was committed before it, as everywhere under READ COMMITTED. On SQLite they run one by one.
+several statements at once: on PostgreSQL through libpq's pipeline with BEGIN and COMMIT, so that a row
+that many clients wait for (a counter) is not held while an answer travels. Each statement sees the
+earlier commits, as everywhere under READ COMMITTED. On SQLite statements run one by one.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SQLITE = sqlite.dialect(paramstyle="named")
 
 
 class Prepared:
-    """A Core statement for :class:`Exchange`; calling it with values gives what can be sent.
+    """A Core statement for :class:`Exchange`; calling it with values returns a :class:`Call`.
 
-    Values are numbers, texts (for a JSON column: its document), booleans and None, and so are those of
-    the rows. ``skipped_on_sqlite`` is for statements that only lock rows or notify: a writer of an
+    Values of parameters and of rows are numbers, texts (for a JSON column: its document), booleans and
+    None. ``skipped_on_sqlite`` is for statements that only lock rows or notify: a writer of an
     SQLite file is alone, and no process listens.
     """
 
@@ -53,7 +53,7 @@ class Prepared:
         self._row: Any = None
         self._decoders: list[tuple[int, Callable[[Any], object]]] = []
         self.defaults: Mapping[str, Value] = {}
-        """The parameters of :meth:`for_postgresql` whose values are in the statement itself."""
+        """The parameters of :meth:`for_postgresql` with values from the statement itself."""
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
@@ -61,14 +61,14 @@ class Prepared:
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
-        """Return the text with ``$1`` and so on, and the names of its parameters in that order."""
+        """Return the text with ``$1`` and so on, and the names of the parameters in this order."""
         if self._postgresql is None:
             compiled, self.defaults = self._compile(_POSTGRESQL)
             self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
         return self._postgresql
 
     def for_sqlite(self) -> str:
-        """Return the text with ``:name``."""
+        """Return the text with parameters as ``:name``."""
         if self._sqlite is None:
             compiled, self._sqlite_defaults = self._compile(_SQLITE)
             self._sqlite = str(compiled)
@@ -116,17 +116,17 @@ class Exchange(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Return whether an exception has left the connection in a state in which it cannot be used any more."""
+        """Return whether an exception has made the connection unusable."""
 
     def send(self, *calls: Call) -> list[Rows]:
         """Run statements one after the other and return the rows of each. One round trip."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Do the same and commit, in one round trip. Within the transaction of a caller, only the caller commits."""
+        """Run statements, commit, and return their rows. One round trip. A joined transaction is not committed."""
 
 
 class ExchangeError(Exception):
-    """The driver's error, and whether the connection was lost with a commit on its way."""
+    """The driver's error, and whether the connection was lost during a commit."""
 
     def __init__(self, original: Exception, *, is_lost: bool, was_committing: bool) -> None:
         super().__init__(original)
@@ -136,7 +136,7 @@ class ExchangeError(Exception):
 
 
 def joined(connection: Connection) -> Exchange:
-    """Statements in the database transaction of a SQLAlchemy connection. Errors are SQLAlchemy's."""
+    """Return an exchange in the transaction of a SQLAlchemy connection. Errors are SQLAlchemy's."""
     if not connection.in_transaction():
         connection.begin()
     return _Joined(connection)
@@ -145,9 +145,9 @@ def joined(connection: Connection) -> Exchange:
 def exchange_on(
     connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True, reads: bool = False
 ) -> Exchange:
-    """Return an exchange on a connection of the engine's pool; ``owns``: with a database transaction of its own.
+    """Return an exchange on a connection of the pool. With ``owns`` it has a database transaction of its own.
 
-    One that only ``reads`` does not take the file of SQLite for itself.
+    An exchange that only ``reads`` does not lock the file of SQLite.
     """
     raw: Any = connection.dbapi_connection
     exchange: Exchange
@@ -162,7 +162,7 @@ def exchange_on(
 
 
 Observer: TypeAlias = Callable[[Sequence[str]], None]
-"""A function that gets the texts of the statements of a round trip, before it is made."""
+"""A function that gets the texts of the statements before their round trip."""
 
 
 class _Observed:
@@ -208,14 +208,14 @@ class _Joined:
 
 
 def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
-    """Return the error as SQLAlchemy's own execution would raise it."""
+    """Return the error that SQLAlchemy's own execution would raise."""
     return DBAPIError.instance(
         None, None, error.original, dialect.loaded_dbapi.Error, connection_invalidated=error.is_lost, dialect=dialect
     )
 
 
 class SqliteExchange:
-    """Statements one by one; the file is a writer's from the first one on, and a reader sees all at one moment."""
+    """Runs statements one by one. A writer locks the file from the first one on; a reader sees one moment."""
 
     def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
         self._connection = connection
@@ -256,12 +256,12 @@ class SqliteExchange:
 
 
 BUSY_TIMEOUT_S = 60
-# SQLite's own waiting sleeps up to 100 ms between two looks, and who waits longest looks least often.
+# SQLite's own wait sleeps up to 100 ms between two attempts, and the longest waiting client tries least often.
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.0003, 0.003
 
 
 def begin_immediate(connection: sqlite3.Connection) -> None:
-    """Take the file for writing, waiting up to ``BUSY_TIMEOUT_S`` for others."""
+    """Lock the file for writing, waiting up to ``BUSY_TIMEOUT_S`` for others."""
     end = time.monotonic() + BUSY_TIMEOUT_S
     connection.execute("PRAGMA busy_timeout = 0")
     try:
@@ -273,7 +273,7 @@ def begin_immediate(connection: sqlite3.Connection) -> None:
                     raise
             else:
                 return
-            # SQLite does not announce that its file is free; its own pauses grow to 100 ms and let others starve.
+            # SQLite does not announce a free file; its own pauses grow to 100 ms and let others starve.
             time.sleep(random.uniform(_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S))  # noqa: S311 - spreads load
     finally:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")

@@ -1,4 +1,4 @@
-"""Hearing what other clients of a PostgreSQL metastore announce."""
+"""Receives the announcements of other clients of a PostgreSQL metastore."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WATCHED_S = 0.1
-"""The time between two looks at a file."""
+"""The seconds between two checks of a file."""
 _DEAF_S = 0.5
-"""The time between two looks while nothing can be heard."""
+"""The seconds between two checks without a connection."""
 
 
 class Listener(Protocol):
-    """Waits for news. It may wake without news; the caller checks for itself."""
+    """Waits for announcements. It may wake without one; the caller checks the database."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the announcements, none of them after ``seconds``; None where they cannot be known."""
+        """Return the announcements, an empty list after ``seconds``; None if they cannot be known."""
 
 
 class _Sleeper:
-    """For databases that announce nothing: a waiter checks again after a pause."""
+    """Sleeps for a database that announces nothing: the caller checks again after a pause."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        # The pause is the contract: SQLite has nothing that could be waited for.
+        # The pause is the contract: SQLite has no event to wait for.
         time.sleep(seconds)
         return None
 
 
 class _FileWatcher:
-    """For a SQLite file: a waiting process looks again when the file or its log has been written to."""
+    """Watches a SQLite file: a waiting process wakes when the file or its log was written to."""
 
     def __init__(self, store: Store) -> None:
         self._files = [store.file, store.file.with_name(store.file.name + "-wal")]
@@ -48,7 +48,7 @@ class _FileWatcher:
     def wait(self, seconds: float) -> list[str] | None:
         end = time.monotonic() + seconds
         while (found := self._look()) == self._seen and time.monotonic() < end:
-            # Nothing announces a change of the file; a look at it takes some microseconds.
+            # Nothing announces a change of the file; checking it takes some microseconds.
             time.sleep(min(_WATCHED_S, max(0.0, end - time.monotonic())))
         if found == self._seen:
             return []
@@ -68,7 +68,7 @@ def _state_of(file: Path) -> tuple[int, int] | None:
 
 
 class _PostgresqlListener:
-    """Hears on a connection of its own. Where that is lost, it lets time pass in small pieces and tries again."""
+    """Listens on a connection of its own. After its loss it sleeps in short pauses and tries again."""
 
     def __init__(self, store: Store, channel: str) -> None:
         self._store = store
@@ -77,7 +77,7 @@ class _PostgresqlListener:
         self._warned = False
 
     def listen(self) -> bool:
-        """Begin to listen, and return whether that was possible."""
+        """Begin to listen, and return whether that succeeded."""
         import psycopg
         from psycopg import sql
 
@@ -95,9 +95,9 @@ class _PostgresqlListener:
         import psycopg
 
         if self._connection is None:
-            # No event reports that the server is back; the waiter looks for itself after each pause.
+            # No event reports that the server is back; the caller checks after each pause.
             time.sleep(min(seconds, _DEAF_S))
-            # What was announced meanwhile is for the waiter to find.
+            # The caller checks for changes announced meanwhile.
             self.listen()
             return None
         try:
@@ -108,7 +108,7 @@ class _PostgresqlListener:
             return None
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to the pool."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -122,7 +122,7 @@ class _PostgresqlListener:
 
 @contextmanager
 def watching(store: Store, channel: str) -> Iterator[Listener]:
-    """:func:`listening`, and on SQLite wake when another connection has written to the file."""
+    """Listen as :func:`listening`, and on SQLite wake after another connection wrote to the file."""
     if store.is_postgresql:
         with listening(store, channel) as listener:
             yield listener
@@ -134,7 +134,7 @@ def watching(store: Store, channel: str) -> Iterator[Listener]:
 def listening(store: Store, channel: str) -> Iterator[Listener]:
     """Receive the announcements on ``channel`` while the block runs, on a connection of its own.
 
-    Where that is not available, the listener only lets time pass.
+    Without such a connection the listener only sleeps.
     """
     if not store.is_postgresql:
         yield _Sleeper()

@@ -1,4 +1,4 @@
-"""Bringing a metastore database to the schema of this release, and finding its revision."""
+"""Migrates a metastore database to the schema of this release, and reads its revision."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 VERSION_TABLE = "hivex_alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
 """The folder of the migrations. The first one makes the schema of the first release."""
-# Any constant will do, as long as all clients take the same one.
+# Any constant that all clients share.
 _ADVISORY_LOCK = 0x68697665_78
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """The revision of a database (None when it is empty) and that of this release."""
+    """The revision of a database (None if it is empty) and the revision of this release."""
 
     found: str | None
     head: str
@@ -56,19 +56,19 @@ def status(store: Store) -> SchemaStatus:
     """Return the state of the database's schema. Only reads.
 
     Raises:
-        NotAMetastoreError: it has tables that we did not make.
+        NotAMetastoreError: it has tables of another program.
     """
     with store.read() as connection:
         return _status(store, connection)
 
 
 def prepare(store: Store) -> None:
-    """Create the schema in an empty database; check that of any other. Safe to call from many processes at once.
+    """Create the schema in an empty database, else check the schema. Many processes may call this at once.
 
     Raises:
         StoreTooOldError: the database must be upgraded first; the message has the command.
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables that we did not make, or is not a database.
+        NotAMetastoreError: it has tables of another program, or is not a database.
     """
     found = status(store)
     if found.state == "new":
@@ -81,11 +81,11 @@ def prepare(store: Store) -> None:
 
 
 def upgrade(store: Store) -> SchemaStatus:
-    """Bring the database to this release's schema, in one database transaction; return where it stood before.
+    """Migrate the database to this release's schema, in one database transaction; return its status before.
 
     Raises:
         StoreTooNewError: a newer release has upgraded it.
-        NotAMetastoreError: it has tables that we did not make, or is not a database.
+        NotAMetastoreError: it has tables of another program, or is not a database.
     """
     try:
         with _connected(store) as connection:
@@ -105,7 +105,7 @@ def upgrade(store: Store) -> SchemaStatus:
     except (OperationalError, InterfaceError) as error:
         raise StoreUnavailableError(store.name, str(error.orig).partition("\n")[0]) from error
     except ProgrammingError as error:
-        # The definitions are ours, so that it can only be about who may make them, and where.
+        # The definitions are valid, so the error can only be about permissions or the place of the schema.
         raise StorePermissionError(store.name, str(error.orig).partition("\n")[0]) from error
 
 
@@ -113,7 +113,7 @@ def upgrade(store: Store) -> SchemaStatus:
 def _connected(store: Store) -> Iterator[Connection]:
     """Yield a connection that writes.
 
-    SQLite does not look at foreign keys, so that tables can be made again with their rows.
+    SQLite does not check foreign keys on it, so tables can be made again with their rows.
 
     Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
     """
@@ -126,7 +126,7 @@ def _connected(store: Store) -> Iterator[Connection]:
         try:
             yield connection
         finally:
-            # Within a transaction it would have no effect.
+            # Within a transaction the PRAGMA would have no effect.
             connection.rollback()
             raw.execute("PRAGMA foreign_keys = ON")
 
@@ -147,9 +147,9 @@ def _status(store: Store, connection: Connection) -> SchemaStatus:
 
 
 def _check_empty(store: Store, connection: Connection) -> None:
-    """Refuse to make the schema among the tables of others, such as Airflow's own.
+    """Refuse to make the schema among tables of another program, such as Airflow's own.
 
-    A database that some other program calls its own is most often given by mistake, and ours would be in its way.
+    A database of another program is most often given by mistake, and our tables could conflict with its own.
     """
     inspector = inspect(connection)
     foreign = sorted((*inspector.get_table_names(), *inspector.get_view_names()))
@@ -163,7 +163,7 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 
 def _stored_revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None where it has no revision, or several."""
+    """Return the revision of a database; None if it has no revision, or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     query = select(column("version_num", String)).select_from(table(VERSION_TABLE))
@@ -173,9 +173,9 @@ def _stored_revision(connection: Connection) -> str | None:
 
 @cache
 def _head(migrations: Path) -> str | None:
-    """Return the newest revision by the texts of the files; None where Alembic must say which one it is.
+    """Return the newest revision by the texts of the files; None if only Alembic can find it.
 
-    Alembic, which also runs the files, takes as long as all other parts of an opened metastore together.
+    Alembic, which also runs the files, takes as long as all other steps of opening a metastore together.
     """
     texts = [file.read_text() for file in migrations.joinpath("versions").glob("[0-9]*.py")]
     revisions = {found[1] for each in texts if (found := re.search(r'^revision = "(\w+)"$', each, re.MULTILINE))}
@@ -188,12 +188,12 @@ def _head(migrations: Path) -> str | None:
 def _script(migrations: Path) -> ScriptDirectory:  # noqa: ARG001 - the cache's key
     from alembic.script import ScriptDirectory
 
-    # It runs the files of all revisions when it is first asked.
+    # Its first use runs the files of all revisions.
     return ScriptDirectory.from_config(alembic_config())
 
 
 def alembic_config() -> Config:
-    """Return the configuration of Alembic for the migrations of this package; ``connection`` is missing in it."""
+    """Return the configuration of Alembic for the migrations of this package, without ``connection``."""
     from alembic.config import Config
 
     config = Config()

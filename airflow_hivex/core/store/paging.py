@@ -1,4 +1,4 @@
-"""Pages of long lists: the database sorts, filters and counts."""
+"""Reads pages of long lists. The database sorts, filters and counts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def read_page(
     key: ColumnElement[Any],
     read: Callable[[Row[Any]], T],
 ) -> Page[T]:
-    """Return a page of a query. Two statements: the page, which an index may sort, and the number of all rows.
+    """Return a page of a query in two statements: the page, which an index may sort, and the number of all rows.
 
     Args:
-        connection: where the query runs.
+        connection: runs the query.
         query: the whole list.
         wanted: the page.
-        orders: the columns that the list may be sorted by. Without ``wanted.order_by`` it is sorted by ``key``.
-        key: a column that is unique, so that no row is on two pages.
+        orders: the columns that may sort the list. Without ``wanted.order_by`` the list is sorted by ``key``.
+        key: a unique column, so that no row is on two pages.
         read: returns the value of a row.
 
     Raises:
@@ -37,7 +37,7 @@ def read_page(
     order = key if wanted.order_by is None else orders[wanted.order_by]
     directed = [each.desc() if wanted.descending else each.asc() for each in (order, key)]
     if getattr(order, "nullable", True):
-        # Only there: SQLite takes no index for it.
+        # Only on PostgreSQL: SQLite would use no index with it.
         directed[0] = directed[0].nulls_last()
     rows = connection.execute(query.order_by(*directed).offset(wanted.offset).limit(wanted.limit)).all()
     counted = query.with_only_columns(literal_column("1"), maintain_column_froms=True).subquery()
@@ -46,14 +46,14 @@ def read_page(
 
 
 def contains(text: str, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that one of the columns contains a text, in any case; ``%`` and ``_`` are characters."""
+    """Return the condition that a column contains a text, in upper or lower case; ``%`` and ``_`` match themselves."""
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
 T = TypeVar("T")
 
 MOST_ROWS = 500
-"""The most rows of one page."""
+"""The limit of rows of a page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Exchanges with PostgreSQL through libpq's pipeline: many statements, one round trip."""
+"""Sends many statements to PostgreSQL in one round trip, through libpq's pipeline."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 _BEGIN, _COMMIT = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED")), Prepared(text("COMMIT"))
-# A plan is kept until a statement analyzes its tables. One from when they were small must not read the whole
-# of them when they have grown, so it is made for what indexes there are. A table without one that fits, which is
-# small, costs so much by that setting that PostgreSQL would compile the statement for tens of milliseconds.
+# A plan is kept until its tables are analyzed. A plan that was made for small tables must not scan them after they
+# have grown, so it uses indexes. A scan of a small table without a suitable index costs so much by this setting
+# that PostgreSQL would compile the statement for tens of milliseconds.
 _WITHOUT_SCANS = Prepared(
     Select(
         func.set_config(literal_column("'enable_seqscan'"), literal_column("'off'"), literal_column("true")),
@@ -34,9 +34,9 @@ _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == 
 
 
 class PostgresqlExchange:
-    """Statements that are prepared once a connection; ``info`` lives as long as the connection.
+    """Runs statements that are prepared once for each connection; ``info`` lives as long as the connection.
 
-    ``owns``: the database transaction is this exchange's, else its other statements are not to be disturbed.
+    With ``owns`` it has its own database transaction, else its settings must not affect the caller's statements.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any], *, owns: bool) -> None:
@@ -47,7 +47,7 @@ class PostgresqlExchange:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether answers are still on their way, so that the connection cannot be used for anything else."""
+        """Return whether answers are still to come, which make the connection unusable for anything else."""
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
     def send(self, *calls: Call) -> list[Rows]:
@@ -79,7 +79,7 @@ class PostgresqlExchange:
         except psycopg.Error as error:
             self._note_prepared(new, results)
             self._check(results, is_lost=True)
-            # Without the answer to COMMIT, which is the last one, the outcome is unknown.
+            # Without the answer to COMMIT, the last answer, the outcome is unknown.
             if not commit or len(results) < count:
                 raise ExchangeError(error, is_lost=True, was_committing=commit) from error
         if new:
@@ -95,18 +95,18 @@ class PostgresqlExchange:
         for name, values in commands:
             pgconn.send_query_prepared(name, values)
         pgconn.pipeline_sync()
-        # What does not fit into the socket's buffer waits until the server has read some, and it
-        # may wait for its answers to be read.
+        # Bytes beyond the socket's buffer wait until the server reads, and the server may wait
+        # until its answers are read.
         while pgconn.flush():
             _wait(pgconn, select.POLLIN | select.POLLOUT)
             pgconn.consume_input()
 
     def _note_prepared(self, names: Iterable[bytes], results: Sequence[PGresult]) -> None:
-        """Their answers come first. They stay prepared even if what follows is undone."""
+        """Note prepared statements by their answers, the first ones. A rollback keeps them prepared."""
         self._prepared |= {name for name, result in zip(names, results, strict=False) if result.status in _SUCCESSES}
 
     def _check(self, results: Sequence[PGresult], *, is_lost: bool) -> None:
-        """Raise the first error among the answers: what was to follow it was not done."""
+        """Raise the first error among the answers: the statements after it did not run."""
         for result in results:
             if result.status not in _SUCCESSES:
                 error = error_from_result(result, self._encoding)
@@ -115,7 +115,7 @@ class PostgresqlExchange:
                 raise ExchangeError(error, is_lost=is_lost, was_committing=False)
 
     def _values(self, call: Call) -> list[bytes | None]:
-        # Written without calls of our own: this runs for every parameter of every statement.
+        # Inlined, without own functions: this runs for each parameter of each statement.
         _, names = call.statement.for_postgresql()
         given, defaults = call.values, call.statement.defaults
         encoded: list[bytes | None] = []
@@ -146,7 +146,7 @@ class PostgresqlExchange:
 
 
 def _next_result(pgconn: PGconn) -> PGresult:
-    """Return the next answer. Others may run while it is waited for.
+    """Return the next answer. Other threads may run during the wait.
 
     Raises:
         psycopg.OperationalError: the connection is lost.

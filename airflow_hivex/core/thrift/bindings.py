@@ -1,4 +1,4 @@
-"""The methods of Hive's Thrift interface, as the bindings of a package have them.
+"""The methods of Hive's Thrift interface, read from the bindings of a package.
 
 The bindings are those of Hive 4 that pyiceberg ships. A client of Hive 2.3 understands the answers
 (``docs/reference/hive-metastore-calls.md``, "Clients of earlier releases").
@@ -18,21 +18,21 @@ __all__ = ["Method", "all_methods", "method", "ttypes"]
 
 
 _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenTxnsRequest"})
-"""Structures that a client may leave out."""
+"""Structures that a call may omit."""
 _NAMES = frozenset(
     {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
 )
-"""Names of databases, tables and functions, which a client may not leave out."""
+"""Names of databases, tables and functions, which a call must have."""
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
 _SWAPPED = frozenset({"get_partition_names"})
-"""Methods that have only a MetaException in Hive 2.3, as their first field. Its clients read no other one, and all
-exceptions have the same field, a message."""
+"""Methods whose only exception in Hive 2.3 is a MetaException, the first field. Its clients read only this field, and
+all exceptions have the same content, a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method: the structures of its arguments and result, and which exceptions a reply may have."""
+    """A method: the structures of its arguments and result, and the exceptions that a reply may have."""
 
     name: str
     arguments: type[Any]
@@ -40,10 +40,10 @@ class Method:
     exceptions: dict[type[Any], str]
     has_success: bool
     needed: tuple[str, ...] = ()
-    """The structures and names among its arguments without which it cannot be served."""
+    """The structures and names among its arguments that a call must have."""
 
     def declared(self, error: Any) -> str | None:
-        """Return the field of the result for an exception, None where the method does not declare it."""
+        """Return the field of the result for an exception, None if the method does not declare it."""
         return self.exceptions.get(error.__class__)
 
 

@@ -14,16 +14,16 @@ from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.model.secrets import remember
 
 HIVE_CATALOG = "hive"
-"""The one catalog that each client of Hive 3 and later knows, which names no cluster here."""
+"""The one catalog that each client of Hive 3 and later knows. It is not a cluster."""
 CLUSTER_KEY = "hivex.cluster"
 """The key of ``setMetaConf`` and of an EnvironmentContext that names a cluster."""
 
 
 class DatabaseName(NamedTuple):
-    """A database as a client names it.
+    """The name of a database in a call.
 
-    ``given`` is the text that answers must have, too: Spark's next call takes the name from the answer. ``cluster`` is
-    the one that the name has, or None.
+    Answers must have the text ``given``, too: Spark's next call takes the name from the answer. ``cluster`` is the
+    cluster in the name, or None.
     """
 
     name: str
@@ -32,9 +32,9 @@ class DatabaseName(NamedTuple):
 
 
 def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
-    """Return the database of ``name`` or ``@cluster#name``, the form that clients of Hive 3 give a catalog in.
+    """Return the database of ``name`` or ``@cluster#name``, in which clients of Hive 3 name a catalog.
 
-    A catalog is a cluster: ``catalog`` is that of a request with a field of its own for it.
+    A catalog is a cluster: ``catalog`` is the value of a request with a field for it.
     """
     given = text or ""
     cluster = catalog
@@ -42,7 +42,7 @@ def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
     if given.startswith("@") and "#" in given:
         cluster, _, name = given[1:].partition("#")
         if name == "!":
-            # Hive's sign for an empty name; without it there is no name.
+            # Hive's sign for an empty name; without the sign the name is missing.
             name = ""
     if cluster is not None and cluster.lower() in ("", HIVE_CATALOG):
         cluster = None
@@ -58,7 +58,7 @@ def user_and_cluster(user: str) -> tuple[str, str | None]:
 def without_password(user: str) -> tuple[str, str | None]:
     """Return a user and the password of ``alice:secret`` or ``alice:secret@c2``; None without a password.
 
-    The call that names a user has no place for a password. Where a client gives one, logs and locks do not show it.
+    The call that names a user has no field for a password. If a client gives one, logs and locks do not show it.
     """
     name, colon, rest = user.partition(":")
     if not (name and colon):
@@ -80,7 +80,7 @@ class Client:
     is_authenticated: bool = False
 
     def cluster(self, name: DatabaseName | None = None, context: Mapping[str, str] | None = None) -> str | None:
-        """Return the cluster of a call, None for a client that names none.
+        """Return the cluster of a call, None if a client does not name a cluster.
 
         The name of the database decides, then the context of the call, ``setMetaConf``, the name of the user, and the
         cluster of the endpoint.
@@ -105,7 +105,7 @@ class SaslError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The passwords or tokens of users. A client sends one of them by PLAIN, which TLS protects."""
+    """The passwords or tokens of users. A client sends its own by PLAIN, which TLS protects."""
 
     secrets: Mapping[str, str] = field(repr=False)
 
@@ -129,14 +129,14 @@ class Credentials:
         return cls(found)
 
     def are_valid(self, user: str, secret: str) -> bool:
-        """Return whether the secret is the user's; takes as long for a user that does not exist."""
+        """Return whether the secret is the user's, after the same time for an unknown user."""
         known = self.secrets.get(user)
         is_same = hmac.compare_digest((known if known is not None else secret + "x").encode(), secret.encode())
         return known is not None and is_same
 
 
 class PlainExchange:
-    """The exchange of one connection. After it ``user`` is certain, or ``failed`` has the reason.
+    """The login of one connection. After it ``user`` is certain, or ``failed`` has the reason.
 
     Each step is a status byte, a length and that many bytes (Thrift's TSaslTransport). A client sends START with the
     name of the mechanism, then its response; the server answers COMPLETE, or BAD with a reason.
@@ -150,14 +150,14 @@ class PlainExchange:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the client is known."""
+        """Return whether the user is certain."""
         return self.user is not None
 
     def take(self, buffer: bytearray) -> bytes | None:
         """Take one step out of a buffer and return the answer, which may be empty; None if bytes are missing.
 
         Raises:
-            SaslError: the bytes are not such a step.
+            SaslError: the bytes are not a step.
         """
         if buffer and buffer[0] not in (_START, _OK, _COMPLETE):
             raise SaslError("this server asks for SASL PLAIN, and the client begins without it")

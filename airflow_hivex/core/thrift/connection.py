@@ -1,4 +1,4 @@
-"""One client's connection: messages framed and unframed, SASL before them, and one call at a time."""
+"""The connection of a client: SASL, then framed or unframed messages, with one call at a time."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger("airflow_hivex.metastore.access")
 
 LONGEST_REMEMBERED = 64 << 10
-"""The most bytes of a call whose decoded arguments are remembered."""
+"""The limit in bytes of a call whose decoded arguments are kept."""
 _MOST_AHEAD = 64 << 10
-"""The bytes that a client may send while its call runs, before no more are read."""
+"""The bytes that a client may send while its call runs, before reading pauses."""
 
 _U32 = Struct(">I")
 _FIRST_BYTES = {
@@ -52,7 +52,7 @@ _FIRST_BYTES = {
 
 
 class Connection(asyncio.Protocol):
-    """One client. Bytes that are not a call close the connection. An error of one client does not affect others."""
+    """The connection of one client. Bytes that are not a call close it. An error does not affect other clients."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._scanner = MessageScanner(server.limits.message_bytes)
         self._is_framed: bool | None = None
         self._frame: int | None = None
-        """The bytes of the frame that is being read."""
+        """The length of the frame that is being read."""
         self._sasl: PlainExchange | None = None
         self._transport: asyncio.Transport | None = None
         self._client: Client | None = None
@@ -73,14 +73,14 @@ class Connection(asyncio.Protocol):
     # -- events of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection, unless there are too many."""
+        """Accept a connection, unless the server has too many."""
         server = self._server
-        # A transport of libuv does not inherit from that of asyncio, and has its methods.
+        # A transport of libuv has the methods of asyncio's, but not its class.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else "local"
         self._client = server.endpoint.client(shown)
-        # A client of TLS has a place since the beginning of its handshake.
+        # A client of TLS was counted when its handshake began.
         if not server.is_encrypted and not server.admits(shown):
             self._transport.abort()
             return
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Serve the calls that have come: at once from memory, or in another thread."""
+        """Serve the received calls: at once from memory, or in another thread."""
         self.used_at = self._server.monotonic()
         if not self._buffer and self._is_framed is False and not self.is_busy and self._serve_remembered(data):
             return
@@ -111,26 +111,26 @@ class Connection(asyncio.Protocol):
             self._pause()
 
     def pause_writing(self) -> None:
-        """Serve no more calls of a client that does not read its answers."""
+        """Pause a client that does not read its answers."""
         self._is_blocked = True
         self._pause()
         self._server.unread.add(self)
 
     def resume_writing(self) -> None:
-        """Continue when the client has read its answers."""
+        """Serve calls again after the client has read its answers."""
         self._is_blocked = False
         self._server.unread.remove(self)
         if not self.is_busy:
             self._resume()
 
     def eof_received(self) -> bool:
-        """Close the connection when the client does, after the calls that it has sent."""
+        """Serve the calls that were sent, then close the connection as the client did."""
         self._has_ended = True
         return self.is_busy
 
     def close(self) -> None:
-        """Close the connection after all that was written has gone."""
-        # A transport of TLS that is closed twice does not answer any more.
+        """Close the connection after the written bytes are sent."""
+        # A second close of a TLS transport would drop its answers.
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
@@ -142,21 +142,21 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Return the bytes of answers that wait for the client to read."""
+        """Return the number of bytes of unread answers."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return the bytes of a call that has not come to its end."""
+        """Return the number of bytes of an incomplete call."""
         return len(self._buffer)
 
     @property
     def has_logged_in(self) -> bool:
-        """Return whether the client has logged in, where it has to."""
+        """Return whether the client has logged in, or need not."""
         return self._sasl is None or self._sasl.is_complete
 
     def abort(self, reason: str) -> None:
-        """Close the connection at once. What the client has not read is lost."""
+        """Close the connection at once. Unread answers are lost."""
         self._warn(reason)
         self._buffer.clear()
         if self._transport is not None:
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
             self._refuse(str(error))
 
     def _take_one(self) -> bool:
-        """Serve one message of the buffer; return whether there may be another one."""
+        """Serve one message of the buffer; return whether the buffer may have another."""
         if self._sasl is not None and not self._sasl.is_complete:
             return self._take_sasl()
         if self._is_framed is None and not self._find_form():
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _serve_first(self, end: int) -> None:
-        """Serve the message that ends there in the buffer."""
+        """Serve the buffer's first message, up to ``end``."""
         parts = self._scanner.parts
         message = bytes(memoryview(self._buffer)[:end])
         del self._buffer[:end]
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
                 )
             del self._buffer[:4]
             self._frame = size
-        # As its bytes come, so that no long frame is read at once while other clients wait.
+        # Scanned as its bytes arrive: a long frame at once would make other clients wait.
         end = self._scanner.end(self._buffer)
         if (end is None and len(self._buffer) >= self._frame) or (end is not None and end > self._frame):
             raise MalformedMessageError("a frame ends before its message")
@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
             raise MalformedMessageError(f"it has more than {self._server.limits.message_bytes} bytes")
 
     def _serve_remembered(self, data: bytes) -> bool:
-        """Serve a message whose arguments were read before, without reading them again."""
+        """Serve a message whose arguments are remembered, without decoding them again."""
         if len(data) < 12 or len(data) > LONGEST_REMEMBERED or data[:4] != b"\x80\x01\x00\x01":
             return False
         length = int.from_bytes(data[4:8], "big")
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
             self._answer_unknown(head)
             return
         if len(message) > LONGEST_REMEMBERED or parts > FEW:
-            # Other clients go on while it is decoded.
+            # Other clients are served while it is decoded.
             self._run_elsewhere(head, lambda: self._decode_and_answer(head, found, message))
             return
         content = message[head.arguments_at :]
@@ -305,13 +305,13 @@ class Connection(asyncio.Protocol):
         return self._answer(head, call, args)
 
     def _recalled(self, head: Head, call: Call, args: Any) -> bytes | None:
-        """Return the result of a call from memory, None where the database must be asked."""
+        """Return the result of a call from memory, None if the database must be read."""
         assert call.recall is not None
         assert self._client is not None
         try:
             return call.recall(self._server.endpoint, self._client, args)
         except Exception:
-            # The call that asks the database reports the error.
+            # The call that reads the database reports the error.
             log.debug("%s is not answered from memory", _shown(head), exc_info=True)
             return None
 
@@ -347,7 +347,7 @@ class Connection(asyncio.Protocol):
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
-        """Answer a call in another thread, and serve no other call of this client until then."""
+        """Answer a call in another thread. The client's next calls wait for the answer."""
         began = self._server.monotonic()
         self._begin()
         self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self.is_busy = True
         if self._server.is_encrypted:
-            # TLS has no half of a connection: its end is not read before the answer is written.
+            # TLS closes both directions together: the client's end is read after the answer is written.
             self._pause()
 
     def _answer_elsewhere(
@@ -367,12 +367,12 @@ class Connection(asyncio.Protocol):
             log.error("%s was not answered: %s", _shown(head), error)
             reply = application_exception(head, messages.INTERNAL_ERROR, f"{_shown(head)}: {error}")
             outcome = type(error).__name__
-        # Without a chain of futures, which takes as long as a short call. A server that has stopped has no loop.
+        # A chain of futures would take as long as a short call. A stopped server has no loop.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
-        """Return the reply of a call, and how it ended. Runs in a thread of its own."""
+        """Return the reply of a call and its outcome. Runs in a thread of its own."""
         assert self._client is not None
         known = call.method
         missing = [each for each in known.needed if getattr(args, each) is None]
@@ -395,14 +395,14 @@ class Connection(asyncio.Protocol):
         return self.reply(head, call, result)
 
     def reply(self, head: Head, call: Call, result: Any) -> tuple[bytes, str]:
-        """Return the reply of a call that has succeeded, and how it ended."""
+        """Return the reply of a call that has succeeded, and its outcome."""
         if isinstance(result, Raw):
             return written_head(head, messages.REPLY) + result.field + messages.STOP, "ok"
         values = {"success": result} if call.method.has_success and result is not None else {}
         return self._written(head, call.method.result, **values), "ok"
 
     def _refused(self, head: Head, known: Method, sentence: str) -> tuple[bytes, str]:
-        """Return the reply to a call that cannot be served as it is: repeating it is in vain."""
+        """Return the reply to a call that would fail again if it were repeated."""
         field = known.exceptions.get(ttypes.MetaException)
         if field is None:
             return application_exception(head, messages.PROTOCOL_ERROR, sentence), "malformed"
@@ -491,7 +491,7 @@ def _malformed(head: Head, error: MalformedMessageError) -> bytes:
 
 
 def _shown(head: Head) -> str:
-    """Return the name of a method, which a client may have filled with anything."""
+    """Return the name of a method for a log. A client may send any text."""
     return ascii(head.name[:100].decode("utf-8", "replace"))[1:-1]
 
 
@@ -522,14 +522,14 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""The exceptions that a method may declare in place of another one."""
+"""For an exception, the one that a method may declare in its place."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:
-    """Return the exception that a method answers with; None where it declares no exception for the error.
+    """Return the exception that a method answers with; None if it declares no exception for the error.
 
-    A client of Hive repeats a call that is answered with an exception that its method does not declare. So an error
-    that a repetition may cure, and that has changed nothing, gets none.
+    A client of Hive repeats a call that is answered with an exception that its method does not declare. So the result
+    is None for an error that a repetition may cure, and that has changed nothing.
     """
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None

@@ -1,12 +1,12 @@
-"""Decodes the arguments of calls, and counts what they take. Pure.
+"""Decodes the arguments of calls, and counts their memory. Pure.
 
-The decoder of the bindings makes an object of some hundred bytes of a structure that has one byte on the wire, and lets
-no other thread run until it has finished. So it decodes short messages with few structures only. All others are decoded
-here: the memory of each value is counted before the next one is made, and a message that takes much more than its bytes
-is refused. Other threads run meanwhile. Fields that the bindings do not know take no memory.
+The decoder of the bindings makes an object of some hundred bytes of a structure that has one byte on the wire, and
+blocks other threads until it has finished. So it decodes only short messages with few structures. This module decodes
+all others: it counts the memory of each value before it makes the next one, and refuses a message that takes much more
+memory than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
 
 Clients repeat names, and the columns of a table for each partition. Each short text is kept once, and so are columns
-that are the same as those before them. So the structures of honest clients take some three times their bytes.
+equal to the previous ones. So the structures of honest clients take some three times their bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = {TType.BYTE: Struct(">b"), TType.I16: Struct(">h"), TType.I32: Struct
 _DOUBLE = Struct(">d")
 _I16, _I32 = Struct(">h").unpack_from, Struct(">i").unpack_from
 _SHORT = 64
-"""The most bytes of a text that is kept once."""
+"""The limit in bytes of a text that is kept once."""
 _MOST_SHORT = 4096
 _LONG = 1 << 16
 _LONG_FIELDS = frozenset(
@@ -34,12 +34,12 @@ _LONG_FIELDS = frozenset(
         *("default_value", "check_expression"),
     }
 )
-"""The fields that are not names, which errors repeat and the catalog looks up: their texts may be long."""
+"""The fields that may have long texts. All others are names, which errors repeat and the catalog looks up."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
-"""The bytes that the values of each message may take."""
+"""The memory in bytes that the values of each message may take."""
 _TIMES = 3.5
-"""The values of a message may take this many times its own bytes, besides."""
+"""The values of a message may take this multiple of its bytes in addition."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:
@@ -72,7 +72,7 @@ class _Decoder:
     # -- structures
 
     def fill(self, struct: Any, spec: Any) -> None:
-        """Fill the fields of a structure; those of another type than expected are skipped, as by the bindings."""
+        """Fill the fields of a structure. A field of an unexpected type is skipped, as by the bindings."""
         message = self._message
         while True:
             kind = message[self._position]
@@ -138,7 +138,7 @@ class _Decoder:
             self._count(length)
             return self._message[start:end]
         if length > _LONG and not _is_ascii(self._view[start:end]):
-            # Each of its characters may take four bytes, and is counted before they are taken.
+            # A character may take four bytes of memory, which are counted before they are allocated.
             self._count(4 * length)
             self._left += 4 * length
         if length > _SHORT:
@@ -211,10 +211,10 @@ class _Decoder:
             raise MalformedMessageError(f"a value cannot be in a set or the key of a pair: {error}") from error
         return values
 
-    # -- what is not known
+    # -- unknown fields
 
     def _skip(self, kind: int) -> None:
-        """Go over a value without making anything of it; the scanner has found it whole, and not too deep."""
+        """Skip a value without decoding it. The scanner has found its end, and checked its depth."""
         message = self._message
         fixed = SIZES.get(kind)
         if fixed is not None:

@@ -1,4 +1,4 @@
-"""The endpoint: the warehouse as the calls of Hive's interface see it."""
+"""The endpoint: the warehouse for the calls of Hive's interface."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """The warehouse of the calls: the metastore, the cluster of clients that name none, and kept bytes of answers."""
+    """The warehouse of the calls: the metastore, the default cluster of clients, and kept bytes of answers."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Endpoint:
         most_bytes: int = 64 << 20,
         lock_patience_s: float = 10,
     ) -> None:
-        """``cluster`` is the view of clients that name none; ``most_bytes`` limits the kept answers.
+        """``cluster`` is the view of clients that do not name one; ``most_bytes`` limits the kept answers.
 
-        A change waits ``lock_patience_s`` seconds at most for locks of others.
+        A change waits at most ``lock_patience_s`` seconds for locks of others.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -88,7 +88,7 @@ class Endpoint:
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose location a client sees, None for the choice of each table.
+        """Return the cluster whose locations a client sees, None if each table decides.
 
         Raises:
             UnknownClusterError: it is not configured.
@@ -96,7 +96,7 @@ class Endpoint:
         return None if cluster is None else self.services.clusters.get(cluster)
 
     def move_back_folders(self) -> None:
-        """Move the folders of tables back whose renames were killed. The database that does not answer is logged."""
+        """Move back the folders of tables whose renames were killed. Log a database that does not answer."""
         try:
             move_back_folders(self.context(Client("the start of the endpoint", None)))
         except HivexError as error:
@@ -105,7 +105,7 @@ class Endpoint:
     # -- tables --------------------------------------------------------------------------
 
     def seen_on(self, table: StoredTable, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose copy of a table the client sees: its own, else the default one, else the primary."""
+        """Return the cluster whose copy of a table the client sees: its own, else the default, else the primary one."""
         if cluster is not None:
             return self.services.clusters.get(cluster)
         default = self.services.clusters.default
@@ -116,18 +116,18 @@ class Endpoint:
         return hive_table(table, given, self.seen_on(table, cluster))
 
     def table_bytes(self, table: StoredTable, given: str, cluster: str | None) -> bytes:
-        """Return the bytes of a table, kept as long as the cache returns this very object."""
+        """Return the bytes of a table, kept as long as the cache returns this same object."""
         key = (table.id, given, cluster)
         return self.wire.made(key, lambda: encoded(self.hive_table(table, given, cluster)), table)
 
     def kept_table(self, name: DatabaseName, table: str, ids: GivenList, cluster: str | None) -> StoredTable | None:
-        """Return a table from memory, None where the database must be asked. Never waits."""
+        """Return a table from memory, None if the database must be read. Never waits."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         return self._memory.cache.definition((name.name, normalise(table)), ids, cluster)  # type: ignore[arg-type]
 
     def kept_partitions(self, name: DatabaseName, table: str, ids: GivenList) -> tuple[StoredTable, Any] | None:
-        """Return a table with all of its partitions from memory, None where the database must be asked."""
+        """Return a table with all its partitions from memory, None if the database must be read."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         found = self._memory.cache.partitions((name.name, normalise(table)), ids)  # type: ignore[arg-type]
@@ -138,7 +138,7 @@ class Endpoint:
     def partition_bytes(
         self, found: Sequence[StoredPartition], table: StoredTable, given: str, cluster: str | None
     ) -> list[bytes]:
-        """Return the bytes of partitions of a table, in their order."""
+        """Return the bytes of partitions of a table, in the given order."""
         like = None
         answers = []
         of = self.wire.of
@@ -156,7 +156,7 @@ class Endpoint:
     # -- links ---------------------------------------------------------------------------
 
     def link(self, name: DatabaseName, table: str) -> tuple[Link, StoredTable] | None:
-        """Return a link of the form ``table@namespace`` with its source, None for the name of a table.
+        """Return a link of the form ``table@namespace`` with its source, None if the name is a table's.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -176,10 +176,10 @@ _MOST_OWNERS = 100
 
 
 class LockOwners:
-    """The users that the locks of clients have, which may be others than the users that the clients are.
+    """The users of the locks of clients, who may differ from the users of the connections.
 
     The library of Iceberg locks as the user of its process, and Trino as the owner of a query. Both may have named
-    another user at the beginning of the connection, or none. A client may use several connections of one user.
+    another user at the beginning of the connection, or no user. A client may use several connections of one user.
     """
 
     def __init__(self) -> None:
@@ -211,9 +211,9 @@ def _key(client: Client) -> str:
 class ClientLocks(LockManager):
     """A lock manager for the statements of one client's call.
 
-    A client of Hive acquires its locks itself, and then calls the metastore. The objects that it has locked already
-    (``owners`` are the users of its locks) are not locked again, as the call would wait for its own client. For other
-    locks the call waits a short time only, because it keeps a thread of the server busy.
+    A client of Hive acquires its locks itself, and then calls the metastore. The objects that it has already locked
+    (``owners`` are the users of its locks) are not locked again: the call would wait for its own client. The call waits
+    only briefly for other locks, because it keeps a thread of the server busy.
     """
 
     def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:
@@ -222,10 +222,10 @@ class ClientLocks(LockManager):
         self._patience_s = patience_s
 
     def acquire(self, components: Sequence[LockComponent], txn_id: int | None = None, **given: Any) -> LockResponse:
-        """Acquire the locks that the user of the client does not hold; see ``LockManager``.
+        """Acquire the locks that the client does not hold; see ``LockManager``.
 
         Raises:
-            LockTimeoutError: another client holds a lock that is in the way.
+            LockTimeoutError: another client holds a conflicting lock.
         """
         needed = [each for each in components if not self._is_held(each)]
         if not needed:
@@ -254,16 +254,16 @@ class ClientLocks(LockManager):
         )
 
 
-# The bytes of tables and partitions as they go over the wire, kept next to the cache of metadata.
+# The encoded bytes of tables and partitions, kept next to the cache of metadata.
 #
-# The cache returns the same object as long as nothing has changed, so bytes are those of an object, not of a name: no
-# rule of its own says when they are old.
+# The cache returns the same object as long as nothing has changed, so bytes belong to an object, not to a name: they
+# need no rule of their own for when they are old.
 
 
 class WireBytes:
-    """Bytes that were made of objects of the cache, up to a number of bytes; the least recently used go first.
+    """The bytes of objects of the cache, up to a limit; the least recently used are dropped first.
 
-    Safe to share between threads.
+    Threads may share it.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -276,7 +276,7 @@ class WireBytes:
         return len(self._kept)
 
     def of(self, key: Hashable, *objects: Any) -> Any | None:
-        """Return the value that was kept under a key, if it was made of these very objects."""
+        """Return the value kept under a key, if it was made of these same objects."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -297,7 +297,7 @@ class WireBytes:
                 self._drop(next(iter(self._kept)))
 
     def made(self, key: Hashable, make: Callable[[], bytes], *objects: Any) -> bytes:
-        """Return the bytes of objects, made now if they are not kept."""
+        """Return the bytes of objects; make them if they are not kept."""
         found: bytes | None = self.of(key, *objects)
         if found is None:
             found = make()
@@ -311,4 +311,4 @@ class WireBytes:
 
 
 _OF_ENTRY = 400
-"""Bytes that an entry takes besides its value."""
+"""The bytes of an entry without its value."""

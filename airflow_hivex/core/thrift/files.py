@@ -1,4 +1,4 @@
-"""Directories that clients of Hive rely on the metastore to make and to delete."""
+"""Makes and deletes directories, for which clients of Hive rely on the metastore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def make_directories(endpoint: Endpoint, cluster: Cluster, locations: Sequence[str]) -> None:
-    """Make directories on a cluster. A failure is logged, since the writer of the files makes the directory, too."""
+    """Make directories on a cluster. A failure is only logged: the writer of the files makes the directory, too."""
     if not locations:
         return
     try:
@@ -34,7 +34,7 @@ def owns_files(table: StoredTable) -> bool:
 def delete_directory(endpoint: Endpoint, table: StoredTable, location: str, *, is_partition: bool = False) -> None:
     """Delete the directory of a dropped table, or of a dropped partition of a table.
 
-    One that others use, too, stays. That and a directory that cannot be deleted are logged.
+    A directory that others use, too, stays. That and a failure to delete are logged.
     """
     cluster = table.storage.primary.cluster
     try:

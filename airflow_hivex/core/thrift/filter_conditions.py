@@ -1,12 +1,12 @@
 """Decides filters of clients for the values of their keys. Pure.
 
-A literal takes the type of its key, and a condition is decided exactly: Airflow's sensors and HCatalog act on what they
-get, and filter nothing themselves. NULL and a value that is not of its key's type satisfy no condition. But in a key of
+A literal takes the type of its key, and a condition is decided exactly: Airflow's sensors and HCatalog use the answer
+without filtering it themselves. NULL and a value that is not of its key's type satisfy no condition. But in a key of
 texts NULL is the text of Hive's default partition.
 
 LIKE has the pattern of a Hive Metastore, where ``.*`` stands for any text and ``.`` for one character. All else, and a
-dot behind a backslash, stands for itself. Spark sends a backslash that stands for itself, too, so that both meanings
-of one before a dot count.
+dot after a backslash, stands for itself. Spark also sends backslashes that stand for themselves, so both meanings of a
+backslash before a dot count.
 
 Source: Hive's MetaStoreDirectSql.PartitionFilterGenerator; DataNucleus for LIKE.
 """
@@ -50,9 +50,9 @@ from airflow_hivex.core.thrift.partition_filter import (
 )
 
 Comparable: TypeAlias = str | bool | Decimal | tuple[int, ...] | tuple[bool, float]
-"""A value of a key. Two values of one key are compared as Python compares them."""
+"""A value of a key. Python's comparison orders the values of one key."""
 Texts: TypeAlias = Sequence[str | None]
-"""The values of keys as they are stored, in the order of the keys."""
+"""The stored values of keys, in the order of the keys."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _DAY = re.compile(r"([+-]?[0-9]{4,7})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])")
@@ -76,11 +76,11 @@ class Key:
 
     @property
     def is_text(self) -> bool:
-        """Return whether its values are texts."""
+        """Return whether the key's values are texts."""
         return isinstance(self.type, Primitive) and self.type.family is Family.TEXT
 
     def read(self, text: str | None) -> Comparable | None:
-        """Return the value of a text, of a literal as of a stored value; None where it is not a value of the key."""
+        """Return the value of a literal's or a stored text; None if the key cannot have it."""
         if text is None or not isinstance(self.type, Primitive):
             return None
         match self.type.family:
@@ -110,7 +110,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A condition with what it says about the values of its key. ``known`` has the values that were asked for."""
+    """A condition with its truth for the values of its key. ``known`` keeps the decided values."""
 
     condition: Condition
     key: Key
@@ -118,7 +118,7 @@ class _Decided:
     known: dict[str | None, bool | None] = field(default_factory=dict)
 
     def holds(self, texts: Texts) -> bool | None:
-        """Return the truth of the condition, None for SQL's NULL."""
+        """Return whether the condition holds, None for SQL's NULL."""
         text = texts[self.key.place]
         if text not in self.known:
             value = self.key.read(text) if self.condition.operator != "like" else _shown(self.key, text)
@@ -128,7 +128,7 @@ class _Decided:
 
 @dataclass(frozen=True, slots=True)
 class DecidedFilter:
-    """A filter whose keys and literals are known. ``superset`` is a predicate that leaves at least its partitions."""
+    """A filter with checked keys and literals. ``superset`` is a predicate that selects at least its partitions."""
 
     holds: Callable[[Texts], bool | None]
     superset: Predicate
@@ -153,7 +153,7 @@ def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
 
 
 def decided(found: Filter, key_of: Callable[[str], Key]) -> Callable[[Texts], bool | None]:
-    """Return the function that says whether a filter holds for values, with None for SQL's NULL.
+    """Return the function that decides whether a filter holds for values, None for SQL's NULL.
 
     Raises:
         InvalidFilterError: ``key_of`` does not know a key, or a literal is not a value of its key.
@@ -218,7 +218,7 @@ def _test(condition: Condition, key: Key) -> Callable[[Comparable], bool]:
 
 
 def _floating(text: str, *, is_single: bool) -> Comparable | None:
-    """Return a number as one that is ordered as in Hive and Spark: NaN is equal to itself, and the largest."""
+    """Return a number in the order of Hive and Spark: NaN is equal to itself, and the largest."""
     if not _NUMBER.fullmatch(text) and text not in ("NaN", "Infinity", "-Infinity"):
         return None
     number = float(text)
@@ -231,13 +231,13 @@ def _floating(text: str, *, is_single: bool) -> Comparable | None:
 
 
 def _moment(text: str, *, has_time: bool) -> Comparable | None:
-    """Return a date, or a date with its time and nanoseconds. A date may have a time behind it, as in Hive."""
+    """Return a date, or a date with its time and nanoseconds. A time may follow a date, as in Hive."""
     day = _DAY.match(text)
     if day is None:
         return None
     year, month, of_month = map(int, day.groups())
     try:
-        # The calendar repeats after 400 years, and Python has fewer years than Spark.
+        # The calendar repeats after 400 years. Spark has more years than Python.
         date(2000 + year % 400, month, of_month)
     except ValueError:
         return None
@@ -255,7 +255,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE is about; NULL has one in a key of texts only."""
+    """Return the text that LIKE matches. Only a key of texts has a text for NULL."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 
@@ -267,7 +267,7 @@ _WILD: dict[str, str | None] = {".*": None, ".": "."}
 
 
 def _meanings(pattern: str) -> list[list[str | None]]:
-    """Return the parts of a pattern, once for each of its meanings."""
+    """Return the parts of a pattern, for each of its meanings."""
     expressions = (_OF_ESCAPED_PATTERN, _OF_PATTERN) if "\\." in pattern else (_OF_PATTERN,)
     return [
         [
@@ -279,18 +279,18 @@ def _meanings(pattern: str) -> list[list[str | None]]:
 
 
 def _like_of_spark(pattern: str) -> str | None:
-    """Return the pattern of Spark's LIKE that matches the same texts, None where there are two meanings."""
+    """Return the pattern of Spark's LIKE that matches the same texts, None if it has two meanings."""
     if "\\" in pattern:
         return None
     wild = {".*": "%", ".": "_"}
     return "".join(wild.get(part) or re.sub(r"([%_])", r"\\\1", part) for part in _OF_PATTERN.findall(pattern))
 
 
-# -- what the catalog finds --------------------------------------------------------------
+# -- predicates of the catalog -----------------------------------------------------------
 
 
 def _superset(found: Filter, key_of: Callable[[str], Key], *, negated: bool) -> Predicate:
-    """Return a predicate of the catalog that leaves all partitions which a filter, or its negation, leaves."""
+    """Return a predicate of the catalog that selects all partitions of a filter, or of its negation."""
     match found:
         case Negation(operand):
             return _superset(operand, key_of, negated=not negated)
@@ -303,7 +303,7 @@ def _superset(found: Filter, key_of: Callable[[str], Key], *, negated: bool) -> 
         return known
     if negated:
         known = Not(known)
-    # The catalog takes the default partition for NULL, which no comparison leaves.
+    # The catalog takes the default partition for NULL, which no comparison selects.
     if key.is_text and _test(found, key)(DEFAULT_PARTITION) is not negated:
         return Or((known, IsNull(ColumnReference(key.name))))
     return known
@@ -323,7 +323,7 @@ def _known_to_catalog(condition: Condition, key: Key) -> Predicate:
 
 
 def _constant(key: Key, text: str) -> Constant:
-    """Return a literal as the catalog compares it exactly with values of the key; None where it would not."""
+    """Return a literal that the catalog compares exactly with values of the key; None if it would not."""
     if str(key.type) == "string":
         return text
     value = key.literal(text)

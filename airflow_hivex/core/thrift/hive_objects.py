@@ -1,4 +1,4 @@
-"""Objects of the catalog as Hive's structures. Pure.
+"""Converts objects of the catalog to Hive's structures. Pure.
 
 The inverse is ``core/imports/conversion.py``.
 """
@@ -30,7 +30,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.thrift.bindings import ttypes
 
 OF_CLUSTERS = "hivex.cluster"
-"""The beginning of the names of parameters of a storage descriptor about clusters. Clients do not change these."""
+"""The prefix of a storage descriptor's parameters about clusters. Clients do not change these."""
 LINK = "hivex.link"
 _PROVIDER = "spark.sql.sources.provider"
 _SCHEMA = "spark.sql.sources.schema"
@@ -56,7 +56,7 @@ _CLASSES = {
         "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
     ),
 }
-"""The classes of Hive that read and write each format, as CREATE TABLE STORED AS names them."""
+"""The classes of Hive for each format of CREATE TABLE STORED AS."""
 _OF_DATA_SOURCES = (
     "org.apache.hadoop.mapred.SequenceFileInputFormat",
     "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
@@ -82,8 +82,8 @@ def hive_database(database: Database, given: str, location: str) -> Any:
 def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_created: bool = True) -> Any:
     """Return a table or view; ``given`` is the name of its database in answers.
 
-    ``cluster`` is the one whose location it has. With ``as_created`` a table that its creator called managed is a
-    managed one, as clients before Hive 3 expect it.
+    ``cluster`` decides its location. With ``as_created`` a table that its creator called managed is managed, as
+    clients before Hive 3 expect it.
     """
     parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
@@ -134,7 +134,7 @@ def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster |
 
 
 def hive_partition(partition: Partition, given: str, like: Any) -> Any:
-    """Return a partition; ``like`` is the structure of its table, whose storage it has unless it has its own."""
+    """Return a partition; ``like`` is the structure of its table, which gives the storage that it does not have."""
     if partition.storage is None:
         sd = ttypes.StorageDescriptor(**vars(like.sd))
         sd.location = partition.location
@@ -153,7 +153,7 @@ def hive_partition(partition: Partition, given: str, like: Any) -> Any:
 
 
 def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mapping[str, str]) -> Any:
-    """Return a storage descriptor; ``parameters`` are those of the table."""
+    """Return a storage descriptor; ``parameters`` are the table's."""
     serde_parameters = dict(storage.serde_parameters)
     input_format, output_format, library = None, None, None
     if storage.format != OTHER_ENGINE:
@@ -191,7 +191,7 @@ def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mappi
 
 
 def cluster_parameters(table: Table, cluster: Cluster | None) -> dict[str, str]:
-    """Return the parameters with the cluster whose copy a client sees, and the clusters with other copies."""
+    """Return the parameters with the cluster whose copy a client sees, and with the clusters of other copies."""
     storage = table.storage
     shown = storage.primary if cluster is None else (storage.on(cluster.name) or storage.primary)
     copies = [storage.primary, *storage.secondaries]
@@ -227,7 +227,7 @@ def _view_descriptor(table: Table) -> Any:
 def _expanded_text(table: Table) -> str | None:
     """Return the query of a view with qualified names.
 
-    Spark qualifies the names of its own views by parameters, and reads back the text that it has sent.
+    Spark qualifies the names in its own views by parameters, and reads back the text that it has sent.
     """
     return table.view_original_text if _is_view_of_spark(table) else table.view_expanded_text
 
@@ -240,7 +240,7 @@ def _is_view_of_spark(table: Table) -> bool:
 
 
 def _data_source_parameters(table: Table) -> dict[str, str]:
-    """Return the parameters by which Spark reads a table whose format Hive has no classes for."""
+    """Return the parameters by which Spark reads a table of a format without classes of Hive."""
     fields = [_spark_field(each) for each in (*table.columns, *table.partition_keys)]
     schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
     parts = [schema[at : at + _PART] for at in range(0, len(schema), _PART)]
@@ -265,7 +265,7 @@ _SPARK_NAMES |= {"varchar": "string"}
 
 
 def _spark_type(type: ColumnType) -> Any:
-    """Return the type as Spark's JSON of a schema has it."""
+    """Return the type in Spark's JSON of a schema."""
     match type:
         case Array():
             return {"type": "array", "elementType": _spark_type(type.element), "containsNull": True}

@@ -1,7 +1,7 @@
-"""Calls of several clients that are served together: while some are served, the next ones gather.
+"""Serves calls of several clients together: while some are served, the next ones gather.
 
-A commit of the database takes as long for many changes as for one, and the counters that give ids let one
-database transaction pass at a time. So a client that is alone waits for no other, and many share their waiting.
+A commit of the database takes as long for many changes as for one, and the counters of ids let one database
+transaction pass at a time. So a client that is alone waits for no other, and many clients share their waiting.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST = 16
-"""The most calls that are served together: each waits for all of them."""
+"""The limit of calls that are served together: each waits for all."""
 
 
 class JoinedCall(NamedTuple):
-    """A call of a client that waits for its answer, and when it came."""
+    """A waiting call of a client, and the time of its arrival."""
 
     connection: Connection
     head: Head
@@ -36,7 +36,7 @@ class JoinedCall(NamedTuple):
 
 
 class JoinedCalls:
-    """The calls of one method. Its methods are called in the event loop."""
+    """The calls of one method. The event loop calls its methods."""
 
     def __init__(self, endpoint: Endpoint, call: Call, executor: Executor) -> None:
         self._endpoint = endpoint
@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call now, or with those that come while others are served."""
+        """Serve a call now, or with others after the present ones."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()
@@ -57,7 +57,7 @@ class JoinedCalls:
         self._executor.submit(self._serve, asyncio.get_running_loop(), batch)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, batch: list[JoinedCall]) -> None:
-        """Serve calls and have them answered. Runs in another thread."""
+        """Serve calls and answer them. Runs in another thread."""
         assert self._call.serve_together is not None
         replies: list[tuple[bytes, str] | None] = [None] * len(batch)
         try:
@@ -68,9 +68,9 @@ class JoinedCalls:
                 for each, result in zip(batch, results, strict=True)
             ]
         except Exception:
-            # Each call that is made alone reports its own error.
+            # Each call is then served alone, and reports its own error.
             log.debug("%s calls of %s are not served together", len(batch), self._call.method.name, exc_info=True)
-        # A server that has stopped has no loop.
+        # A stopped server has no loop.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._answer, batch, replies)
 

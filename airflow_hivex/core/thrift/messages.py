@@ -18,7 +18,7 @@ _HEAD = Struct(">Ii")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a call: the name of the method, the type of the message, and the number that its reply has, too."""
+    """The head of a call: the name of the method, the type of the message, and the number that its reply repeats."""
 
     name: bytes
     type: int
@@ -31,7 +31,7 @@ def read_head(message: bytes | bytearray) -> Head:
     """Return the head of a message whose end is known.
 
     Raises:
-        MalformedMessageError: it is not that of a call.
+        MalformedMessageError: it is not the head of a call.
     """
     (first,) = _I32.unpack_from(message, 0)
     if first < 0:
@@ -48,7 +48,7 @@ def read_head(message: bytes | bytearray) -> Head:
 
 
 def written_head(head: Head, kind: int) -> bytes:
-    """Return the head of a reply, in the form that the call has."""
+    """Return the head of a reply, in the call's form."""
     if head.is_strict:
         return _HEAD.pack(STRICT | kind, len(head.name)) + head.name + _I32.pack(head.number)
     return _I32.pack(len(head.name)) + head.name + bytes([kind]) + _I32.pack(head.number)
@@ -60,10 +60,10 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Return the structure, filled from few bytes whose end is that of the structure. No other thread runs meanwhile.
+    """Return the structure, filled from few bytes that end with it. No other thread runs meanwhile.
 
     Raises:
-        MalformedMessageError: a text is not UTF-8, or the bytes are not those of such a structure.
+        MalformedMessageError: a text is not UTF-8, or the bytes do not encode the structure.
     """
     protocol = TBinaryProtocolAccelerated(
         TMemoryBuffer(content), string_length_limit=longest, container_length_limit=longest, fallback=False
@@ -71,7 +71,7 @@ def decoded(struct: Any, content: bytes, longest: int) -> Any:
     try:
         struct.read(protocol)
     except Exception as error:
-        # The bindings raise several kinds, also TypeError and EOFError, for what they cannot decode.
+        # The bindings raise several kinds, also TypeError and EOFError, for malformed bytes.
         raise MalformedMessageError(f"it cannot be decoded: {error}") from error
     if not content.isascii() and _replacements(struct) > content.count(_REPLACEMENT.encode()):
         raise MalformedMessageError("a text in it is not UTF-8")
@@ -82,7 +82,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replacements(value: Any) -> int:
-    """Return how often the decoder has put a replacement character in place of bytes that are not UTF-8."""
+    """Return the number of replacement characters that the decoder has put in place of bytes that are not UTF-8."""
     if isinstance(value, str):
         return value.count(_REPLACEMENT)
     if isinstance(value, list | tuple | set | frozenset):
@@ -93,7 +93,7 @@ def _replacements(value: Any) -> int:
 
 
 def application_exception(head: Head, type: int, sentence: str) -> bytes:
-    """Return the reply that a method is unknown, or that its message could not be served."""
+    """Return the reply to an unknown method, or to a message that could not be served."""
     error = TApplicationException(type, sentence)
     protocol = TBinaryProtocolAccelerated(TMemoryBuffer())
     error.write(protocol)
@@ -115,24 +115,24 @@ def list_result(structs: list[bytes]) -> bytes:
 
 
 LARGE = 1 << 20
-"""The bytes of an unfinished call from which on it is counted."""
+"""The size in bytes from which an unfinished call is counted."""
 
 
 class Sender(Protocol):
-    """A connection whose client sends a call."""
+    """A connection whose client is sending a call."""
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return the bytes of a call that has not come to its end."""
+        """Return the number of bytes of an incomplete call."""
 
     def abort(self, reason: str) -> None:
         """Close the connection at once."""
 
 
 class UnfinishedCalls:
-    """The clients that have sent large parts of calls. Beyond ``most_bytes`` the largest ones lose their connections.
+    """The clients that have sent large parts of calls. Beyond ``most_bytes`` the largest lose their connections.
 
-    The limit of one message does not help against many clients that each send a part of one.
+    The limit of one message does not help against many clients that each send part of a message.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -153,7 +153,7 @@ class UnfinishedCalls:
             each.abort("the clients of this server send too many large calls at once that do not end")
 
     def remove(self, sender: Sender) -> None:
-        """Note that a client has gone."""
+        """Forget a client that has disconnected."""
         self._senders.discard(sender)
 
 
@@ -161,11 +161,11 @@ SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
-"""The least number of bytes that a value of each type takes."""
+"""The least bytes of a value of each type."""
 _READ_I32 = Struct(">i").unpack_from
 _DEEPEST = 64
 FEW = 1000
-"""The structures and containers of a message that the decoder of the bindings decodes at once."""
+"""The limit of structures and containers in a message for the decoder of the bindings."""
 _MOST_FREE = 10_000
 _BYTES_EACH = 12
 
@@ -174,29 +174,29 @@ STRICT = 0x80010000
 
 
 class MalformedMessageError(Exception):
-    """The bytes are not a message of the binary protocol, or one that exceeds a limit."""
+    """The bytes are not a message of the binary protocol, or exceed a limit."""
 
 
 class MessageScanner:
     """Finds the end of one message after the other in a growing buffer, without decoding it.
 
-    It takes bytes as they come, remembers where it is, and refuses a message before it waits for bytes that can never
-    be right: so a client that announces two gigabytes costs no memory, and no byte is looked at twice.
+    It reads bytes as they arrive, remembers its position, and refuses a message before it waits for bytes that cannot
+    be right: so a client that announces two gigabytes costs no memory, and no byte is read twice.
     """
 
     __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
 
     def __init__(self, longest: int) -> None:
-        """``longest`` is the most bytes that a message may have."""
+        """``longest`` is the limit of a message in bytes."""
         self._longest = longest
         self._position = 0
         self._state = 0
         self._stack: list[list[int]] = []
         self.parts = 0
-        """The structures and containers of the message, as far as it was read."""
+        """The number of structures and containers in the scanned part of the message."""
 
     def reset(self) -> None:
-        """Begin with the next message at the beginning of the buffer."""
+        """Begin the next message at the start of the buffer."""
         self._position, self._state, self._stack, self.parts = 0, 0, [], 0
 
     def end(self, buffer: bytes | bytearray) -> int | None:
@@ -262,7 +262,7 @@ class MessageScanner:
             if skipped is None:
                 break
             if kind == _MAP:
-                # Keys and values take turns.
+                # Keys and values alternate.
                 frame[1], frame[2] = frame[3], frame[2] - 1
                 frame[3] = value
             elif kind != _STRUCT:
@@ -274,17 +274,17 @@ class MessageScanner:
         return None if stack else position
 
     def _enter(self, frame: list[int], position: int) -> None:
-        """Begin with a structure or container whose contents are at a position."""
+        """Begin a structure or container whose contents are at a position."""
         if len(self._stack) >= _DEEPEST:
             raise MalformedMessageError(f"it is nested deeper than {_DEEPEST} levels")
         self._stack.append(frame)
         self.parts += 1
         if self.parts > _MOST_FREE + position // _BYTES_EACH:
-            # Each of them would take some hundred bytes of memory. Those of honest clients have more on the wire.
+            # Each structure would take some hundred bytes of memory. Honest clients send more bytes for each.
             raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
 
     def _texts(self, buffer: bytes | bytearray, size: int, frame: list[int], position: int) -> int:
-        """Go over the texts of a list that have come, and return where the next one begins."""
+        """Skip the received texts of a list, and return where the next text begins."""
         longest, count = self._longest, frame[2]
         while count and position + 4 <= size:
             (length,) = _READ_I32(buffer, position)
@@ -299,7 +299,7 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return where a value ends, or its contents begin with a frame for these; None where bytes are missing."""
+        """Return where a value ends, or where its contents begin with their frame; None if bytes are missing."""
         fixed = SIZES.get(value)
         if fixed is not None:
             end = start + fixed

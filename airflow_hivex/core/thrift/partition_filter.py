@@ -1,8 +1,8 @@
-"""The text of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
+"""Reads the text of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
-A literal has no type here: it takes that of its key (:mod:`airflow_hivex.core.thrift.filter_conditions`).
+A literal takes the type of its key later (:mod:`airflow_hivex.core.thrift.filter_conditions`).
 
 Source: Hive's Filter.g, and the filters that Spark's HiveShim makes.
 """
@@ -34,12 +34,12 @@ _DEEPEST = 50
 
 
 class InvalidFilterError(ValueError):
-    """The text is not a filter, or not one of these keys."""
+    """The text is not a filter on these keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on one key: ``operator`` is one of ``= <> < <= > >= in like``, with one literal or those of IN."""
+    """A condition on one key: ``operator`` is one of ``= <> < <= > >= in like``; IN may have several literals."""
 
     key: str
     operator: str
@@ -55,7 +55,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """Filters that must hold together; with none, always true."""
+    """Filters that must all hold; an empty conjunction holds always."""
 
     operands: tuple[Filter, ...]
 
@@ -71,7 +71,7 @@ Filter: TypeAlias = Condition | Negation | Conjunction | Disjunction
 
 
 def read_filter(text: str) -> Filter:
-    """Return the conditions of a filter; an empty filter holds always.
+    """Return the conditions of a filter; an empty text is always true.
 
     Raises:
         InvalidFilterError: the text is not a filter.
@@ -157,7 +157,7 @@ class _Reader:
         return self._comparison()
 
     def _parenthesised_keys(self) -> list[str]:
-        """Return the keys of ``(a, b) in ...`` or ``(struct(a, b)) in ...``; none for any other parenthesis."""
+        """Return the keys of ``(a, b) in ...`` or ``(struct(a, b)) in ...``, else an empty list."""
         before = self._at
         self._expect("(")
         is_struct = [text.lower() for _, text in self._tokens[self._at : self._at + 2]] == ["struct", "("]
@@ -194,7 +194,7 @@ class _Reader:
         return Condition(self._key(), _TURNED[operator], (literal,))
 
     def _begins_literal(self) -> bool:
-        """Return whether the name here is the type of a literal, or ``true``, and no key of this name."""
+        """Return whether the current name is the type of a literal, or ``true``, and not a key."""
         following = self._tokens[self._at + 1][0] if self._at + 1 < len(self._tokens) else ""
         if self._word() in _PLAIN_WORDS:
             return following == "sign" and self._tokens[self._at + 1][1] in _OPERATORS
@@ -245,7 +245,7 @@ class _Reader:
 
     def _literal(self) -> str:
         if self._at < len(self._tokens) and self._word() in ("date", "timestamp"):
-            # DATE '2026-01-01' is the text here: the key says that it is a date.
+            # DATE '2026-01-01' is read as its text: the type of the key makes it a date.
             self._at += 1
         if self._at >= len(self._tokens):
             self._refuse()
@@ -259,7 +259,7 @@ class _Reader:
 def _in_lists(found: Disjunction) -> Filter:
     """Return a filter in which comparisons of one key are a list.
 
-    Clients name many partitions so, and a list is asked once for each value of the key.
+    Clients name many partitions by comparisons; a list is decided once for each value.
     """
     lists: dict[str, list[str]] = {}
     others: list[Filter] = []

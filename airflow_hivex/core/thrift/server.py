@@ -1,4 +1,4 @@
-"""The server: it listens over asyncio, limits and counts its clients, and has what their connections share."""
+"""The server listens over asyncio, limits and counts its clients, and holds the shared state of connections."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MOST_REMEMBERED_BYTES = 16 << 20
 class Limits:
     """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database.
 
-    Answers that clients do not read are kept up to ``unread_bytes`` of all of them, and for ``unread_s`` seconds in
-    which a client reads nothing. All unfinished calls together have ``unfinished_bytes`` at most.
+    Unread answers of all clients are kept up to ``unread_bytes``, and for ``unread_s`` seconds in which a client
+    reads nothing. All unfinished calls together have at most ``unfinished_bytes``.
     A client has ``login_s`` seconds to log in.
     """
 
@@ -82,7 +82,7 @@ class Server:
         self._idle: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port; port 0 takes a free one.
+        """Listen, and return the port; 0 takes a free port.
 
         Raises:
             OSError: the address cannot be used.
@@ -97,7 +97,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float = 10) -> None:
-        """Take no new connections, and close all. Wait ``grace_s`` seconds at most for calls, and for their readers."""
+        """Accept no new connections, and close all. Wait at most ``grace_s`` seconds for calls and their readers."""
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -128,11 +128,11 @@ class Server:
 
     @property
     def clients(self) -> int:
-        """Return the number of clients, those in a TLS handshake among them."""
+        """Return the number of clients, with clients in a TLS handshake."""
         return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
 
     def admits(self, peer: str) -> bool:
-        """Return whether there is a place for another client, and count one that is refused."""
+        """Return whether another client may connect, and count a refused one."""
         if not self.is_stopping and self.clients < self.limits.connections:
             return True
         self.metrics.refused += 1
@@ -140,7 +140,7 @@ class Server:
         return False
 
     def warn(self, peer: str, reason: str) -> None:
-        """Log why the connection of a client is closed, at most some times a minute."""
+        """Log why the connection of a client is closed, a few times a minute at most."""
         if self.metrics.malformed.may_log(peer.rpartition(":")[0]):
             log.warning("The connection of %s is closed: %s", peer, reason)
 
@@ -157,7 +157,7 @@ class Server:
                     connection.close()
 
     def remember(self, name: bytes, content: bytes, call: Call, args: Any) -> None:
-        """Keep the arguments of a call that was read, as clients ask the same again and again."""
+        """Keep the arguments of a decoded call, because clients repeat their calls."""
         if len(content) <= LONGEST_REMEMBERED:
             if (name, content) not in self.remembered:
                 self._remembered_bytes += len(content)
@@ -168,14 +168,13 @@ class Server:
 
 
 _NO_FILES_S = 0.1
-"""The time until a process without a free file accepts a connection again."""
+"""The pause of a process without a free file before it accepts connections again."""
 
 
 class EncryptedListener:
-    """Accepts the clients of a server, and gives each handshake the time that a client has to log in.
+    """Accepts the clients of a server, and ends a handshake that takes longer than the time of a login.
 
-    The loop's own server would report a client only after its handshake, and so not count a client that does not end
-    it.
+    The loop's own server would report a client only after its handshake, and so not count a client that never ends it.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:
@@ -186,7 +185,7 @@ class EncryptedListener:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Return the number of handshakes that have not ended."""
+        """Return the number of unfinished handshakes."""
         return len(self._handshakes)
 
     async def start(self, host: str, port: int) -> int:
@@ -209,7 +208,7 @@ class EncryptedListener:
         return int(self._sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more clients, and end the handshakes."""
+        """Stop accepting clients, and end the handshakes."""
         for task in (*self._accepting, *self._handshakes):
             task.cancel()
         for each in self._sockets:
@@ -238,7 +237,7 @@ class EncryptedListener:
                 lambda: Connection(self._server), accepted, **given
             )
         except OSError as error:
-            # Errors of TLS are among them, and that it has taken too long.
+            # Also errors of TLS, and a handshake that took too long.
             reason = error.reason if isinstance(error, ssl.SSLError) and error.reason else str(error)
             self._server.warn(peer, f"its TLS handshake has failed: {reason or type(error).__name__}")
         except asyncio.CancelledError:
@@ -252,10 +251,10 @@ class Reader(Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Return the bytes of answers that wait for the client."""
+        """Return the number of bytes of unread answers."""
 
     def abort(self, reason: str) -> None:
-        """Close the connection at once; what the client has not read is lost."""
+        """Close the connection at once; unread answers are lost."""
 
 
 class _Waiting(NamedTuple):
@@ -266,9 +265,9 @@ class _Waiting(NamedTuple):
 class UnreadAnswers:
     """The clients that do not read their answers.
 
-    Neither one client that never reads nor one answer for each of many clients may take all memory: a client that reads
-    nothing for ``longest_s`` loses its connection, and so do those with the longest wait while there are more than
-    ``most_bytes`` of answers.
+    Neither a client that never reads nor one answer for each of many clients may take all memory: a client that reads
+    nothing for ``longest_s`` loses its connection, and so do the longest waiting clients while the answers have more
+    than ``most_bytes``.
     """
 
     def __init__(self, most_bytes: int, longest_s: float, monotonic: Callable[[], float]) -> None:
@@ -278,7 +277,7 @@ class UnreadAnswers:
         self._waiting: dict[Reader, _Waiting] = {}
 
     def add(self, reader: Reader) -> None:
-        """Note that a client does not read as fast as it is answered."""
+        """Note that a client reads more slowly than it is answered."""
         self._waiting[reader] = _Waiting(reader.unread_bytes, self._monotonic())
         self.check()
         left = sum(each.unread_bytes for each in self._waiting)
@@ -289,11 +288,11 @@ class UnreadAnswers:
             self._drop(each, "the clients of this server have too many answers that they do not read")
 
     def remove(self, reader: Reader) -> None:
-        """Note that a client has read its answers, or has gone."""
+        """Note that a client has read its answers, or has disconnected."""
         self._waiting.pop(reader, None)
 
     def check(self) -> None:
-        """Drop the clients that have read nothing for too long."""
+        """Disconnect the clients that have read nothing for too long."""
         now = self._monotonic()
         for reader, known in list(self._waiting.items()):
             size = reader.unread_bytes
@@ -312,7 +311,7 @@ _PREFIX = "hivex_metastore"
 
 
 class Metric(NamedTuple):
-    """A metric of the endpoint, with the kind that it has for Prometheus."""
+    """A metric of the endpoint, with its kind in Prometheus."""
 
     kind: str
     labels: tuple[str, ...]
@@ -329,7 +328,7 @@ METRICS = {
 
 
 class Metrics:
-    """The counts of one server. Only the thread of its event loop writes them."""
+    """The counts of one server, written only by the thread of its event loop."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -352,11 +351,11 @@ class Metrics:
         buckets[bisect_left(_BOUNDS_S, elapsed_s)] += 1
 
     def calls(self, method: str, outcome: str = "ok") -> int:
-        """Return the number of calls of a method that ended so."""
+        """Return the number of calls of a method with an outcome."""
         return self._calls.get((method, outcome), 0)
 
     def text(self) -> str:
-        """Return the counts as Prometheus reads them."""
+        """Return the counts in the text format of Prometheus."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -386,7 +385,7 @@ def _head(name: str) -> Iterator[str]:
 
 
 class RateOfErrors:
-    """Limits the errors a minute that a client can cause in the log, so that no client can fill it."""
+    """Limits the errors that a client causes in the log in a minute, so that no client can fill it."""
 
     def __init__(self, most: int = 10, per_s: float = 60, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""A server in the foreground, with pages of health, readiness and metrics over HTTP."""
+"""Runs a server in the foreground, with HTTP pages of health, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The addresses on which a server listens. ``http_port`` has the pages; None for no pages, 0 for a free port."""
+    """The addresses of a server. ``http_port`` serves the pages: None stands for no pages, 0 for a free port."""
 
     host: str = "127.0.0.1"
     port: int = 9083
@@ -34,7 +34,7 @@ class Listening:
     limits: Limits = field(default_factory=Limits)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return the context of TLS, None without a certificate.
+        """Return the TLS context, None without a certificate.
 
         Raises:
             InvalidSettingError: the files are not a certificate and its key.
@@ -51,7 +51,7 @@ class Listening:
 
 
 def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | None], None]) -> None:
-    """Serve until SIGINT or SIGTERM; then finish the calls that run. ``ready`` is called with the ports.
+    """Serve until SIGINT or SIGTERM, then finish the running calls. ``ready`` is called with the ports.
 
     Raises:
         OSError: an address cannot be used.
@@ -62,7 +62,7 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the event loop of libuv, which serves calls in half the time; None for that of asyncio without it."""
+    """Return the event loop of libuv, which serves calls in half the time; without libuv None, for asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -89,13 +89,13 @@ async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int,
 
 
 _OTHER_FILES = 128
-"""Files that a server needs besides the connections of its clients: for its database, file systems and pages."""
+"""The open files that a server needs besides its clients' connections: for its database, file systems and pages."""
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Return the limits with as many connections as the process may have files; that number is raised as far as can be.
+    """Return the limits with as many connections as the process may open files, after raising that limit.
 
-    A server whose clients had taken all of them could not ask its database.
+    A server whose clients had taken all files could not connect to its database.
     """
     try:
         import resource
@@ -118,7 +118,7 @@ def _within_open_files(limits: Limits) -> Limits:
 
 @contextmanager
 def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
-    """Answer ``/health``, ``/ready`` and ``/metrics`` as long as the block runs; yield the port."""
+    """Answer ``/health``, ``/ready`` and ``/metrics`` while the block runs; yield the port."""
     if port is None:
         yield None
         return
@@ -155,7 +155,7 @@ _MOST_PAGES = 64
 
 
 class _PageServer(ThreadingHTTPServer):
-    """Serves a few requests at a time: each has a thread, and ``/ready`` asks the database."""
+    """Serves a few requests at a time: each has a thread, and ``/ready`` reads the database."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -190,7 +190,7 @@ def _page(server: Server, path: str) -> tuple[int, str]:
             try:
                 server.endpoint.services.catalog.get_database("default")
             except HivexError as error:
-                # Everybody who reaches the page reads it, and the sentence names the database and its user.
+                # Not on the page, which anybody may read: the sentence names the database and its user.
                 log.warning("The server is not ready: %s", error)
                 return 503, f"not ready: {error.code}\n"
             return 200, "ready\n"

@@ -1,4 +1,4 @@
-"""Calls about compactions. Workers of Hive are refused: compactions are done by workers of this project."""
+"""Calls about compactions. Workers of Hive are refused: only workers of this project compact."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compact2(endpoint: Endpoint, _client: Client, args: Any) -> Any:
     found = _request(endpoint, args.rqst)
     known = found
     if found.in_the_way is not None:
-        # As Hive, which returns the compaction that is in the way.
+        # Hive also returns the conflicting compaction.
         entry = endpoint.services.compactor.history.get(found.in_the_way)
         known = CompactionResponse(entry.id, entry.state)
     return ttypes.CompactionResponse(
@@ -84,7 +84,7 @@ def _element(entry: Compaction) -> Any:
 
 @call("find_next_compact", "find_next_compact2")
 def find_next_compact(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return no work: compactions are done by workers of this project."""
+    """Return no work: only workers of this project compact."""
     return ttypes.OptionalCompactionInfoStruct(ci=None)
 
 

@@ -29,7 +29,7 @@ _NOT_NULL, _DEFAULT = "_not_null", "_default"
 
 
 class Given(NamedTuple):
-    """The lists of constraints that a call has. Each may be missing."""
+    """The lists of constraints in a call. Each may be missing."""
 
     primary_keys: Sequence[Any] | None = None
     foreign_keys: Sequence[Any] | None = None
@@ -55,7 +55,7 @@ def _not_null_constraints(table: Table, given: str) -> list[Any]:
 
 
 def _columns_of_keys(kind: KeyKind, structure: type[Any]) -> Callable[[Table, str], list[Any]]:
-    """Return the function that returns the columns of a table's keys of a kind."""
+    """Return the function for the columns of a table's keys of a kind."""
 
     def of(table: Table, given: str) -> list[Any]:
         return [
@@ -119,7 +119,7 @@ def _check_constraints(table: Table, given: str) -> list[Any]:
 
 
 def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -> Constraints:
-    """Return the constraints that a client describes; ``taken`` are names that constraints of the table have.
+    """Return the constraints that a client describes; ``taken`` are the names of the table's other constraints.
 
     Raises:
         InvalidObjectError: a key is to be enforced, another constraint is not, a constraint is given twice, or its
@@ -161,17 +161,17 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
 
 
 def _described_keys(table: str, kind: KeyKind, given: Given, taken: Collection[str]) -> dict[str, Key]:
-    """Return the keys of a kind by their names. A client gives their columns one by one, with numbers from 1 on.
+    """Return the keys of a kind by their names. A client gives their columns one by one, numbered from 1.
 
     Raises:
-        InvalidObjectError: one is to be enforced.
+        InvalidObjectError: a key is to be enforced.
     """
     found: list[tuple[str, list[Any]]] = []
     for each in getattr(given, _KINDS[kind]) or ():
         if each.enable_cstr:
             raise InvalidObjectError("table", table, f"nothing enforces a {kind.value}; disable it, and it is kept")
         name = normalise(getattr(each, _NAMES[kind]) or "")
-        # As in Hive, one without a name begins with its first column.
+        # As in Hive, a key without a name begins with its first column.
         begun = (
             next((columns for of, columns in found if of == name), None) if name else found[-1][1] if found else None
         )
@@ -196,10 +196,10 @@ def _key_column(constraint: Any) -> str:
 
 
 def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
-    """Return the name of a key, one of our own where the client gives none.
+    """Return the name of a key, a new one if the client gives no name.
 
     Raises:
-        InvalidObjectError: it is taken.
+        InvalidObjectError: another constraint has the name.
     """
     name, number = normalise(given or otherwise), 1
     while not given and name in taken:
@@ -292,7 +292,7 @@ KINDS = (
     Kind("default_constraint", _default_constraints, "defaults"),
     Kind("check_constraint", _check_constraints, "checks"),
 )
-"""The kinds, whose calls are made from this table. Rows are compared with NOT NULL and CHECK when these are added."""
+"""The kinds; their calls are made from this table. An added NOT NULL or CHECK is compared with the rows."""
 
 
 # -- reading -----------------------------------------------------------------------------
@@ -338,9 +338,9 @@ def _requested(endpoint: Endpoint, client: Client, request: Any) -> tuple[Databa
 
 
 def _read(endpoint: Endpoint, client: Client, name: DatabaseName, table: str | None, ids: str | None) -> StoredTable:
-    """Return a table, or the source of a link. A request without a write id list gets the table as it is now.
+    """Return a table, or the source of a link. A request without a write id list gets the current table.
 
-    Constraints say nothing about files, so that such a request is not misled by them.
+    Constraints do not describe files, so they cannot mislead such a request.
     """
     given = list_of(ids)
     linked = endpoint.link(name, table or "")
@@ -364,9 +364,9 @@ def _add(endpoint: Endpoint, client: Client, given: Given) -> None:
     """Add constraints to the one table that they name, as ALTER TABLE does.
 
     Raises:
-        NoSuchTableError: it does not exist.
+        NoSuchTableError: the table does not exist.
         InvalidObjectError: they are of several tables, or cannot be kept.
-        ConstraintViolationError: a row of the table violates one.
+        ConstraintViolationError: a row of the table violates a constraint.
     """
     of = {_table_of(each) for each in (constraint for found in given for constraint in found or ())}
     if not of:
@@ -392,7 +392,7 @@ def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Drop a constraint by the name that answers give it.
 
     Raises:
-        NoSuchObjectError: the table does not have it.
+        NoSuchObjectError: the table lacks it.
     """
     request = args.req
     name = read_database(request.dbname, request.catName)

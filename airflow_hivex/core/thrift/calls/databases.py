@@ -28,7 +28,7 @@ def _described(endpoint: Endpoint, client: Client, name: DatabaseName) -> Any:
 
 @call("get_database")
 def get_database(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a database with its location on the client's cluster, else the default one."""
+    """Return a database with its location on the client's cluster, else on the default one."""
     return _described(endpoint, client, read_database(args.name))
 
 
@@ -122,7 +122,7 @@ def _drop(endpoint: Endpoint, client: Client, name: DatabaseName, *, if_exists: 
         databases.drop_database(context, DropDatabase(name.name, if_exists=if_exists, cascade=cascade))
     except InvalidOperationError as error:
         if not cascade and endpoint.catalog.list_tables(name.name):
-            # Spark knows this sentence.
+            # Spark parses this sentence.
             sentence = f"Database {name.name} is not empty. One or more tables exist."
             raise ttypes.InvalidOperationException(sentence) from error
         if not cascade and endpoint.catalog.list_functions(name.name):

@@ -31,7 +31,7 @@ def get_function(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("get_functions")
 def get_functions(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of functions that match a pattern; of a database that does not exist none, as Hive."""
+    """Return the names of functions that match a pattern; empty for an unknown database, as in Hive."""
     found = endpoint.catalog.get_functions(read_database(args.dbName).name, args.pattern)
     return [each.name for each in found]
 
@@ -52,7 +52,7 @@ def alter_function(endpoint: Endpoint, client: Client, args: Any) -> None:
     try:
         endpoint.catalog.alter_function(name.name, args.funcName or "", function)
     except NoSuchFunctionError as error:
-        # Tables and partitions have another exception for this, in Hive, too.
+        # As in Hive, tables and partitions have another exception for this.
         raise ttypes.MetaException(str(error)) from error
 
 

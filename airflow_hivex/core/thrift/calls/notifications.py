@@ -15,7 +15,7 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The format of messages: JSON of our own, not Hive's ``json-0.2``, so that no client takes one for the other."""
+"""The format of messages: JSON of this project, named so that no client takes it for Hive's ``json-0.2``."""
 _MOST = 10_000
 
 
@@ -69,7 +69,7 @@ def get_notification_events_count(endpoint: Endpoint, _client: Client, args: Any
 
 @call("fire_listener_event")
 def fire_listener_event(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Accept an event of a client's insert into an external table; there is no file to note here."""
+    """Accept an event of a client's insert into an external table, without recording its files."""
     return ttypes.FireEventResponse(eventIds=[])
 
 
@@ -82,7 +82,7 @@ def add_write_notification_log(_endpoint: Endpoint, _client: Client, args: Any) 
 
 @call("markPartitionForEvent")
 def mark_partition_for_event(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Mark a partition, which need not exist."""
+    """Mark a partition that need not exist."""
     endpoint.metastore.partition_events.mark(*_asked(endpoint, args))
 
 
@@ -93,12 +93,12 @@ def is_partition_marked_for_event(endpoint: Endpoint, _client: Client, args: Any
 
 
 def _asked(endpoint: Endpoint, args: Any) -> tuple[str, str, str, PartitionEventType]:
-    """Return the names of a table and partition, and the event, that a call names.
+    """Return the names of database, table and partition, and the event, of a call.
 
     Raises:
-        MetaException: the call leaves something out, names a link, or an event that Hive does not have.
+        MetaException: the call omits a field, or names a link, or an event that Hive does not have.
         UnknownTableException: the table does not exist.
-        InvalidPartitionException: there is not one value for each key of the table.
+        InvalidPartitionException: the call does not have one value for each key.
     """
     if args.db_name is None or args.tbl_name is None or args.part_vals is None:
         raise ttypes.MetaException("An event of a partition needs a database, a table and values of its keys")

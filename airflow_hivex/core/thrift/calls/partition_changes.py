@@ -46,7 +46,7 @@ _Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
 
 
 class _Changed:
-    """The table whose partitions a call changes, for a client."""
+    """The table whose partitions a client's call changes."""
 
     def __init__(
         self,
@@ -71,16 +71,16 @@ class _Changed:
         clusters = endpoint.services.clusters
         self.primary = clusters.get(self.table.storage.primary.cluster)
         at_home = self.table.with_location(self.primary.uri(self.table.storage.primary.location))
-        # Clients send back the structure that they got, with a location of the cluster that they see.
+        # Clients send back the structure that they received, with a location on their cluster.
         self.like = endpoint.hive_table(at_home, name.given, None)
         without_ours(self.like)
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
     def values(self, given: Sequence[str] | None) -> list[str | None]:
-        """Return the values of a partition that a client gives, None for Hive's name of NULL.
+        """Return a client's values of a partition, None for Hive's name of NULL.
 
         Raises:
-            MetaException: there is not one for each key.
+            MetaException: the values are not one for each key.
         """
         if len(given or ()) != len(self.table.partition_keys):
             keys = ", ".join(key.name for key in self.table.partition_keys)
@@ -125,12 +125,12 @@ class _Changed:
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
-        """Return the bytes of partitions as they are now."""
+        """Return the bytes of the current partitions."""
         seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
         return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
 
     def read(self, names: Sequence[str], cluster: str | None = None) -> list[StoredPartition]:
-        """Return partitions as they are now, as seen on a cluster; by default on that of the client."""
+        """Return the current partitions as a cluster sees them, by default the client's."""
         catalog = self.endpoint.services.catalog
         seen_on = cluster or self.cluster
         return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=seen_on)
@@ -256,25 +256,25 @@ def _check_same_table(of: _Changed, parts: Sequence[Any]) -> None:
 
 @call("append_partition")
 def append_partition(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition that is stored as its table."""
+    """Add a partition with the storage of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
 
 
 @call("append_partition_with_environment_context")
 def append_partition_with_environment_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition that is stored as its table."""
+    """Add a partition with the storage of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_vals or ())
 
 
 @call("append_partition_by_name")
 def append_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition that is stored as its table."""
+    """Add a partition with the storage of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
 @call("append_partition_by_name_with_environment_context")
 def append_partition_by_name_with_context(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Add a partition that is stored as its table."""
+    """Add a partition with the storage of its table."""
     return _append(endpoint, client, args.db_name, args.tbl_name, args.part_name or "")
 
 
@@ -354,9 +354,9 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
 
 
 def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
-    """Return the other locations of partitions below the root of their cluster, by the names of the partitions.
+    """Return the changed locations of partitions below the root of their cluster, by the names of the partitions.
 
-    A client sends the location that it sees, which may be that of a copy.
+    A client sends the location that it sees, which may be a copy's.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -432,7 +432,7 @@ def drop_partition_with_environment_context(endpoint: Endpoint, client: Client, 
 
 @call("drop_partition_by_name", "drop_partition_by_name_with_environment_context")
 def drop_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> bool:
-    """Drop the partition of a name."""
+    """Drop a partition by its name."""
     return _drop_one(endpoint, client, args, args.part_name or "")
 
 
@@ -446,7 +446,7 @@ def _drop_one(endpoint: Endpoint, client: Client, args: Any, given: Sequence[str
 
 @call("drop_partitions_req")
 def drop_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Drop partitions by their names. Expressions are objects of Java, which are not read here."""
+    """Drop partitions by their names. Expressions are Java objects, and are refused."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     table = endpoint.services.catalog.get_table(name.name, request.tblName)

@@ -38,15 +38,15 @@ class Wanted:
 
     @property
     def source(self) -> tuple[str, str]:
-        """Return the database and name of the table, for a link those of its source."""
+        """Return the database and name of the table, or of a link's source."""
         return (self.name.name, self.table) if self.link is None else self.link.source
 
     def stored(self) -> StoredTable:
-        """Return the table, of a client's view."""
+        """Return the table in the client's view."""
         return self.endpoint.catalog.get_table(*self.source, self.ids, self.cluster)
 
     def shown(self, found: Iterable[StoredPartition]) -> list[StoredPartition]:
-        """Return the partitions, of a link only those that it shows."""
+        """Return the partitions; a link shows only some."""
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
@@ -60,7 +60,7 @@ class Wanted:
             return []
 
     def by_filters(self, *texts: str | None) -> list[StoredPartition]:
-        """Return the partitions that all of these filters leave, exactly.
+        """Return exactly the partitions that match all filters.
 
         Raises:
             MetaException: a text is not a filter on keys of the table.
@@ -71,18 +71,18 @@ class Wanted:
         return self.left_by([checked_filter(text, keys) for text in texts])
 
     def left_by(self, filters: Sequence[DecidedFilter]) -> list[StoredPartition]:
-        """Return the partitions for which all of these filters hold."""
+        """Return the partitions that match all filters."""
         predicate = And(tuple(each.superset for each in filters))
         found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
         return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
 
     def by_values(self, values: Sequence[str]) -> StoredPartition:
-        """Return the partition of these values.
+        """Return the partition of the values.
 
         Raises:
             NoSuchPartitionError: the table has no such partition. No partition has a value that does not fit its key's
                 type.
-            InvalidObjectError: there is not one value for each key.
+            InvalidObjectError: the values are not one for each key.
         """
         try:
             found = self.endpoint.catalog.get_partition(*self.source, values, self.ids, self.cluster)
@@ -112,7 +112,7 @@ class Wanted:
         return self.by_values(values)
 
     def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return the existing ones of named partitions; names that no partition can have are skipped, as in Hive."""
+        """Return the existing partitions of these names; impossible names are skipped, as in Hive."""
         try:
             found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
         except (InvalidObjectError, InvalidOperationError):
@@ -124,7 +124,7 @@ class Wanted:
         return self.shown(found)
 
     def matching(self, values: Sequence[str]) -> list[StoredPartition]:
-        """Return the partitions with the values that are given; an empty one stands for any."""
+        """Return the partitions with the given values; an empty value stands for any."""
         stored = self.stored()
         if not values:
             raise ttypes.MetaException("No value of a partition key is given")
@@ -164,11 +164,11 @@ class Wanted:
         return [hive_partition(each, self.name.given, like) for each in limited(found, most)]
 
     def one(self, found: StoredPartition) -> Raw:
-        """Return the reply that is one partition."""
+        """Return the reply for one partition."""
         return Raw(STRUCT_RESULT + self.encoded([found])[0])
 
     def several(self, found: Sequence[StoredPartition], most: int | None = -1) -> Raw:
-        """Return the reply that is a list of partitions."""
+        """Return the reply for a list of partitions."""
         return Raw(list_result(self.encoded(found, most)))
 
 
@@ -202,7 +202,7 @@ def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
 
 
 def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """Return at most as many as a client wants; a negative number stands for all."""
+    """Return at most as many items as a client wants; a negative number stands for all."""
     return found if most is None or most < 0 else found[:most]
 
 
@@ -281,7 +281,7 @@ def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partition_req")
 def get_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partition of these values, as of the list of the request."""
+    """Return the partition of the values, by the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return ttypes.GetPartitionResponse(partition=of.hive([of.by_values(args.req.partVals or ())])[0])
 
@@ -298,21 +298,21 @@ def get_partitions(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partitions_req")
 def get_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return all partitions, as of the list of the request."""
+    """Return all partitions, by the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return ttypes.PartitionsResponse(partitions=of.hive(of.all(), args.req.maxParts))
 
 
 @call("get_partitions_ps", "get_partitions_ps_with_auth")
 def get_partitions_ps(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the partitions with some of these values."""
+    """Return the partitions with the given values."""
     of = _of(endpoint, client, args)
     return of.several(of.matching(args.part_vals or ()), args.max_parts)
 
 
 @call("get_partitions_ps_with_auth_req")
 def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions with some of these values, as of the list of the request."""
+    """Return the partitions with the given values, by the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     found = of.matching(args.req.partVals or ())
     return ttypes.GetPartitionsPsWithAuthResponse(partitions=of.hive(found, args.req.maxParts))
@@ -320,7 +320,7 @@ def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: An
 
 @call("get_partitions_by_names")
 def get_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the existing ones of the named partitions."""
+    """Return the existing partitions among the named ones."""
     of = _of(endpoint, client, args)
     return of.several(of.by_names(args.names or ()))
 
@@ -343,7 +343,7 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
     names = list(dict.fromkeys(args.names or ()))
     found = [by_name.get(each) for each in names]
     if any(each is None for each in found):
-        # Another spelling of a value, or a partition that does not exist.
+        # The names may spell a value otherwise, or a partition may not exist.
         spelled = dict.fromkeys(spelled_name(table, each) for each in names)
         found = [by_name[each] for each in spelled if each in by_name]
     chosen = sorted((each for each in found if each is not None), key=lambda each: each.id)
@@ -353,7 +353,7 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
 
 
 _MOST_AT_ONCE = 5000
-"""The most partitions that are answered without leaving other clients to other threads."""
+"""The limit of partitions that are answered from memory, so that other clients need not wait long."""
 
 
 def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[str, StoredPartition]:
@@ -367,7 +367,7 @@ def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[st
 
 @call("get_partitions_by_names_req")
 def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the existing ones of the named partitions, as of the list of the request."""
+    """Return the existing partitions among the named ones, by the request's write id list."""
     request = args.req
     of = wanted(endpoint, client, request.db_name, request.tbl_name, request.validWriteIdList)
     return ttypes.GetPartitionsByNamesResult(partitions=of.hive(of.by_names(request.names or ())))
@@ -382,7 +382,7 @@ def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> R
 
 @from_memory("get_partitions_by_filter")
 def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return the partitions that a filter leaves from memory."""
+    """Return from memory the partitions that match a filter."""
     name = read_database(args.db_name)
     if client.cluster(name) is not None:
         return None
@@ -404,15 +404,15 @@ def recall_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -
 
 @call("get_num_partitions_by_filter")
 def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> int:
-    """Return the number of partitions that a filter leaves."""
+    """Return the number of partitions that match a filter."""
     return len(_of(endpoint, client, args).by_filters(args.filter))
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
-    """Return the partitions of an expression, and whether these are certain to be all that it leaves.
+    """Return the partitions of an expression, and whether they are exactly the matching ones.
 
-    Hive sends an object of Java, which is not read here: all partitions are returned then, and they may be too many. An
-    expression that is the text of a filter on keys of the table is decided.
+    Hive sends a Java object, which is not read: then all partitions are returned, which may be too many. An expression
+    that is the text of a filter on keys of the table is decided.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
@@ -437,10 +437,10 @@ def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any
 
 @call("get_partition_names")
 def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of all partitions; those of a transactional table cannot mislead, too."""
+    """Return the names of all partitions. Names cannot mislead, even without a write id list."""
     of = _of(endpoint, client, args)
     try:
-        # Hive takes 0 for all here, and for none in calls that return partitions.
+        # In Hive 0 means all names here, but no partitions in calls that return partitions.
         return list(limited(of.names(), args.max_parts or -1))
     except InvalidOperationError:
         # In Hive a table without partition keys has no partitions.
@@ -449,14 +449,14 @@ def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[s
 
 @call("get_partition_names_req")
 def get_partition_names_req(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of all partitions, as of the list of the request."""
+    """Return the names of all partitions, by the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return list(limited(of.names(), getattr(args.req, "maxParts", -1)))
 
 
 @call("get_partition_names_ps")
 def get_partition_names_ps(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of the partitions with some of these values."""
+    """Return the names of the partitions with the given values."""
     of = _of(endpoint, client, args)
     found = sorted(each.name for each in of.matching(args.part_vals or ()))
     return list(limited(found, args.max_parts))
@@ -464,7 +464,7 @@ def get_partition_names_ps(endpoint: Endpoint, client: Client, args: Any) -> lis
 
 @call("get_partition_names_ps_req")
 def get_partition_names_ps_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the names of the partitions with some of these values, as of the list of the request."""
+    """Return the names of the partitions with the given values, by the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     found = sorted(each.name for each in of.matching(args.req.partValues or ()))
     return ttypes.GetPartitionNamesPsResponse(names=list(limited(found, args.req.maxParts)))
@@ -486,7 +486,7 @@ _MODES = ttypes.PartitionFilterMode
 
 
 def _specs(of: Wanted, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-    """Return partitions as one group, in which each is whole; no group without partitions, as in Hive."""
+    """Return one group of complete partitions, or no group without partitions, as in Hive."""
     found = limited(found, most)
     if not found:
         return []
@@ -527,7 +527,7 @@ def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -
 
 @call("get_partitions_with_specs")
 def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions of a filter; they are whole, whatever fields the client asks for."""
+    """Return the partitions that match a filter, with all fields, even if the client asks for a few."""
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     spec = request.filterSpec

@@ -12,25 +12,25 @@ from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
-"""Returns the result of a call, from the structure of its arguments. It may wait for the database."""
+"""Returns the result of a call from the structure of its arguments, and may wait for the database."""
 Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
-"""Returns the encoded result of a call from memory, None where :data:`Serve` must be asked. It never waits."""
+"""Returns the encoded result of a call from memory, None if :data:`Serve` must be called. It never waits."""
 ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
-"""Returns the results of calls of several clients, made together. :data:`ALONE` stands for a call that was not made."""
+"""Returns the results of several clients' calls, served together. :data:`ALONE` stands for a call that was not."""
 
 ALONE = object()
-"""Stands for the result of a call that :data:`Serve` must be asked for."""
+"""Stands for the result of a call that :data:`Serve` must serve."""
 
 
 class Raw(NamedTuple):
-    """A result whose field of the reply is encoded already."""
+    """A result whose field in the reply is already encoded."""
 
     field: bytes
 
 
 @dataclass(slots=True)
 class Call:
-    """A method that is served."""
+    """A served method."""
 
     method: Method
     serve: Serve
@@ -46,7 +46,7 @@ _CALLS: dict[str, Call] = {}
 
 
 def call(*names: str) -> Callable[[Serve], Serve]:
-    """Register a function for methods of these names."""
+    """Register a function for the methods of these names."""
 
     def register(serve: Serve) -> Serve:
         for name in names:
@@ -79,7 +79,7 @@ def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
 
 
 def calls() -> dict[bytes, Call]:
-    """Return all calls that are served, by the names of their methods."""
+    """Return all served calls by the names of their methods."""
     for module in _MODULES:
         import_module(f"airflow_hivex.core.thrift.calls.{module}")
     return {name.encode(): found for name, found in sorted(_CALLS.items())}

@@ -16,7 +16,7 @@ from airflow_hivex.core.thrift.endpoint import Endpoint
 _ALIVE = 2
 _STARTED_S = int(time.time())
 _VERSION = "3.0"
-"""The version of the interface that Hive 2 to 4 report, all alike."""
+"""The version of the interface, which Hive 2 to 4 report."""
 
 
 @call("getStatus")
@@ -45,19 +45,19 @@ def get_version(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
 
 @call("getCounters")
 def get_counters(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, int]:
-    """Return no counters; the metrics have them."""
+    """Return no counters; the metrics page has them."""
     return {}
 
 
 @call("getCounter")
 def get_counter(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
-    """Return zero, as fb303 does for a counter that it does not know."""
+    """Return zero, as fb303 does for an unknown counter."""
     return 0
 
 
 @call("aliveSince")
 def alive_since(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
-    """Return the time when the process began to serve, in seconds."""
+    """Return the time of the process's start in seconds."""
     return _STARTED_S
 
 
@@ -82,7 +82,7 @@ def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
         if cluster in endpoint.services.clusters:
             client.user_cluster = cluster
         else:
-            # A principal of Kerberos has a realm there.
+            # A Kerberos principal has a realm after its @.
             cluster = None
     if not client.is_authenticated:
         client.user = user if cluster is not None else given
@@ -98,7 +98,7 @@ _KEPT = {
     "metastore.disallow.incompatible.col.type.changes": "true",
     "metastore.partition.name.whitelist.pattern": "",
 }
-"""The keys of Hive that a client may set for its connection, with Hive's defaults. None of them has an effect here."""
+"""The keys of Hive that a client may set for its connection, with Hive's defaults. They have no effect here."""
 _DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
 
 
@@ -131,7 +131,7 @@ def _kept_key(key: str | None) -> str:
     """Return a key of Hive without the prefix that Hive 2 gives it.
 
     Raises:
-        MetaException: clients cannot set it.
+        MetaException: clients cannot set the key.
     """
     found = (key or "").removeprefix("hive.")
     if found not in _KEPT:
@@ -146,7 +146,7 @@ _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 @call("get_config_value")
 def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the value of a parameter of ours, the folder of the warehouse, else the default of the client."""
+    """Return a parameter of this package, the folder of the warehouse, else the client's default."""
     name = args.name
     if name is None:
         return args.defaultValue
@@ -155,7 +155,7 @@ def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
     if name.removeprefix("hive.") in _WAREHOUSE:
         clusters = endpoint.services.clusters
         cluster = clusters.get(client.cluster() or clusters.default)
-        # Folders of databases are below that of the warehouse, in Hive all but that of the default one.
+        # Each database has a folder below the warehouse's; Hive's default database shares its folder.
         return cluster.uri(endpoint.catalog.get_database("default").location.rpartition("/")[0])
     try:
         value = endpoint.services.settings[name]
@@ -168,7 +168,7 @@ def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @call("get_metastore_db_uuid")
 def get_metastore_db_uuid(endpoint: Endpoint, _client: Client, _args: Any) -> str:
-    """Return an id of the database, the same for all servers over it."""
+    """Return an id of the database, which all its servers share."""
     import uuid
 
     return str(uuid.uuid5(uuid.NAMESPACE_URL, endpoint.services.store.name))
@@ -182,7 +182,7 @@ def get_catalogs(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 
 @call("get_catalog")
 def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return a catalog: ``hive`` is the view of a client that names no cluster, another one is a cluster."""
+    """Return a catalog: ``hive`` is the view without a cluster, any other is a cluster."""
     name = args.catName.name
     clusters = endpoint.services.clusters
     if name != "hive" and name not in clusters:
@@ -195,7 +195,7 @@ def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("partition_name_has_valid_characters")
 def partition_name_has_valid_characters(_endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Return whether the values are texts that can be stored."""
+    """Return whether the values can be stored."""
     valid = all("\0" not in value for value in args.part_vals or ())
     if not valid and args.throw_exception:
         raise ttypes.MetaException("A partition value has a NUL character, which cannot be stored")

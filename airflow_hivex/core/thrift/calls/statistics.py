@@ -1,4 +1,4 @@
-"""Calls about statistics of columns. Those of a transactional table come from ANALYZE alone."""
+"""Calls about statistics of columns. Only ANALYZE writes a transactional table's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = date(1970, 1, 1)
 def _read(
     endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
-    """Return a table with its statistics (None) and those of its named partitions."""
+    """Return a table with its statistics (under None), and the named partitions'."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
     stored = catalog.get_table(name, table or "", list_of(ids))
@@ -95,7 +95,7 @@ def _decimal(text: str | None) -> Any | None:
 
 @call("get_table_statistics_req")
 def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the statistics of columns of a table, of those that have any."""
+    """Return the statistics of the columns of a table that have any."""
     request = args.request
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList)
     return ttypes.TableStatsResult(tableStats=_structures(table, found.get(None), request.colNames or ()))
@@ -103,7 +103,7 @@ def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_partitions_statistics_req")
 def get_partitions_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the statistics of columns of partitions, of those that have any."""
+    """Return the statistics of the columns of partitions that have any."""
     request = args.request
     names = list(request.partNames or ())
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList, names)

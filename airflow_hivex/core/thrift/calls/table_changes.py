@@ -60,7 +60,7 @@ _NO_CONSTRAINTS = Given()
 
 
 def kept_statistics(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the parameters in which Hive and Spark keep statistics; their clients read them there again."""
+    """Return the parameters in which Hive and Spark store and read statistics."""
     return {
         name: value
         for name, value in (parameters or {}).items()
@@ -74,12 +74,12 @@ def properties_of(context: Any) -> Mapping[str, str]:
 
 
 def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters with the time of the last change, as Hive sets it where a client does not send it."""
+    """Return parameters with the time of the last change, which Hive sets if a client does not."""
     return {**parameters, _DDL_TIME: parameters.get(_DDL_TIME) or str(int(time.time()))}
 
 
 def without_ours(hive: Any) -> None:
-    """Remove the parameters of a storage descriptor that this endpoint has added, as clients send them back."""
+    """Remove the parameters that this endpoint adds to a storage descriptor: clients send them back."""
     sd = hive.sd
     if sd is not None and sd.parameters:
         sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
@@ -161,7 +161,7 @@ def _create(
                 is_external=table.is_external,
             )
         else:
-            # The catalog finds a free one.
+            # The catalog finds a free location.
             primary = ClusterStorageDescriptor(cluster.name, "")
             table = replace(table, storage=replace(table.storage, primary=primary))
     created: list[StoredTable] = []
@@ -172,19 +172,19 @@ def _create(
 
     tables.store_table(context, table, also)
     if not table.is_view:
-        # The one of the last try, as a commit may be tried again.
+        # The last attempt's table: a commit may be repeated.
         make_directories(endpoint, cluster, [created[-1].storage.primary.location])
 
 
 def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
-    """Refuse a transactional table in a folder with files: its readers would not see them.
+    """Refuse a transactional table in a folder with files, which its readers would not see.
 
-    CREATE TABLE ... USING ... AS SELECT of Spark writes them before it creates the table, and sends their folder as a
+    Spark's CREATE TABLE ... USING ... AS SELECT writes them before it creates the table, and sends their folder as a
     parameter of the SerDe.
 
     Raises:
-        InvalidObjectError: there are files.
-        LocationOutsideClusterError: the folder is outside of the cluster's root.
+        InvalidObjectError: the folder has files.
+        LocationOutsideClusterError: the folder is outside the cluster's root.
     """
     for location in {sd.location, spark_tables.path(sd.serdeInfo.parameters or {})} - {None, ""}:
         if endpoint.services.files(cluster).list_entries(cluster.relative(location)):
@@ -196,7 +196,7 @@ def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) ->
 
 
 def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:
-    """Return the table that a client describes, after the rules of CREATE TABLE."""
+    """Return the table that a client describes, by the rules of CREATE TABLE."""
     hive.dbName = name.name
     hive.tableType = hive.tableType or TableType.MANAGED_TABLE.value
     hive.parameters = dict(hive.parameters or {})
@@ -223,11 +223,11 @@ def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) ->
 
 
 def _with_constraints(table: Table, given: Given) -> Table:
-    """Return a table with the constraints of a call, after the rules of CREATE TABLE.
+    """Return a table with the constraints of a call, by the rules of CREATE TABLE.
 
     Raises:
-        InvalidObjectError: they cannot be kept, or properties that the client sends describe some.
-        NoSuchColumnError: one names a column that the table does not have.
+        InvalidObjectError: they cannot be kept, or the client's properties describe some.
+        NoSuchColumnError: a constraint names a column that the table does not have.
     """
     check_no_constraint(table.full_name, table.parameters)
     constraints = described_constraints(table.full_name, given)
@@ -237,7 +237,7 @@ def _with_constraints(table: Table, given: Given) -> Table:
 
 
 def _store_statistics(endpoint: Endpoint, connection: Connection, stored: StoredTable, hive: Any) -> None:
-    """Store the statistics that the parameters of a client have, as those of ANALYZE."""
+    """Store the statistics in a client's parameters, as ANALYZE does."""
     if stored.is_view or stored.is_transactional or not kept_statistics(hive.parameters):
         return
     found = convert_statistics(hive.parameters, stored.columns, (), endpoint.services.clock())
@@ -264,7 +264,7 @@ def alter_table_with_environment_context(endpoint: Endpoint, client: Client, arg
 
 @call("alter_table_req")
 def alter_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Store a changed table; the request has the write id list of a transactional one."""
+    """Store a changed table; for a transactional one the request has a write id list."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     properties = properties_of(request.environmentContext)
@@ -294,7 +294,7 @@ def _alter(
     context = endpoint.context(client, name, properties)
     location = None
     if not stored.is_view:
-        # A rename decides the place of the files itself, whatever location it has.
+        # A rename decides the place of the files itself, and ignores a given location.
         location = None if is_renamed else _new_location(context, stored, seen, hive, cluster)
         hive.sd.location = cluster.uri(stored.storage.primary.location)
         if hive.sd.serdeInfo is not None and hive.sd.serdeInfo.parameters and not stored.is_of_other_engine:
@@ -338,10 +338,10 @@ def _described(stored: StoredTable) -> Table:
 
 
 def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
-    """Refuse partition keys by other names, and types of keys that values of partitions do not have, as Hive does.
+    """Refuse other names of partition keys, and key types that do not fit values of partitions, as Hive does.
 
     Raises:
-        InvalidOperationError: the partitions would not be those of the table any more.
+        InvalidOperationError: the partitions would not fit the table.
     """
     before, after = stored.partition_keys, table.partition_keys
     if [key.name for key in before] != [key.name for key in after]:
@@ -364,10 +364,10 @@ def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
     """Refuse a change of a table that another client has changed meanwhile.
 
-    Commits of Iceberg rely on it where they take no locks.
+    Commits of Iceberg without locks rely on this.
 
     Raises:
-        TableChangedError: a parameter has another value than the client expects.
+        TableChangedError: a parameter does not have the value that the client expects.
     """
     key, expected = properties[_EXPECTED_KEY], properties.get(_EXPECTED_VALUE)
     found = select_tables(connection, [(stored.database, stored.name)])
@@ -379,9 +379,9 @@ def _check_expected(connection: Connection, stored: StoredTable, properties: Map
 def _new_location(
     context: StatementContext, stored: StoredTable, seen: StoredTable, hive: Any, cluster: Cluster
 ) -> str | None:
-    """Return the other location of an external table below the root of its cluster; None where it stays.
+    """Return the changed location of an external table below the root of its cluster; None if it stays.
 
-    ``seen`` is the table with the location that the client sees, which may be that of a copy.
+    ``seen`` is the table with the location that the client sees, which may be a copy's.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -401,19 +401,19 @@ def _new_location(
 
 
 def same_place(location: str, other: str) -> bool:
-    """Return whether two locations are one: spellings differ in slashes."""
+    """Return whether two locations are the same, whatever slashes they are spelled with."""
     return _path(location) == _path(other)
 
 
 def _path(location: str) -> str:
-    """Return a location without the slashes that spellings of one differ in."""
+    """Return a location without the slashes in which its spellings differ."""
     scheme, colon, path = location.partition(":")
     names = "/".join(part for part in path.split("/") if part)
     return f"{scheme}{colon}{names}" if colon else "/".join(part for part in location.split("/") if part)
 
 
 def _check_transactional(stored: StoredTable, table: Table) -> None:
-    """Refuse changes of a transactional table that its files would not follow.
+    """Refuse changes of a transactional table that its files do not fit.
 
     Raises:
         InvalidOperationError: columns, keys or storage would change.
@@ -428,12 +428,12 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
 
 
 def _fixed(stored: StoredTable) -> dict[str, str]:
-    """Return the properties of ours that a client of Hive does not know, and does not send back in each case."""
+    """Return the properties of this package, which a client of Hive may not send back."""
     return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
 
 
 def _with_stored_names(stored: StoredTable, table: Table) -> Table:
-    """Return the table with all that its own structures have no place for, as it was stored."""
+    """Return the table with all stored facts that Hive's structures have no field for."""
     names = {each.name: each.stored_name for each in stored.columns}
     columns = tuple(
         replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns

@@ -1,4 +1,4 @@
-"""Calls that read tables and views, those of links among them."""
+"""Calls that read tables and views, also those of links."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_
 
 
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
-    """Return the write id list of a request as the catalog takes it; or None."""
+    """Return the write id list of a request in the catalog's form, or None."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
 
 
 def check_writer(endpoint: Endpoint, table: StoredTable, text: str | None) -> None:
-    """Refuse a change of a table for a client whose write id list is not one of this very table.
+    """Refuse a change of a table by a client whose write id list belongs to another table.
 
     Raises:
-        MissingWriteIdListError: it is transactional, and the call has no list.
-        InvalidWriteIdListError: the list is that of another table, or of one that had this name before.
+        MissingWriteIdListError: the table is transactional, and the call has no list.
+        InvalidWriteIdListError: the list belongs to another table, or to an earlier table of this name.
     """
     ids = given_lists.checked_list(table.database, table.name, list_of(text))
     with endpoint.services.store.read() as connection:
@@ -49,7 +49,7 @@ def read_table(
     """Return the structure of a table or link.
 
     Raises:
-        MissingWriteIdListError: it is transactional, and the call has no list.
+        MissingWriteIdListError: the table is transactional, and the call has no list.
     """
     cluster = client.cluster(name, context)
     linked = endpoint.link(name, table)
@@ -66,8 +66,8 @@ def described_table(
 ) -> StoredTable | Any:
     """Return a table, or the structure of a table that the client may not read.
 
-    A client asks for a table before it drops it, too. So a transactional one is described to a call without a write id
-    list, as lists of tables describe it: without its location, so that no client reads its directories as plain files.
+    A client also asks for a table before it drops it. So a call without a write id list gets a transactional table as
+    lists of tables do: without its location, so that no client reads its directories as plain files.
     """
     if "@" in table:
         return read_table(endpoint, client, name, table, ids)
@@ -82,7 +82,7 @@ def described_table(
 def without_place(hive: Any) -> Any:
     """Return the structure of a table that the client may not read."""
     hive.sd.location, hive.accessType = None, _NO_ACCESS
-    # Spark reads the table of a data source in its path, and without one as an empty table.
+    # Spark reads the table of a data source in its path; without a path the table is empty.
     options = hive.sd.serdeInfo.parameters
     hive.sd.serdeInfo.parameters = {key: value for key, value in options.items() if key.lower() != "path"}
     hive.parameters = {key: value for key, value in hive.parameters.items() if not key.startswith(_DATA_SOURCE)}
@@ -91,7 +91,7 @@ def without_place(hive: Any) -> Any:
 
 @call("get_table")
 def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table, a transactional one without its location."""
+    """Return a table; a transactional table has no location."""
     name = read_database(args.dbname)
     found = described_table(endpoint, client, name, args.tbl_name or "", None)
     if not isinstance(found, StoredTable):
@@ -110,7 +110,7 @@ def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
 
 @call("get_table_req")
 def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table as of the write id list of the request, a transactional one without list without its location."""
+    """Return a table by the request's write id list; without a list a transactional table has no location."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     found = described_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
@@ -120,13 +120,13 @@ def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 
 def _wrapped(table: bytes) -> bytes:
-    # GetTableResult, whose first field is the table.
+    # The table is the first field of GetTableResult.
     return STRUCT_RESULT + b"\x0c\x00\x01" + table + b"\x00"
 
 
 @from_memory("get_table_req")
 def recall_table_req(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
-    """Return a table from memory, if its entry is as of an equivalent list."""
+    """Return a table from memory, if its entry has an equivalent list."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     ids = list_of(request.validWriteIdList)
@@ -150,9 +150,9 @@ def _tables(
     *,
     reads_transactional: bool = False,
 ) -> list[Any]:
-    """Return tables by their names. A list of tables describes them, and one must not hide all others.
+    """Return tables by their names. One transactional table must not make the whole list fail.
 
-    So a transactional table has no location for a client that would read its directories as plain files.
+    So it has no location for a client that would read its directories as plain files.
     """
     cluster = client.cluster(name)
     if pattern is not None:
@@ -181,13 +181,13 @@ def _tables(
 
 @call("get_table_objects_by_name")
 def get_table_objects_by_name(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
-    """Return the existing ones of the named tables."""
+    """Return the existing tables among the named ones."""
     return _tables(endpoint, client, read_database(args.dbname), args.tbl_names or ())
 
 
 @call("get_table_objects_by_name_req")
 def get_table_objects_by_name_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the existing ones of the named tables, or the tables that match a pattern."""
+    """Return the existing tables among the named ones, or the tables that match a pattern."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     pattern = request.tablesPattern if not request.tblNames else None
@@ -208,7 +208,7 @@ _TYPES_WITHOUT_TABLES = ("INDEX_TABLE", "MATERIALIZED_VIEW")
 
 
 def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:
-    """Return the names of tables, views and links, sorted; none where the database does not exist, as in Hive."""
+    """Return the sorted names of tables, views and links; empty for an unknown database, as in Hive."""
     try:
         if type is None:
             links = [each.name.in_database for each in endpoint.services.links.show(name.name, pattern)]
@@ -230,7 +230,7 @@ def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, typ
 
 
 def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, managed: bool) -> list[str]:
-    """Return the tables that a client sees as managed, or as external."""
+    """Return the names of tables that a client sees as managed, or as external."""
     catalog = endpoint.catalog
     external = catalog.list_tables(name.name, pattern, TableType.EXTERNAL_TABLE)
     translated = {
@@ -245,10 +245,10 @@ def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, man
 
 @call("get_all_tables")
 def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of all tables, views and links of a database, those first whose drop links refuse.
+    """Return the names of all tables, views and links of a database; tables that links protect from a drop come first.
 
     Clients of Hive drop a database with its tables (CASCADE) in this order, one call for each table. So the refusal
-    comes before the first table is dropped.
+    comes before the first drop.
     """
     name = read_database(args.db_name)
     linked = endpoint.services.links.sources(name.name)
@@ -269,7 +269,7 @@ def get_tables_by_type(endpoint: Endpoint, _client: Client, args: Any) -> list[s
 
 @call("get_materialized_views_for_rewriting", "get_all_materialized_view_objects_for_rewriting")
 def get_materialized_views(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
-    """Return an empty list: there are no materialized views here."""
+    """Return an empty list: materialized views are not supported."""
     return []
 
 
@@ -312,13 +312,13 @@ def get_schema(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
 
 @call("get_fields_req")
 def get_fields_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the columns of a table without its partition keys, as of the write id list of the request."""
+    """Return the columns of a table without its partition keys, by the request's write id list."""
     return ttypes.GetFieldsResponse(fields=list(_requested_table(endpoint, client, args.req).sd.cols))
 
 
 @call("get_schema_req")
 def get_schema_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the columns of a table with its partition keys, as of the write id list of the request."""
+    """Return the columns of a table with its partition keys, by the request's write id list."""
     table = _requested_table(endpoint, client, args.req)
     return ttypes.GetSchemaResponse(fields=[*table.sd.cols, *table.partitionKeys])
 
@@ -341,9 +341,9 @@ _PARAMETERS = "hive_filter_field_params__"
 
 @call("get_table_names_by_filter")
 def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of the tables and views that a filter on owner, last access and parameters leaves.
+    """Return the names of the tables and views that match a filter on owner, last access and parameters.
 
-    Names cannot mislead a client, so that transactional tables are among them.
+    Names cannot mislead a client, so transactional tables are included.
     """
     name = read_database(args.dbname)
     holds, keys = _read(args.filter or "")
@@ -359,7 +359,7 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
 
 
 def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
-    """Return the function that decides a filter, and the keys whose values it takes, in their order."""
+    """Return the function that decides a filter, and its keys in the order of its values."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
     keys: dict[str, Key] = {}

@@ -28,7 +28,7 @@ _OPERATIONS = {1: Operation.SELECT, 2: Operation.INSERT, 3: Operation.UPDATE, 4:
 
 
 def bits(ids: Sequence[int], set_ids: Sequence[int]) -> bytes:
-    """Return a bit for each id, set if it is one of ``set_ids``. Source: java.util.BitSet.toByteArray."""
+    """Return a bit for each id, set if ``set_ids`` has it. Source: java.util.BitSet.toByteArray."""
     wanted = set(set_ids)
     found = sum(1 << place for place, each in enumerate(ids) if each in wanted)
     return found.to_bytes((found.bit_length() + 7) // 8, "little")
@@ -42,7 +42,7 @@ def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Open transactions."""
     request = args.rqst
     if not request.num_txns:
-        # As Hive, which has no error for that.
+        # Hive has no error for this number, either.
         return ttypes.OpenTxnsResponse(txn_ids=[])
     _refuse_replication("open_txns", request.replPolicy or request.replSrcTxnIds)
     ids = endpoint.services.transactions.open(request.num_txns, **_described(endpoint, client, request))
@@ -64,7 +64,7 @@ def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) 
 
 
 def _refuse_replication(call_name: str, policy: object) -> None:
-    """Refuse a request of Hive's REPL LOAD, which replays the transactions of another warehouse by its policy.
+    """Refuse a request of Hive's REPL LOAD, which replays another warehouse's transactions by its policy.
 
     Raises:
         InvalidTransactionRequestError: the request has a replication policy.
@@ -95,7 +95,7 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @together("commit_txn")
 def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Commit transactions of several clients that have nothing to wait for."""
+    """Commit transactions of several clients that need not wait."""
     ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
     committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
     return [None if each in committed else ALONE for each in ids]
@@ -111,7 +111,7 @@ def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("abort_txns")
 def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Abort the open ones of the transactions."""
+    """Abort the given transactions that are open."""
     ids = args.rqst.txn_ids or []
     endpoint.services.transactions.abort_many(ids, "ABORT TRANSACTIONS", AbortReason.ABORT_QUERY)
 
@@ -121,7 +121,7 @@ def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
     """Note that the owner of a transaction, of a lock, or of both is alive."""
     ids = args.ids
     if not ids.txnid and not ids.lockid:
-        # Hive finds nothing to do.
+        # Hive does nothing, either.
         return
     endpoint.services.transactions.heartbeat(ids.txnid or None, ids.lockid or None)
 
@@ -138,13 +138,13 @@ def heartbeat_txn_range(endpoint: Endpoint, _client: Client, args: Any) -> Any:
 
 @call("get_open_txns")
 def get_open_txns(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return the transactions that are open or aborted now."""
+    """Return the transactions that are now open or aborted."""
     return _open(endpoint.services.transactions.valid_txns())
 
 
 @call("get_open_txns_req")
 def get_open_txns_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the open and aborted transactions, without those of some types."""
+    """Return the open and aborted transactions without some types."""
     found = endpoint.services.transactions.valid_txns()
     excluded = {_TYPES.get(each) for each in args.getOpenTxnsRequest.excludeTxnTypes or ()}
     if excluded:
@@ -201,7 +201,7 @@ def allocate_table_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_valid_write_ids")
 def get_valid_write_ids(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the write id lists of tables in a snapshot, by default in the current one."""
+    """Return the write id lists of tables in a snapshot, by default the current one."""
     request = args.rqst
     transactions = endpoint.services.transactions
     if request.validTxnList:
@@ -240,7 +240,7 @@ def _names(request: Any) -> list[str]:
 
 @call("get_max_allocated_table_write_id")
 def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the highest write id of a table that was allocated, 0 if none was."""
+    """Return the highest allocated write id of a table, else 0."""
     request = args.rqst
     name = f"{read_database(request.dbName).name}.{request.tableName}"
     transactions = endpoint.services.transactions
@@ -250,7 +250,7 @@ def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: 
 
 @call("seed_write_id")
 def seed_write_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Let the write ids of a table continue after a number."""
+    """Continue the write ids of a table after a number."""
     request = args.rqst
     name = read_database(request.dbName)
     endpoint.services.transactions.seed_write_ids(name.name, request.tableName, request.seedWriteId + 1)
@@ -258,13 +258,13 @@ def seed_write_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("seed_txn_id")
 def seed_txn_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Let transaction ids continue after a number."""
+    """Continue transaction ids after a number."""
     endpoint.services.transactions.seed_txn_ids(args.rqst.seedTxnId + 1)
 
 
 @call("add_dynamic_partitions")
 def add_dynamic_partitions(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Note which partitions a dynamic-partition write has written."""
+    """Note the partitions that a dynamic-partition write has written."""
     request = args.rqst
     endpoint.services.transactions.add_dynamic_partitions(
         request.txnid,
@@ -284,7 +284,7 @@ _LOCK_STATES = {LockState.ACQUIRED: 1, LockState.WAITING: 2, LockState.ABORT: 3,
 def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
     """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` asks again.
 
-    A lock is on a name. A client of Iceberg locks the name of a table before it creates the table.
+    A lock is on a name: a client of Iceberg locks the name of a table before it creates the table.
     """
     request = args.rqst
     response = endpoint.services.locks.acquire(
@@ -299,9 +299,9 @@ def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @together("lock")
 def lock_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Request locks of transactions for several clients, and grant those that nothing is in the way of."""
+    """Request locks of transactions for several clients, and grant the locks without a conflict."""
     locks = endpoint.services.locks
-    # A lock without a transaction lasts if its answer is lost, so that a call must not ask for it twice.
+    # A lock without a transaction lasts if its answer is lost, so it must not be requested twice.
     is_plain = [bool(args.rqst.txnid) and not args.rqst.exclusiveCTAS for _, args in asked]
     requests = [
         locks.described(**_described_request(endpoint, client, args.rqst))
@@ -329,7 +329,7 @@ def _component(hive: Any, *, in_transaction: bool) -> LockComponent:
         raise InvalidLockRequestError(f"{hive.type} is not a valid type of a lock")
     operation = DataOperation(hive.operationType) if hive.operationType else DataOperation.UNSET
     if operation is DataOperation.UNSET and in_transaction and not hive.isTransactional:
-        # A client of Hive before 2.1 sends no operation. One of Hive 2.3 sends UNSET for tables without transactions.
+        # A client before Hive 2.1 sends no operation. A client of Hive 2.3 sends UNSET for tables without transactions.
         operation = DataOperation.NO_TXN
     table = hive.tablename or None
     partition = hive.partitionname or None
@@ -350,13 +350,13 @@ def _response(found: LockResponse) -> Any:
 
 @call("check_lock")
 def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Ask again for locks that were left waiting."""
+    """Check waiting locks again."""
     return _response(endpoint.services.locks.check(args.rqst.lockid))
 
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release locks that belong to no transaction, or still wait; of others nothing happens, as in Hive."""
+    """Release locks that belong to no transaction, or still wait; ignore other locks, as in Hive."""
     if args.rqst.lockid < 1:
         return
     endpoint.services.locks.unlock(args.rqst.lockid)
@@ -388,7 +388,7 @@ def _element(lock: LockInfo) -> Any:
         state=_LOCK_STATES[lock.state],
         type=_NUMBERS[component.type],
         txnid=lock.txn_id or 0,
-        # Of a lock of a transaction the transaction has the heartbeats, and Hive shows 0.
+        # The heartbeats of a transaction's lock belong to the transaction, and Hive shows 0.
         lastheartbeat=0 if lock.txn_id else round(heartbeat.timestamp() * 1000),
         acquiredat=None if lock.acquired_at is None else round(lock.acquired_at.timestamp() * 1000),
         user=lock.user,
