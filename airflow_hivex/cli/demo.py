@@ -1,6 +1,6 @@
-"""``hivex demo``: the quickstart DAG and that of compaction, run by Airflow itself in a directory of its own.
+"""``hivex demo``: Airflow itself runs the DAGs quickstart and compaction, in a directory of its own.
 
-Behind them come a day of small writes to ``flights``, and a second team that reads it through a link.
+Then come a day of small writes to ``flights``, and a second team that reads it through a link.
 """
 
 from __future__ import annotations

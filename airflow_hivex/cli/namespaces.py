@@ -1,4 +1,4 @@
-"""``hivex namespace``: the dependencies of a namespace, its move, its home, and the import of one."""
+"""``hivex namespace``: the dependencies of a namespace, its move, its home, and its import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue and the history as one list: the rows of SHOW COMPACTIONS, pages of it, and how long it is kept."""
+"""The queue and the history as one list: the rows and pages of SHOW COMPACTIONS, and the age limit of the history."""
 
 from __future__ import annotations
 

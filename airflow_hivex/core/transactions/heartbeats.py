@@ -1,4 +1,4 @@
-"""Heartbeats of a transaction from a thread, and its job, which stops when the transaction ends under it."""
+"""Heartbeats of a transaction from a thread, and its job, which stops when another client ends the transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of tables: the ids behind them, and the write ids that earlier tables of a name have taken.
+"""The names of tables: their ids, and the write ids that earlier tables of a name have taken.
 
 Functions here take part in the caller's transaction.
 """

@@ -1,4 +1,4 @@
-"""The metadata that all tables belong to, the types of their columns, and the numbers that all clients share."""
+"""The metadata of all tables, the types of their columns, and the numbers that all clients share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ metadata = MetaData(
     }
 )
 
-# SQLite numbers rows by itself only for a primary key declared INTEGER.
+# SQLite generates row numbers only for a primary key declared INTEGER.
 Id = BigInteger().with_variant(Integer, "sqlite")
 
 Name = String(128)
@@ -26,7 +26,7 @@ counters = Table(
     Column("name", String(32), primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Numbers that must be visible in the order in which they were handed out: ``txn``, ``event``, ``lock`` and
+"""Numbers that must become visible in the order of their allocation: ``txn``, ``event``, ``lock`` and
 ``compaction``; ``purged_event``, the last event that was purged; and ``hive.txn.timeout``, which all clients share."""
 
 

@@ -45,7 +45,7 @@ functions = Table(
     Column("created_ms", BigInteger, nullable=False),
     UniqueConstraint("database_id", "name"),
 )
-"""The permanent functions of databases: a class, and the files that clients load it from."""
+"""The permanent functions of databases: a class, and the files from which clients load it."""
 
 storage_descriptors = Table(
     "storage_descriptors",
@@ -65,7 +65,7 @@ storage_descriptors = Table(
     Column("skew", JSON(none_as_null=True)),
     Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
 )
-"""The storage of tables, and of the partitions that are stored in their own way."""
+"""The storage of tables, and of partitions with a storage of their own."""
 
 tables = Table(
     "tables",
@@ -103,8 +103,8 @@ tables = Table(
     sqlite_autoincrement=True,
 )
 """``version`` counts the changes of a table, its partitions, directories and copies that have no write id of the table
-(see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` bound the earlier moments as of which
-the table can be read (see ``catalog/history.py``)."""
+(see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` limit the earlier states of the table
+that can be read (see ``catalog/history.py``)."""
 
 partitions = Table(
     "partitions",
@@ -139,7 +139,7 @@ partition_key_values = Table(
     Column("value", Text, nullable=False),
     Index("ix_partition_key_values_lookup", "table_id", "position", "value", "partition_id"),
 )
-"""The values of partitions by key, so that ``key = value`` is an index look-up whatever the key."""
+"""The values of partitions by key, so that ``key = value`` is an index look-up for each key."""
 
 cluster_storage_descriptors = Table(
     "cluster_storage_descriptors",
@@ -170,9 +170,9 @@ cluster_storage_descriptors = Table(
         postgresql_where=text("partition_id IS NOT NULL"),
     ),
 )
-"""The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The primary is
-in the table's own row: every table has exactly one, and its partitions share it. ``moment_id`` is the moment that was
-copied last."""
+"""The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The table's own
+row has the primary copy: each table has exactly one, and its partitions share it. ``moment_id`` is the last copied
+moment."""
 
 copied_moments = Table(
     "copied_moments",
@@ -182,7 +182,7 @@ copied_moments = Table(
     Column("valid_txns", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-"""The snapshots of replications, so that several tables can be read as of one of them."""
+"""The snapshots of replications, so that several tables can be read at one of them."""
 
 cluster_roots = Table(
     "cluster_roots",
@@ -223,7 +223,7 @@ statistics = Table(
     ),
 )
 """The statistics of ANALYZE for tables (without ``partition_id``) and partitions, with their snapshot. ``columns`` has
-the statistics of columns by their names in files, so that renaming a column or what holds it changes nothing here."""
+the statistics of columns by their names in files, which a rename of a column or its table does not change."""
 
 directories = Table(
     "directories",
@@ -248,8 +248,8 @@ directories = Table(
 )
 """Every base, delta and delete-delta directory: rows here, not listings, make files visible.
 
-A table that was converted also has a row of the kind ``original`` for each file that lay there before, named by its
-path below its partition."""
+A converted table also has a row of the kind ``original`` for each earlier file, named by its path below its
+partition."""
 
 directory_copies = Table(
     "directory_copies",
@@ -259,7 +259,7 @@ directory_copies = Table(
     Column("registered_ms", BigInteger, nullable=False),
     Column("checksum", Text),
 )
-"""The clusters that hold a directory, its primary among them. Without a checksum none is known."""
+"""The clusters that hold a directory, also its primary. An empty checksum is unknown."""
 
 copy_places = Table(
     "copy_places",
@@ -279,12 +279,12 @@ copy_places = Table(
     Index("ix_copy_places_table_id_cluster", "table_id", "cluster"),
     sqlite_autoincrement=True,
 )
-"""The places on clusters that replications write to, each with the names of the files that they write there.
+"""The places on clusters to which replications write, with the names of their files.
 
 The commit that registers the copy of a directory deletes its row. A row of a table without transactions stays as long
 as the files do; ``is_complete`` is set when the copy is registered, ``unused_txn_id`` and ``unused_ms`` when the
-housekeeping finds that it is not any more. ``txn_id`` is the replication that has written there last, in ``process``.
-Without a foreign key: the files of a dropped table outlive its row."""
+housekeeping finds that it is not registered any more. ``txn_id`` is the last replication that has written there, in
+``process``. Without a foreign key: the files of a dropped table outlive its row."""
 
 table_commits = Table(
     "table_commits",
@@ -307,8 +307,8 @@ table_commits = Table(
 )
 """The transactions that have taken a write id of a table and committed, in the order of ``id``.
 
-The first row of a table is its creation, with the write id before its first one. ``columns_before`` are the columns
-that a commit has changed, as JSON. A row without a write id notes that earlier versions cannot be read: a partition
+The first row of a table is its creation, with the write id before its first one. ``columns_before`` has the columns
+that a commit has changed, as JSON. A row without a write id means that earlier versions cannot be read: a partition
 was dropped or renamed, or a table became transactional."""
 
 change_streams = Table(
@@ -321,4 +321,4 @@ change_streams = Table(
     Column("until_write_id", BigInteger),
 )
 """The progress of each stream of the changes of a table: its next batch has the changes after ``since_write_id``, or
-all rows if that is empty. ``until_write_id`` is set while the batch is processed, and the same when it is repeated."""
+all rows if that is empty. ``until_write_id`` is set while the batch is processed, and a repetition keeps it."""

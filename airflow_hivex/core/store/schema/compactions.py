@@ -58,8 +58,8 @@ compaction_queue = Table(
     Index("ix_compaction_queue_state", "state", "pool", "id"),
     Index("ix_compaction_queue_table_id_partition", "table_id", "partition"),
 )
-"""Compactions that have not ended. An empty partition stands for no partition. At most one compaction of a table or
-partition waits or is at work. Rows have the table's id and no foreign key, as they outlive dropped tables."""
+"""Unfinished compactions. An empty partition stands for no partition. At most one compaction of a table or
+partition waits or works. Rows have the table's id without a foreign key, as they outlive dropped tables."""
 
 completed_compactions = Table(
     "completed_compactions",
@@ -70,4 +70,4 @@ completed_compactions = Table(
     Index("ix_completed_compactions_table_id_partition", "table_id", "partition", "id"),
     Index("ix_completed_compactions_state", "state"),
 )
-"""Compactions that are over, with the ids that they had in the queue."""
+"""Finished compactions, with their ids in the queue."""

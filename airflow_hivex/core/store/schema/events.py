@@ -18,8 +18,8 @@ recorded_events = Table(
     Column("message", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Events that have no id yet, each written in the transaction of its change. A writer waits for no other one: the next
-reader of the notification log gives them ids and moves them there."""
+"""Events without an id, each written in the transaction of its change. A writer does not wait for others: the next
+reader of the notification log gives the events ids and moves them there."""
 
 notification_log = Table(
     "notification_log",
@@ -44,7 +44,7 @@ partition_events = Table(
     Column("event_ms", BigInteger, nullable=False),
     Index("ix_partition_events_event_ms", "event_ms"),
 )
-"""Marks by which a client says that a partition is loaded, by the names of its table and partition, as in Hive."""
+"""Marks of clients that a partition is loaded, by the names of its table and partition, as in Hive."""
 
 caches = Table(
     "caches",
@@ -60,5 +60,5 @@ caches = Table(
     sqlite_autoincrement=True,
 )
 """Each process that follows the notification log. Until ``armed_until_ms`` it waits for announcements of new events:
-writers announce them on PostgreSQL as long as there is such a row, since announcements make commits wait for each
-other."""
+writers on PostgreSQL announce events only while the table has such a row, since announcements make commits wait for
+each other."""

@@ -1,4 +1,4 @@
-"""Namespaces: links to tables of others, quotas and how much was held, homes, and moves to other clusters."""
+"""Namespaces: links to tables of others, quotas and sizes, homes, and moves to other clusters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ link_partitions = Table(
     Column("changed_ms", BigInteger, nullable=False),
     Index("ix_link_partitions_partition_id", "partition_id"),
 )
-"""The partitions that ALTER LINK has added to a link, and those that it or RETENTION has removed from a dynamic one."""
+"""The partitions that ALTER LINK has added to a link, or that it or RETENTION has removed from a dynamic link."""
 
 quotas = Table(
     "quotas",
@@ -62,7 +62,7 @@ quotas = Table(
     Column("warning_percent", Integer, nullable=False),
     UniqueConstraint("database_id", "cluster"),
 )
-"""The most bytes that the tables of a namespace may hold on a cluster, and from which share of it on it is warned."""
+"""The limit in bytes of a namespace's tables on a cluster, and the share of it from which warnings begin."""
 
 capacity_history = Table(
     "capacity_history",
@@ -75,7 +75,7 @@ capacity_history = Table(
     Column("secondary_bytes", BigInteger, nullable=False),
     Column("obsolete_bytes", BigInteger, nullable=False),
 )
-"""The size of a namespace on a cluster at the first housekeeping of a day, which is counted since the epoch."""
+"""The size of a namespace on a cluster at the first housekeeping of a day, a number of days since the epoch."""
 
 namespace_homes = Table(
     "namespace_homes",
@@ -117,4 +117,4 @@ moved_copies = Table(
 """The copies that a move makes, and after the switch the copies that it leaves on the previous clusters.
 
 ``is_new`` is set if the cluster had no copy of the table before the move. The housekeeping withdraws a copy after
-``drop_after_ms``; a row without it is of a move that goes on."""
+``drop_after_ms``, which a row of an unfinished move lacks."""

@@ -60,9 +60,9 @@ txns = Table(
     ),
 )
 """``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
-``key`` what its owner calls it (opening it twice gives the same one). Of a transaction of several statements,
-``statements`` is how many statement ids were handed out, and ``snapshot`` the ValidTxnList that all of them share,
-empty as long as none has read."""
+``key`` its owner's name for it (opening it twice gives the same one). In a transaction of several statements,
+``statements`` is the number of allocated statement ids, and ``snapshot`` is their shared ValidTxnList,
+empty before the first read."""
 
 pending_writes = Table(
     "pending_writes",
@@ -75,9 +75,9 @@ pending_writes = Table(
     Column("document", JSON, nullable=False),
     Column("written", JSON(none_as_null=True)),
 )
-"""The writes of the statements of an open transaction, for its commit to register and its own reads to see. A row
-without ``written`` is a statement that runs, or whose process was killed. ``writer`` is the part of the transaction's
-work that it belongs to: repeated, it replaces its rows."""
+"""The writes of an open transaction's statements, which its commit registers and its own reads see. A row without
+``written`` is a statement that runs, or whose process was killed. ``writer`` is the statement's part of the
+transaction's work: a repeated part replaces its rows."""
 
 txn_components = Table(
     "txn_components",
@@ -89,7 +89,7 @@ txn_components = Table(
     Column("operation", String(1), nullable=False),
     Column("write_id", BigInteger),
 )
-"""The tables and partitions that an unfinished or aborted transaction wrote to, or may have, for the cleaner."""
+"""The tables and partitions to which an unfinished or aborted transaction may have written, for the cleaner."""
 
 completed_txn_components = Table(
     "completed_txn_components",
@@ -103,7 +103,7 @@ completed_txn_components = Table(
     Column("committed_ms", BigInteger, nullable=False),
     Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
 )
-"""The tables and partitions that committed transactions wrote to, for the initiator; ``updates``: not only inserted."""
+"""The tables and partitions to which transactions have committed; ``updates`` is set if not only by inserts."""
 
 write_set = Table(
     "write_set",
@@ -117,7 +117,7 @@ write_set = Table(
     Index("ix_write_set_table_id_commit_id", "table_id", "commit_id"),
     Index("ix_write_set_commit_id", "commit_id"),
 )
-"""Committed updates and deletes, as long as a transaction is open that could conflict with them."""
+"""Committed updates and deletes, kept while a transaction that could conflict with them is open."""
 
 txn_to_write_id = Table(
     "txn_to_write_id",
@@ -166,7 +166,7 @@ written_batches = Table(
     Column("batch_id", BigInteger, nullable=False),
     Column("txn_id", BigInteger, nullable=False),
 )
-"""The last batch that each application has written to a table: written with the commit of its rows."""
+"""The last batch that each application has written to a table, stored with the commit of its rows."""
 
 locks = Table(
     "locks",
@@ -204,5 +204,5 @@ locks = Table(
     ),
 )
 """A request is a ``lock_id``, its locks are numbered from 1. Transaction 0 stands for no transaction. An empty table is
-the whole database and an empty partition the whole table. Each question of what is in the way is put
-to one column with an index of its own, so that databases without statistics answer it by that."""
+the whole database and an empty partition the whole table. Each search for blocking locks uses one
+column with an index of its own, so that databases without statistics use the index."""

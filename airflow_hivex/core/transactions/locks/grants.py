@@ -1,7 +1,7 @@
-"""Locks that nothing is in the way of, in one round trip: most of them.
+"""Grants unblocked locks, which most locks are, in one round trip.
 
-The statements have guards, as no program reads the answer of one before the next runs: a guard that fails skips the
-locks. A caller without locks then asks step by step, and learns the reason.
+The statements have guards, as no program reads an answer before the next statement runs: a guard that fails skips the
+locks. A caller without locks then asks step by step, and gets the reason.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _NAMED_TABLE = (
 )
 _NAMED_DATABASE = select(databases.c.id).where(databases.c.name == _DATABASE)
 _AHEAD = locks.alias("ahead")
-# Every question is put to one column with an index of its own; see the schema.
+# Each condition uses one column with an index of its own; see the schema.
 _MEETING: dict[LockLevel, tuple[ColumnElement[bool], ...]] = {
     LockLevel.DB: (_AHEAD.c.database == _DATABASE,),
     LockLevel.TABLE: (_AHEAD.c.full_table == _FULL_TABLE, _AHEAD.c.resource == _DATABASE),
@@ -110,7 +110,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 class _Owner(Enum):
-    """The owner of the granted locks: none, a transaction, or one that the same database transaction opens."""
+    """The owner of the granted locks: no transaction, an open one, or one of the same database transaction."""
 
     NONE = auto()
     TXN = auto()
@@ -118,16 +118,16 @@ class _Owner(Enum):
 
 
 def _granting(level: LockLevel, owner: _Owner) -> Prepared:
-    """Insert a lock if its thing exists, its transaction is open, and no lock ahead might be in its way."""
+    """Insert a lock if its object exists, its transaction is open, and no lock ahead might block it."""
     guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
     mild = [
         _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
-        # Those of the request itself are not ahead of it.
+        # The request's own locks are not ahead of it.
         _AHEAD.c.lock_id < _NEW_ID,
     ]
     if owner is _Owner.TXN:
-        # The transaction stays open until the end. No request waits for one that is changed: others wait for the
-        # counter.
+        # This keeps the transaction open until the end. Others wait for the counter meanwhile, so that no request
+        # waits for a change of its transaction.
         is_open = select(txns.c.id).where(txns.c.id == _TXN_ID, IS_OPEN)
         guards.append(is_open.with_for_update(read=True, skip_locked=True).exists())
         mild.append(_AHEAD.c.txn_id != _TXN_ID)
@@ -150,7 +150,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Note that the owner of the request's locks is about to write to a table or partition."""
+    """Note that the owner of the request's locks will write to a table or partition."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],
@@ -161,7 +161,7 @@ def _noting(txn_id: ColumnElement[int]) -> Prepared:
                 func.lower(JsonText(tables.c.parameters, "transactional")) == literal_column("'true'"),
                 select(locks.c.lock_id).where(_OF_REQUEST).exists(),
             )
-            # A table that is being forgotten has no notes.
+            # A table that is being dropped gets no notes.
             .with_for_update(read=True, key_share=True, of=tables),
         )
     )
@@ -171,7 +171,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return a row if no lock might be in the way of a request for a lock."""
+    """Return a row if no lock might block a request for a lock."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
@@ -181,9 +181,9 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 
 
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
-    """Return calls that find out whether locks could be granted now. Each but the first one answers with a row if so.
+    """Return calls that check whether locks could be granted now. Each but the first returns a row if so.
 
-    Requests that come later wait for the end of the caller's database transaction.
+    Later requests wait for the end of the caller's database transaction.
     """
     if not components:
         return []
@@ -201,7 +201,7 @@ def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> l
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """The locks that a client asks for, for a transaction or None."""
+    """The locks that a client requests, for a transaction or None."""
 
     components: Sequence[LockComponent]
     txn_id: int | None
@@ -218,9 +218,9 @@ class LockRequest:
 def grant_at_once(
     exchange: Exchange, matrix: LockMatrix, requests: Sequence[LockRequest], now_ms: int
 ) -> list[LockResponse | None]:
-    """Take the locks of each request and note what is about to be written, or do nothing. The exchange is finished.
+    """Take the locks of each request and note its writes, or do nothing. The exchange is finished.
 
-    None for a request of which that is not possible, for whatever reason. One round trip.
+    The response is None if a request could not be granted, for any reason. One round trip.
     """
     calls, first_of = [_TAKE_IDS(count=len(requests))], []
     for number, request in enumerate(requests, 1):
@@ -235,7 +235,7 @@ def grant_at_once(
 
 
 def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
-    """Return the calls that grant locks to a transaction which the same database transaction opens, or do nothing.
+    """Return the calls that grant locks to a transaction of the same database transaction, or do nothing.
 
     :func:`granted_to_new` reads their answers.
     """
@@ -243,7 +243,7 @@ def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> li
 
 
 def granted_to_new(request: LockRequest, answers: Sequence[Rows]) -> LockResponse | None:
-    """Return the response to a request of :func:`granting_to_new`, None if its locks are still to be asked for."""
+    """Return the response to a request of :func:`granting_to_new`, None if its locks must still be requested."""
     return _response(answers[1 : 1 + len(request.components)])
 
 
@@ -254,7 +254,7 @@ def _response(granted: Sequence[Rows]) -> LockResponse | None:
 def _granting_calls(
     matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
 ) -> list[Call]:
-    """Return the calls for a request whose id is so far below the last one that was taken; first those that grant."""
+    """Return the calls for a request with an id ``before_last`` below the last taken one, granting calls first."""
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [
@@ -296,5 +296,5 @@ def _granting_calls(
 
 
 def are_simple(components: Sequence[LockComponent]) -> bool:
-    """Return whether locks can be granted, or checked, without looking at what their request makes."""
+    """Return whether locks can be granted, or checked, whatever their request creates."""
     return len(components) <= _MOST_COMPONENTS and not any(component.is_new_table for component in components)

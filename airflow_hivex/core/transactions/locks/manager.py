@@ -1,8 +1,8 @@
 """The lock manager: requests in a first-come queue, granted as a whole. Source: docs/reference/locks.md.
 
-A request takes the next id and looks at the locks of smaller ids, acquired or waiting, that its
-own would meet. As ids become visible in their order, nothing can come in front of it later, so
-that a request is granted without a lock of all requests.
+A request takes the next id and reads the locks of smaller ids, acquired or waiting, that meet its
+own. As ids become visible in their order, no request can come before it later, so a request is
+granted without a lock of all requests.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ log = logging.getLogger(__name__)
 class LockManager:
     """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
 
-    Locks of a transaction live until it ends; others need heartbeats and end ``hive.txn.timeout``
-    after the last one. Time passes by ``monotonic`` while a request waits.
+    Locks of a transaction last until it ends; others need heartbeats and end ``hive.txn.timeout``
+    after the last one. ``monotonic`` is the clock of a waiting request.
     """
 
     def __init__(
@@ -95,32 +95,32 @@ class LockManager:
         may_be_missing: bool = False,
         waiting: Callable[[int], object] | None = None,
     ) -> LockResponse:
-        """Ask for all of ``components`` at once, and by default wait until they are had.
+        """Request all ``components`` at once, and by default wait until they are granted.
 
-        Also notes what the transaction is about to write: a commit looks for conflicts by it.
+        Also note the transaction's writes, by which its commit finds conflicts.
 
         Args:
-            components: the locks; those of the same transaction never stand in each other's way.
+            components: the locks; locks of one transaction never block each other.
             txn_id: the transaction that shall own them, or None.
-            user: who asks, for those who have to wait.
-            host: where from; by default this machine.
-            agent_info: on whose behalf, such as a DAG run and task.
+            user: the user of the request, whom others see when they wait.
+            host: the user's machine; by default this machine.
+            agent_info: the work that needs the locks, such as a DAG run and task.
             wait: whether to wait; else the answer may be WAITING, and :meth:`check` asks again.
-            timeout: seconds to wait at most, by default what ``hive.lock.numretries`` and
-                ``hive.lock.sleep.between.retries`` come to (about 91 minutes).
+            timeout: the most seconds to wait, by default as long as ``hive.lock.numretries`` and
+                ``hive.lock.sleep.between.retries`` allow (about 91 minutes).
             zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
             exclusive_ctas: the same for any lock; the table need not exist yet.
             may_be_missing: whether a lock on a name without an object is granted, as by Hive. It holds for the object
                 that gets the name.
-            waiting: called with the id of the request when it has to wait; :meth:`unlock` ends that.
+            waiting: called with the id of the request if it has to wait; :meth:`unlock` ends the wait.
 
         Raises:
-            LockTimeoutError: it took too long; nothing is waiting any more. Names who was in the way.
-            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
+            LockTimeoutError: the time is up, and the request is withdrawn. Names the blocking lock.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
-            NoSuchDatabaseError, NoSuchTableError: there is nothing to lock.
+            NoSuchDatabaseError, NoSuchTableError: the object does not exist.
             InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
-                transaction does not say what it is for.
+                transaction has no operation.
         """
         if timeout is not None and not timeout >= 0:
             raise InvalidLockRequestError(f"a time-out of {timeout} s is not possible")
@@ -165,15 +165,15 @@ class LockManager:
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction together with its locks and its write ids for tables, if nothing is in the way of a lock.
+        """Open a transaction together with its locks and its write ids for tables, if no lock is blocked.
 
         ``begun`` is called with the transaction. Returns whether it has the locks: else :meth:`acquire` them, and
-        allocate write ids after that. One round trip, two when open transactions must be counted.
+        then allocate write ids. One round trip, two if open transactions must be counted.
 
         Raises:
-            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were and no tenth has ended.
-            InvalidLockRequestError: there are no components, or one of them does not say what it is for.
-            StoreUnavailableError: there is no transaction.
+            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and less than a tenth has ended.
+            InvalidLockRequestError: there are no components, or a component has no operation.
+            StoreUnavailableError: no transaction was opened.
         """
         wanted = check_components(components, has_txn=True)
         new = self._transactions.described(user=user, agent_info=agent_info, type=type)
@@ -195,7 +195,7 @@ class LockManager:
         """Return a request of :meth:`acquire`, for :meth:`acquire_together`.
 
         Raises:
-            InvalidLockRequestError: there are no components, or one of a transaction does not say what it is for.
+            InvalidLockRequestError: there are no components, or a transaction's component has no operation.
         """
         return LockRequest(
             check_components(components, has_txn=txn_id is not None),
@@ -206,9 +206,9 @@ class LockManager:
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
-        """Grant the unblocked ones of several requests, each as a whole, in their order.
+        """Grant the unblocked requests among several, each as a whole, in their order.
 
-        None for a request of which nothing was done: use :meth:`acquire`. One round trip for all.
+        The response to another request is None: :meth:`acquire` it. One round trip for all.
         """
         simple = [request for request in requests if request.is_simple]
         responses = iter(self._grant_at_once(simple) if simple else ())
@@ -227,8 +227,8 @@ class LockManager:
     ) -> int | None:
         """Commit ``changes`` in one database transaction, if ``components`` could be granted at its end.
 
-        Nothing of the changes is seen before that. Returns the id of the transaction, which has committed, or None
-        with nothing done if a lock might be in the way; then open a transaction and :meth:`acquire` the locks.
+        The changes are invisible before that. Returns the id of the committed transaction. If a lock might block it,
+        nothing is changed, and the result is None: then open a transaction and :meth:`acquire` the locks.
 
         Raises:
             StoreUnavailableError: nothing was applied; a lost connection with an unknown outcome is looked up first.
@@ -241,22 +241,22 @@ class LockManager:
         )
 
     def check(self, lock_id: int) -> LockResponse:
-        """Ask again for a request that was left waiting; also a heartbeat of it and its transaction.
+        """Check a waiting request again, with a heartbeat for it and its transaction.
 
         Raises:
-            NoSuchLockError: it is gone; a transaction that was aborted has no locks.
+            NoSuchLockError: the request was removed; an aborted transaction has no locks.
         """
         if not is_id(lock_id):
             raise NoSuchLockError(lock_id)
         return self._store.write(lambda connection: self._check(connection, lock_id), name="check lock")
 
     def unlock(self, lock_id: int) -> None:
-        """Give back the locks of a request that has no transaction, or that is still waiting.
+        """Release the locks of a request that has no transaction, or that still waits.
 
-        For a request that is gone already, nothing happens.
+        A request that was removed is ignored.
 
         Raises:
-            LockOfOpenTransactionError: they are held until their transaction ends.
+            LockOfOpenTransactionError: the locks are held until their transaction ends.
             NoSuchLockError: no lock can have this id.
         """
         if not is_id(lock_id):
@@ -274,7 +274,7 @@ class LockManager:
         """Note that the owner of a lock without transaction is alive.
 
         Raises:
-            NoSuchLockError: it is gone.
+            NoSuchLockError: the lock was removed.
         """
         if not is_id(lock_id):
             raise NoSuchLockError(lock_id)
@@ -289,9 +289,9 @@ class LockManager:
         txn_id: int | None = None,
         lock_id: int | None = None,
     ) -> list[LockInfo]:
-        """Return the locks, acquired first, then by strictness and id; filters name what they are on or whose they are.
+        """Return the locks, acquired first, then by strictness and id; filters name their object or their owner.
 
-        One round trip. ``model.locks.show_row`` makes lines of SHOW LOCKS of them.
+        One round trip. ``model.locks.show_row`` converts them to lines of SHOW LOCKS.
         """
         query = select_locks()
         if database is not None:
@@ -335,7 +335,7 @@ class LockManager:
             .values(value=counters.c.value + 1)
             .returning(counters.c.value)
         ).scalar_one()
-        # Reads come first: one that does not wait need not care what else is in the way.
+        # Reads come first: a read that must not wait is refused, whatever else blocks the request.
         found = blocker_of(
             connection, self._matrix, sorted(wanted, key=lambda each: each.type.strictness), txn_id, before=None
         )
@@ -433,7 +433,7 @@ class LockManager:
 
 
 class _NotGrantedError(Exception):
-    """Undoes a request that would have to wait and may not."""
+    """Undoes a request that would have to wait, but may not."""
 
     def __init__(self, response: LockResponse) -> None:
         super().__init__(response.message)

@@ -1,4 +1,4 @@
-"""The locks in the way of a request: read by an index, decided by the matrix. In the caller's transaction."""
+"""Finds the locks that block a request, by an index and the matrix. In the caller's transaction."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.schema import locks
 from airflow_hivex.core.transactions.locks.rows import component_from_row, lock_from_row
 
-# A statement of more branches, or a branch of more names, is split: SQLite takes 32,766 values.
+# A statement with more branches, or a branch with more names, is split: SQLite takes 32,766 values.
 _NAMES = 1000
 BRANCHES = 20
 
 
 class Reach(enum.IntEnum):
-    """The place of a lock ahead, as seen from a request: on its object or above it, in its table or in its database."""
+    """The place of a lock ahead, relative to a request: on its object or above it, in its table or in its database."""
 
     AT_OR_ABOVE = 1
     IN_TABLE = 2
@@ -35,11 +35,11 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return the first of the components that must wait, and for which lock; None when all can be granted.
+    """Return the first component that must wait, and its blocking lock; None if all can be granted.
 
-    ``before`` is the id of a request that is in the queue already. What the transaction holds
-    already, it need not wait for again. One round trip, two when something is in the way; they read
-    only locks that meet the request and are of a type that can be in its way.
+    ``before`` is the id of a request that is already in the queue. A transaction does not wait for
+    locks that it holds. One round trip, two if the request is blocked; they read only locks that meet
+    the request and are of a type that can block it.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
     queries = [
@@ -82,7 +82,7 @@ def _conditions(
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
     """Return the locks.
 
-    Of those that a request has in a table one of each type, as all of them are in the way alike.
+    A request's locks in a table appear once for each type, as they block alike.
     """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)
@@ -109,9 +109,9 @@ def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
 def conditions_ahead(
     matrix: LockMatrix, components: Iterable[LockComponent]
 ) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
-    """Conditions that together hold for the locks that meet one of the components and are of a type in its way.
+    """Yield conditions that together hold for the locks that meet a component and are of a type that blocks it.
 
-    Each asks one column with an index of its own for up to 1,000 names.
+    Each compares one column that has an index with up to 1,000 names.
     """
     names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:

@@ -29,11 +29,11 @@ _OPERATIONS = {
 
 
 def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> list[LockComponent]:
-    """Return the components of a request, each once. Those of a transaction say what it does: its commit goes by that.
+    """Return the components of a request, each once. A transaction's have an operation, which its commit uses.
 
     Raises:
-        InvalidLockRequestError: there are no components, or one of a transaction has no operation. Source: Hive
-            TxnHandler.insertTxnComponents.
+        InvalidLockRequestError: the request has no components, or a transaction's component has no operation. Source:
+            Hive TxnHandler.insertTxnComponents.
     """
     wanted = list(dict.fromkeys(components))
     if not wanted:
@@ -58,11 +58,11 @@ def check_request(
     """Return the ids of the transactional tables of a request, by database and name. One round trip.
 
     The transaction stays open until the caller's database transaction ends. Names that ``may_be_missing`` are locked
-    without a look at what they name; :func:`note_locks_of` notes the writes of such a request later.
+    without a check of their objects; :func:`note_locks_of` notes the writes of such a request later.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: one of the names does not exist, and may not be missing.
-        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+        NoSuchDatabaseError, NoSuchTableError: a name does not exist, and may not be missing.
+        TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
     """
     found_databases, found = _read(connection, components, txn_id)
     for component in () if may_be_missing else components:
@@ -86,7 +86,7 @@ def note_components(
     txn_id: int,
     transactional: Mapping[tuple[str, str], int],
 ) -> None:
-    """Store the resources of transactional tables that a transaction will write. Two round trips, or none."""
+    """Store the transactional tables and partitions that a transaction will write. Two round trips, or none."""
     rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)
@@ -94,7 +94,7 @@ def note_components(
     ]
     if not rows:
         return
-    # A table that is being forgotten has no notes; the others stay until the caller's transaction ends.
+    # A table that is being dropped gets no notes; the others stay until the caller's transaction ends.
     wanted = sorted({transactional[name] for name, _, _ in writes_of_request(components) if name in transactional})
     named = select(tables.c.id).where(tables.c.id.in_(wanted)).order_by(tables.c.id)
     held = set(connection.execute(named.with_for_update(read=True, key_share=True)).scalars())
@@ -104,7 +104,7 @@ def note_components(
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
-    """Note the writes of transactions that have locked, or wait for, the name of a table before the table had it.
+    """Note the writes of transactions that have locked, or wait for, the name of a new table.
 
     One round trip.
     """
@@ -128,7 +128,7 @@ def writes_of_request(
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
     """Return the writes of a request: database and table, partition and operation, without repetitions.
 
-    A write to partitions that are not known yet is one to the table: an update if any of them is.
+    A write to partitions that are not known yet is a write to the table: an update if any is an update.
     """
     noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
     dynamic: dict[tuple[str, str], Operation] = {}

@@ -29,7 +29,7 @@ from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.store.schema.base import partition_from_column
 
 CHANNEL = "hivex_locks"
-"""The channel on which PostgreSQL notifies of released requests: their ids with commas, or nothing for any of them."""
+"""The channel on which PostgreSQL announces released requests: their ids with commas, or an empty text for any."""
 
 # PostgreSQL takes payloads up to 8,000 bytes.
 _LONGEST_PAYLOAD = 7900
@@ -68,13 +68,13 @@ _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.
 
 
 def select_locks() -> Select[Any]:
-    """Return all columns of locks; a lock of a transaction is as alive as the transaction is."""
+    """Return all columns of locks; a lock of a transaction has the transaction's heartbeat."""
     alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
     return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
 
 
 def lock_from_row(row: Row[Any]) -> LockInfo:
-    """Return a row of :func:`select_locks`, or of the table itself, as a value."""
+    """Return the lock of a row of :func:`select_locks`, or of the table."""
     blocked_by = None
     if row.blocked_by_lock_id is not None:
         blocked_by = (row.blocked_by_lock_id, row.blocked_by_internal_id)
@@ -101,7 +101,7 @@ def component_from_row(row: Row[Any]) -> LockComponent:
 
 
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:
-    """Delete the locks that meet the conditions; return the ids of their requests.
+    """Delete the locks that meet the conditions, and return the ids of their requests.
 
     The commit of the caller's transaction notifies the requests that wait for them. One round trip,
     and one more on PostgreSQL if anything was deleted.
@@ -114,7 +114,7 @@ def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozens
 
 
 def releasing(held: Rows) -> list[Call]:
-    """:func:`release` of what :data:`HELD_BY_TXNS` has found, as calls."""
+    """Return the calls that release the rows of :data:`HELD_BY_TXNS`."""
     txn_ids = list(dict.fromkeys(txn_id for txn_id, _, _ in held))
     lock_ids = list(dict.fromkeys(lock_id for _, lock_id, _ in held))
     waiting = {lock_id for _, lock_id, state in held if state == LockState.WAITING.value}
@@ -143,7 +143,7 @@ def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselve
         connection.execute(select(func.pg_notify(CHANNEL, "")))
         return
     # Notifications pass through one lock of the whole database server, so only waiting requests are notified.
-    # A request that was not there to be seen here finds the rows gone; see ``LockManager._is_there``.
+    # A request that was not visible here finds that the rows are deleted; see ``LockWaiter._is_there``.
     news = select(func.pg_notify(CHANNEL, payload))
     if not to_themselves:
         news = news.where(select(locks.c.lock_id).where(locks.c.blocked_by_lock_id.in_(lock_ids)).exists())

@@ -1,4 +1,4 @@
-"""Waiting for locks: pauses, news of locks that end, and circles of waiting transactions.
+"""Waits for locks: pauses, announcements of released locks, and circles of waiting transactions.
 
 Source: docs/reference/locks.md, "Queue".
 """
@@ -42,16 +42,16 @@ log = logging.getLogger(__name__)
 # Source: docs/reference/locks.md, "Queue" (Hive DbLockManager).
 _FIRST_PAUSE_S = 0.1
 _SHORTEST_LIMIT_S = 15
-# How often a waiter logs the lock that it waits for.
+# The seconds after which a waiter logs its blocker again.
 _LOG_EVERY_S = 60
 _LONGEST_SHOWN = 500
-# How often a waiter looks whether its blocker is still there, where no announcement comes.
+# The seconds between two checks of the blocker without announcements.
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A request that is in the queue. ``wanted`` names its locks, for messages."""
+    """A request in the queue. ``wanted`` names its locks in messages."""
 
     lock_id: int
     txn_id: int | None
@@ -59,7 +59,7 @@ class WaitingRequest:
 
 
 class LockWaiter:
-    """Waits until requests are granted. Time passes by ``monotonic``."""
+    """Waits until requests are granted. ``monotonic`` is its clock."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class LockWaiter:
         self._matrix = matrix
         self._monotonic = monotonic
         self.while_waiting: Callable[[], object] | None = None
-        """Called repeatedly while a request waits: the owner of the lock in its way may be dead."""
+        """Called repeatedly while a request waits: the owner of the blocking lock may be dead."""
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
-        """Wait until a request is granted; it ends early when its transaction does. ``check`` asks for it again.
+        """Wait until a request is granted, or until its transaction ends. ``check`` checks the request again.
 
         Raises:
-            LockTimeoutError: it took too long.
-            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting.
+            LockTimeoutError: the time is up.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting ones.
             TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
         """
         began = self._monotonic()
@@ -118,7 +118,7 @@ class LockWaiter:
 
     @contextmanager
     def released_on_error(self, request: WaitingRequest) -> Iterator[None]:
-        """Remove the request from the queue if the waiting fails."""
+        """Remove the request from the queue if the wait fails."""
         try:
             yield
         except BaseException:
@@ -129,15 +129,15 @@ class LockWaiter:
                     )
                 )
             except HivexError as failure:
-                # The caller gets the first error; the housekeeper removes what is left.
+                # The caller gets the first error; the housekeeper removes the request.
                 log.warning("Request %s stays in the queue until it times out: %s", request.lock_id, failure)
             raise
 
     def break_deadlock(self, txn_id: int | None) -> bool:
-        """Abort the youngest transaction of a circle of waiting that this one is part of, if there is one.
+        """Abort the youngest transaction of a circle of waiting that this one belongs to, if any.
 
         Raises:
-            DeadlockError: that was this one.
+            DeadlockError: this one was aborted.
         """
         if txn_id is None:
             return False
@@ -155,7 +155,7 @@ class LockWaiter:
         return True
 
     def patience_s(self) -> float:
-        """Return how long a request waits by default, by ``hive.lock.numretries`` and the pauses."""
+        """Return the seconds that a request waits by default, by ``hive.lock.numretries`` and the pauses."""
         left, longest_s = int(self._settings["hive.lock.numretries"]), self._longest_setting_s()
         pauses_s, pause_s = 0.0, _FIRST_PAUSE_S
         while left and pause_s < longest_s:
@@ -170,15 +170,15 @@ class LockWaiter:
         except NoSuchLockError:
             if request.txn_id is not None:
                 txn_id = request.txn_id
-                # The lock was removed by an abort of the transaction, whose reason this raises.
+                # An abort of the transaction has removed the lock. This raises its reason.
                 self._store.write(lambda connection: self._transactions.check_open(connection, txn_id))
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists, and will announce its end to those who listen now.
+        """Return whether a lock still exists, and its end will be announced to current listeners.
 
-        Its owner may be about to delete it, without having seen the waiting request: then this waits
-        for the row, and finds that it is gone.
+        Its owner may be deleting it without having seen the waiting request: then this waits for the
+        row, and finds it deleted.
         """
         query = (
             select(locks.c.lock_id)
@@ -190,7 +190,7 @@ class LockWaiter:
         return self._store.write(lambda connection: connection.execute(query).one_or_none() is not None)
 
     def _rest(self, listener: Listener, request: WaitingRequest, blocker: LockInfo, pause_s: float) -> None:
-        """Let time pass until the blocker or the request itself is gone, at most ``pause_s``."""
+        """Wait until the blocker or the request itself is removed, at most ``pause_s``."""
         interesting = {blocker.lock_id, request.lock_id}
         end = self._monotonic() + pause_s
         while (left_s := end - self._monotonic()) > 0:
@@ -230,12 +230,12 @@ _WAITS_ITSELF = (
 
 
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
-    """Return the transactions of a shortest circle of waiting that a transaction is part of, or none.
+    """Return the transactions of a shortest circle of waiting that a transaction belongs to, else an empty tuple.
 
-    A request waits for every lock ahead of it that its type does not bear, also for one that waits itself, but not
-    where its transaction holds a lock that gives it as much. A circle has transactions only that wait themselves.
-    One round trip if no request waits behind the transaction, else two more for each step away from it. They read locks
-    of the transactions on the way, and no others.
+    A request waits for each lock ahead that conflicts with its type, also for a waiting one, unless its transaction
+    holds a lock that allows as much. All transactions of a circle wait.
+    One round trip if no request waits behind the transaction, else two more for each step away from it. They read only
+    locks of the transactions on the way.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()
     behind = select(_OTHERS.c.lock_id).where(
@@ -250,7 +250,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return the waiting transactions that each of these transactions waits for. Two round trips."""
+    """Return the waiting transactions for which each of these transactions waits. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
@@ -284,7 +284,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
 
 
 class _Waiting(NamedTuple):
-    """A part of a request that waits. Of all its partitions of a table there is one."""
+    """A part of a waiting request, which stands for all its partitions of a table."""
 
     txn_id: int
     lock_id: int
