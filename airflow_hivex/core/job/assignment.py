@@ -1,7 +1,7 @@
-"""Store assignment: the rows of a query as the columns of a table take them, as Spark's INSERT does it.
+"""Store assignment: the conversion of a query's rows to the columns of a table, as in Spark's INSERT.
 
-Numbers are widened and narrowed with a check, and anything simple may become text. A text becomes another value where
-it is a constant that is readable as one. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+Numbers are widened and narrowed with a check, and any value without parts may become text. A constant text becomes
+another value if it is readable as its type. Source: Spark's store assignment policy ANSI (TableOutputResolver).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from airflow_hivex.core.model.column_types import Primitive, is_assignable, is_m
 from airflow_hivex.core.model.objects import Column
 
 _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata key of Spark for the declared type of a CHAR or VARCHAR column; the values are strings to it."""
+"""Spark's metadata key for the declared type of a CHAR or VARCHAR column, whose values Spark treats as strings."""
 
 _MARK = "HIVEX_TEXT"
 _END = "\x1f"
-# Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
+# Behind a quote or a parenthesis the text is a part of an expression that another error quotes.
 _UNREADABLE = re.compile(rf"(?<![('\"]){_MARK}" + rf"{_END}(.*?)" * 4 + _END, re.DOTALL)
 _MOST_CHARACTERS = 100
 
@@ -52,12 +52,12 @@ def text_literal(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
-    """Return Spark's type of a type's text, with CHAR and VARCHAR as they are; it asks the active session."""
+    """Return Spark's type of a type's text, without replacing CHAR and VARCHAR; asks the active session."""
     return F.parsed_type(type)
 
 
 def field(column: Column) -> StructField:
-    """Return the column in a schema to read with; comparisons treat CHAR as Spark's own tables do."""
+    """Return the column for the schema of a reader; comparisons treat CHAR as for Spark's own tables."""
     declared = declared_type(column.type)
     stored = _stored(declared)
     metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
@@ -70,7 +70,7 @@ def nothing(column: Column) -> Expression:
 
 
 def nothing_in_sql(column: Column) -> str:
-    """Return the same in Spark SQL: a call of the JVM for each part takes longer where columns are many."""
+    """Return NULL as a column in Spark SQL: with many columns this is faster than a call of the JVM for each part."""
     return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
 
 
@@ -86,11 +86,11 @@ def assign(
 ) -> DataFrame:
     """Return ``rows``, column by position, under the names and in the types of ``targets``.
 
-    Fields of structs match by position, too. With ``fields_by_name`` those of a struct that has the names of all fields
-    of its target match by name, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are
-    constant texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL where
-    that fails. Where ``places`` are given, they are the positions of the target of each column: of several columns of
-    one target at most one has a value.
+    Fields of structs match by position, too. With ``fields_by_name`` fields match by name, if a struct has the names of
+    all fields of its target, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are constant
+    texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL if the cast fails.
+    ``places`` are the positions of each column's target, if several columns have one target: then at most one of them
+    has a value.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
@@ -142,7 +142,7 @@ def _assigned(
     wanted_types = [_stored(wanted) for wanted in declared]
     if any(_shape(source) != _shape(wanted) for source, wanted in zip(given, wanted_types, strict=True)):
         # DataFrame.to matches fields of structs by name, and casts with a check for overflow whatever
-        # spark.sql.ansi.enabled says. So each field first gets the name of the one that it is for.
+        # spark.sql.ansi.enabled says. So each field first gets the name of its target field.
         renamed = [_renamed(source, wanted, fields_by_name) for source, wanted in zip(given, wanted_types, strict=True)]
         rows = rows.select(
             *(
@@ -163,11 +163,11 @@ def _assigned(
 
 
 def _read_text(column: Column, called: str, table: str) -> str:
-    """Return the text of a column in Spark SQL as a value of the column's type, an error where it is not readable."""
+    """Return Spark SQL that reads a text as a value of the column's type, with an error for an unreadable text."""
     name, wanted = quoted(column.name), column.type
     value = f"try_cast({name} AS {wanted})"
     if is_moment(column.parsed_type):
-        # Without a year it would be a time of today, and a DATE takes any text behind the day.
+        # Without a year Spark would read a time of today, and a DATE accepts any text behind the day.
         value = f"IF({name} RLIKE '^ *[+-]?[0-9]{{4}}' AND try_cast({name} AS TIMESTAMP) IS NOT NULL, {value}, NULL)"
     start = text_literal(f"{_MARK}{_END}{table}{_END}{called}{_END}{wanted}{_END}")
     error = f"raise_error(concat({start}, substring({name}, 1, {_MOST_CHARACTERS}), {text_literal(_END)}))"
@@ -175,13 +175,13 @@ def _read_text(column: Column, called: str, table: str) -> str:
 
 
 def unreadable(text: str) -> UnreadableTextError | None:
-    """Return the error of a text of Spark's that is about a text which :func:`_read_text` has refused."""
+    """Return the error in a message of Spark about a text that :func:`_read_text` has refused, or None."""
     found = _UNREADABLE.search(text)
     return None if found is None else UnreadableTextError(*found.groups())
 
 
 def _stored(type: DataType) -> DataType:
-    """Return the type with CHAR and VARCHAR as strings, which is how they are stored."""
+    """Return the type with CHAR and VARCHAR as strings, as they are stored."""
     match type:
         case CharType() | VarcharType():
             return StringType()
@@ -200,7 +200,7 @@ def _shape(type: DataType) -> str:
 
 
 def _pairs(source: StructType, target: StructType, by_name: bool) -> Iterator[tuple[StructField, StructField]]:
-    """Yield each field of ``source`` with the one of ``target`` that it is for; both have equally many."""
+    """Yield each field of ``source`` with its target field; both structs have the same number of fields."""
     named = {item.name.lower(): item for item in target.fields}
     if by_name and {item.name.lower() for item in source.fields} == named.keys():
         return ((item, named[item.name.lower()]) for item in source.fields)
@@ -248,7 +248,7 @@ def _assignable(source: DataType, target: DataType, by_name: bool) -> bool:
     try:
         given, wanted = parse_type(source.simpleString()), parse_type(target.simpleString())
     except InvalidTypeError:
-        # Spark has more types, such as GEOMETRY, and none of them becomes another one.
+        # Spark has more types, such as GEOMETRY, which are not converted.
         return False
     return isinstance(given, Primitive) and isinstance(wanted, Primitive) and is_assignable(given, wanted)
 

@@ -1,6 +1,6 @@
 """The bucket of a row: Hive's bucketing version 2, vectorised.
 
-Spark's Python workers run this module, by value: it imports nothing of ours.
+Spark's Python workers get this module by value, so it imports no other module of ours.
 Source: Hive ObjectInspectorUtils.getBucketHashCode, hashCodeMurmur and Murmur3.hash32.
 """
 
@@ -43,7 +43,7 @@ def bucket_hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
 
 def _hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
     if type in ("boolean", "tinyint"):
-        # These two are their own hash.
+        # The values of these two types are their hashes.
         return _filled(column.cast(pa.int8())).astype(np.int32).view(np.uint32)
     if type in ("smallint", "int", "bigint"):
         return _hash_fixed(_filled(column))
@@ -64,7 +64,7 @@ def _filled(column: pa.Array) -> NDArray[Any]:
 
 
 def _floating(column: pa.Array) -> NDArray[Any]:
-    # Hive takes the bits as a whole number and stores that number as floating point again.
+    # Hive takes the bits as a whole number, and stores this number as floating point again.
     values = np.array(_filled(column))
     values[np.isnan(values)] = np.nan
     bits = values.view(np.int32 if values.dtype == np.float32 else np.int64)
@@ -72,7 +72,7 @@ def _floating(column: pa.Array) -> NDArray[Any]:
 
 
 def _decimal_bytes(value: Any) -> bytes | None:
-    # Hive keeps a decimal without trailing zeros, as the shortest two's complement.
+    # Hive stores a decimal without trailing zeros, as the shortest two's complement.
     if value is None:
         return None
     unscaled, scale = int(value.scaleb(-value.as_tuple().exponent)), -value.as_tuple().exponent
@@ -96,7 +96,7 @@ def _hash_binary(column: pa.Array) -> NDArray[np.uint32]:
 
 
 def _murmur(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Murmur3, 32 bits, of each stretch of ``data``."""
+    """Return Murmur3, 32 bits, of each part of ``data``."""
     hashes = np.full(len(starts), _SEED, dtype=np.uint32)
     blocks = lengths >> 2
     rows = np.flatnonzero(blocks)
@@ -135,9 +135,9 @@ def _rotate(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: int) -> str | None:
-    """Return the bucket of a row in Spark SQL, from its quoted bucket columns; None where only Python can compute it.
+    """Return the bucket of a row in Spark SQL, from its quoted bucket columns; None if only Python can compute it.
 
-    Spark hashes whole numbers as Hive does, but for the order of their bytes and the seed.
+    Spark hashes whole numbers as Hive does, except for the order of bytes and the seed.
     """
     hashes = [_hash_sql(name, declared) for name, declared in zip(names, types, strict=True)]
     known = [each for each in hashes if each is not None]
@@ -151,7 +151,7 @@ def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: i
 
 _UNSIGNED = 0xFFFFFFFF
 _SEEDING = 1867871456
-"""The number that Spark's hash, which begins with 42, turns into Hive's seed; what follows it is hashed with that."""
+"""The number that turns the seed of Spark's hash, 42, into Hive's seed; the following values are hashed with it."""
 
 
 def _hash_sql(name: str, type: str) -> str | None:
@@ -168,13 +168,13 @@ def _hash_sql(name: str, type: str) -> str | None:
 
 
 def bucket_number_function(types: Sequence[str], num_buckets: int) -> Any:
-    """Return a Spark function of the bucket columns that gives the bucket of each row."""
+    """Return a Spark function of the bucket columns that returns the bucket of each row."""
 
     def bucket_number(*columns: pa.Array) -> pa.Array:
         return pa.array(bucket_numbers(columns, types, num_buckets), pa.int32())
 
     bucket_number.__annotations__ = {"columns": pa.Array, "return": pa.Array}
-    # Not at the top: executors get this module by value, and need only what it computes with.
+    # Not imported at the top: executors get this module by value, and need only the imports of the computation.
     from airflow_hivex.core.job import functions
 
     return functions.arrow_udf(bucket_number, "int")

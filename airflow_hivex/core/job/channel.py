@@ -1,7 +1,7 @@
-"""Messages between a client and its driver, JSON objects by lines, and the artefact that both must have alike.
+"""Messages between a client and its driver, as lines of JSON, and the check that both have the same artefact.
 
-The stream ends with the process on its other side, however that ends. A driver compares the files that it runs with
-those that its client has sent: another release of this package on a cluster can never run a job unnoticed.
+The stream ends when the process on its other side ends in any way. A driver compares the files that it runs with the
+files that its client has sent: so another release of this package on a cluster cannot run a job unnoticed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Channel:
             self._connection.sendall(data)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the other side, until that has gone; a message that was cut off is left out."""
+        """Yield the messages of the other side, until it ends; an incomplete message is left out."""
         try:
             for line in self._lines:
                 if line.endswith(b"\n"):
@@ -48,13 +48,13 @@ class Channel:
             return
 
     def close(self) -> None:
-        """End the stream: the other side receives what was sent, and nothing more."""
+        """End the stream: the other side receives the messages that were sent before, and no more."""
         with suppress(OSError):
-            # The other side may have been faster.
+            # The other side may have closed it first.
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
-        """Close the connection in a fork of the process that uses it, which goes on to do so.
+        """Close the connection in a fork of the process, which itself continues to use it.
 
         No lock is taken: a thread of that process may have held it when this one was forked.
         """
@@ -67,7 +67,7 @@ class Channel:
 
 
 def fingerprint(files: Mapping[str, bytes]) -> str:
-    """Return a text that is the same for the same files, and another one where a name or a byte differs."""
+    """Return a text that identifies files by their names and contents."""
     digest = hashlib.sha256()
     for name, content in sorted(files.items()):
         digest.update(f"{name}\n{len(content)}\n".encode())
@@ -76,7 +76,7 @@ def fingerprint(files: Mapping[str, bytes]) -> str:
 
 
 def problem_with(expected: str) -> str | None:
-    """Return why the package of this process is not the artefact with the fingerprint ``expected``; None if it is."""
+    """Return the reason why this process does not run the artefact with the fingerprint ``expected``, or None."""
     package = Path(airflow_hivex.__file__).parent
     archive = package.parent
     if not zipfile.is_zipfile(archive):

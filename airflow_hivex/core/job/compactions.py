@@ -1,7 +1,7 @@
-"""Compaction: the rows of several directories in one, each with the ids and write ids that it has.
+"""Compaction: the rows of several directories in one directory, with unchanged row ids and write ids.
 
-Where the files allow it their stripes are put behind each other, and only some of them are rewritten; else one pass
-reads, sorts and writes the rows, a file for each writer that has numbered them.
+If the files allow it, their stripes are concatenated, and only some of them are rewritten. Else one pass reads, sorts
+and writes the rows, into a file for each writer that has numbered them.
 Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
 """
 
@@ -39,24 +39,22 @@ from airflow_hivex.core.model.plans import Compaction, Plan, Rebalance, Scan, Wr
 from airflow_hivex.core.model.row_ids import WRITER_SHIFT, encode_bucket, hive_bucket
 
 LARGEST_FILE = 128 << 20
-"""Bytes of the data that go into one new file of an insert-only table."""
+"""The number of bytes of data for one new file of an insert-only table."""
 
 _KIND = "__kind"
 _WRITER = "__writer"
 _EVENT, _ROW = 0, 1
 _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
-"""Formats whose values are the same after they were read and rewritten; files of others are copied."""
+"""Formats whose values do not change when they are read and rewritten; files of other formats are copied."""
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
-    """Return the base, or the delta and delete delta, that now hold what the plan's scan and deletes hold.
+    """Return the base, or the delta and delete delta, with the rows and events of the plan's scan and deletes.
 
-    Also without rows.
-
-    Temporary views that are made join ``views``, for the caller to drop.
+    They are made even without rows. New temporary views are added to ``views``, for the caller to drop.
 
     Raises:
-        JobError: a file is missing or cannot be read; nothing is left then.
+        JobError: a file is missing or cannot be read; then no new directory is left.
     """
     assert plan.compaction is not None
     assert plan.write is not None
@@ -101,7 +99,7 @@ def _compact_full_acid(
         events.append(_events(spark.table(scan.view), _ROW, write))
     if compaction.deletes:
         deletes = replace(scan, deletes=compaction.deletes)
-        # That none is missing.
+        # This checks that no file is missing.
         event_files(deletes)
         values = [nothing(column) for column in write.columns]
         metadata = [F.col(column.name) for column in METADATA_COLUMNS]
@@ -110,10 +108,10 @@ def _compact_full_acid(
         return
     parted_by = [_KIND, _WRITER]
     order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
-    # Nothing is computed behind the sort, so that Spark has no reason to sort again by less.
+    # No column is computed behind the sort, so Spark has no reason to sort again by fewer columns.
     rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER))
     if staging.place.exists():
-        # Stripes were written there again.
+        # Stripes were rewritten there before.
         staging.discard()
     staging.write(rows, parted_by, lambda each: each.sortWithinPartitions(*order))
     for file in staging.files(parted_by):
@@ -123,10 +121,10 @@ def _compact_full_acid(
 
 
 def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
-    """Return rows or delete events as they are in files, with their target files."""
+    """Return rows or delete events in the form of files, with the numbers of their target files."""
     is_row = kind == _ROW
     row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
-    # In a form that Spark does not see through: of constants it would conclude that it need not sort by more.
+    # In a form that Spark cannot simplify: after constants it would not sort by further columns.
     number = F.expr(f"{kind} + CAST({ROW_ID} < 0 AS INT)").alias(_KIND)
     return rows.select(
         *(F.col(column.name) for column in METADATA_COLUMNS),
@@ -171,7 +169,7 @@ def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> Non
     """Copy all files under new names; readers find the compression of a file in its name, after the first dot.
 
     Raises:
-        JobError: files are missing, or there are others.
+        JobError: files are missing, or there are additional files.
     """
     directory = made.directory(None, ())
     rows = compaction.rows
@@ -202,15 +200,14 @@ def _files_at(path: str) -> list[tuple[Place, int]]:
     return [(there / name, size) for name, size in there.files() if not name.startswith(("_", "."))]
 
 
-# Rebalancing: the rows of a table or partition in files of the same length, with new row ids.
-#
-# Source: Hive's RebalanceQueryCompactor, which divides a row's ROW_NUMBER by how many rows a file gets.
+# Rebalancing: the rows of a table or partition in files of the same length, with new row ids. Source: Hive's
+# RebalanceQueryCompactor, which divides a row's ROW_NUMBER by the number of rows in a file.
 
 
 _PART = "__part"
 _PLACE = "__place"
 _PLACE_BITS = 33
-"""Spark's growing ids have the number of the partition above these bits, and below it that of the row in there."""
+"""Spark's increasing ids have the number of the partition above these bits, and the number of the row in them."""
 
 
 def rebalance(
@@ -219,7 +216,7 @@ def rebalance(
     """Write the rows of ``view``, which has their metadata columns, as evenly filled files of one base.
 
     Raises:
-        JobError: executors that held rows were lost again and again.
+        JobError: executors with computed rows were lost at every retry.
     """
     with_kept(spark, lambda kept: _write(spark, view, write, wanted, staging, kept))
     directory = made.directory(None, ())
@@ -243,7 +240,7 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
     )
     writer = F.expr(layout.WRITER)
     parts = sorted(ordered.groupBy(_PART).agg(F.count("*"), F.collect_set(writer)).collect())
-    # The rows were counted: from now on they must stay where they are.
+    # The rows were counted: from now on they must stay in their tasks.
     kept.check()
     total = sum(count for _, count, _ in parts)
     if not total:
@@ -257,12 +254,12 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
     """Return the rows with their new ids.
 
-    The rows are numbered as a whole, and each file gets ``length`` of the numbers.
+    The numbers run through all rows, and each file gets ``length`` of them.
     """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")
     number = f"({_PLACE} + __first)"
-    # In another order, rows of several writes stand in one file, whose ids have to rise.
+    # In another order a file has rows of several writes, and its ids have to rise.
     write_ids = (ORIGINAL_WRITE_ID, WRITE_ID) if wanted.order_by is None else (f"{write.write_id}L",) * 2
     return rows.withColumn("__first", first).selectExpr(
         f"{layout.INSERT_OPERATION} AS {OPERATION}",

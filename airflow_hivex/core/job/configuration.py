@@ -1,4 +1,4 @@
-"""The SQL configuration of jobs: a statement means the same in every Spark, whatever its user has set there.
+"""The SQL configuration of jobs, with which a statement means the same in every Spark, whatever its user has set.
 
 A setting of ``spark.sql`` is one of three kinds:
 
@@ -7,7 +7,7 @@ A setting of ``spark.sql`` is one of three kinds:
 - *of meaning*: all others, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``: the
   cluster's ``spark_conf`` counts, else Spark's default.
 
-Within a session that its user has brought, jobs change settings while they run, and give them back afterwards.
+In a user's own Spark session, jobs change settings while they run, and restore them afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_hivex.core.job.functions import is_connect
 TEXT_CONF: Mapping[str, str] = {
     # ${name} is text, also in strings and comments: Spark would put variables of the environment there.
     "spark.sql.variable.substitute": "false",
-    # | is an operator of numbers, not another way to write |>.
+    # | is an operator of numbers, not another spelling of |>.
     "spark.sql.parser.singleCharacterPipeOperator.enabled": "false",
     # orc.`/some/path` reads no file.
     "spark.sql.runSQLOnFiles": "false",
@@ -40,11 +40,11 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.parser.escapedStringLiterals",
         "spark.sql.legacy.consecutiveStringLiterals.enabled",
         "spark.sql.ansi.doubleQuotedIdentifiers",
-        # What a name means: `a.*` is not a pattern of names, and an inner WITH hides an outer one.
+        # The meaning of names: `a.*` is not a pattern of names, and an inner WITH hides an outer one.
         "spark.sql.caseSensitive",
         "spark.sql.parser.quotedRegexColumnNames",
         "spark.sql.legacy.ctePrecedencePolicy",
-        # What belongs together in a UNION b INTERSECT c, in FROM a, b JOIN c, and behind !.
+        # The precedence in a UNION b INTERSECT c, in FROM a, b JOIN c, and behind !.
         "spark.sql.legacy.setopsPrecedence.enabled",
         "spark.sql.ansi.relationPrecedence",
         "spark.sql.legacy.bangEqualsNot",
@@ -53,24 +53,24 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
     }
 )
-"""The settings that have Spark's default on every cluster."""
+"""The settings that keep Spark's default on every cluster."""
 
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 TIME_ZONE = "spark.sql.session.timeZone"
 _NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
-# It computes the rows of VALUES, with the number of their task, before they are dealt out to tasks: rows would lie in
-# the file of another bucket than the one in their ids, where Hive does not find what deletes them.
+# This rule computes the rows of VALUES, with the number of their task, before they are distributed to tasks: rows would
+# be in the file of another bucket than the bucket in their ids, and Hive would not find their delete events.
 _EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 
 DEFAULT_CONF = {
     TIME_ZONE: "UTC",
-    # Listing many directories in the driver takes milliseconds, as a Spark job the better part of a second.
+    # Listing many directories takes milliseconds in the driver, and most of a second as a Spark job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Each task that writes needs one of 4096 bucket ids.
     "spark.sql.files.maxPartitionNum": "4000",
-    # Of fields of structs as well: conditions on timestamps would lose rows (scans).
+    # Also for fields of structs: conditions on timestamps would lose rows (scans).
     _NESTED_PUSHDOWN: "parquet",
     # Small files share a task.
     "spark.sql.files.openCostInBytes": str(256 * 1024),
@@ -79,10 +79,9 @@ DEFAULT_CONF = {
 
 FIXED_CONF = {
     **TEXT_CONF,
-    # ORC's reader takes the TIMESTAMP columns of files for those of the session, and definitions do not follow it.
+    # ORC's reader reads TIMESTAMP columns of files in the session's type of timestamps, which definitions ignore.
     TIMESTAMP_TYPE: "TIMESTAMP_LTZ",
-    # A file that is gone or damaged is an error, never a file without rows. Readers get the same options
-    # (READ_OPTIONS).
+    # A missing or damaged file is an error, never a file without rows. Readers get the same options (READ_OPTIONS).
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreInvalidPartitionPaths": "false",
@@ -92,12 +91,12 @@ FIXED_CONF = {
 """The configuration of every job, which its cluster cannot override."""
 
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""The options of each reader of ours: they hold for a DataFrame whenever it is computed, in whatever session."""
+"""The options of our readers: they hold for a DataFrame whenever it is computed, in any session."""
 
 OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
-"""The options of readers of files with row ids. A setting of ORC would find columns by place instead of by name."""
+"""The options of readers of files with row ids. A setting of ORC would find columns by position, not by name."""
 
-# What a DataFrame relies on when it is computed, which may be long after it was made.
+# The settings that a DataFrame needs when it is computed, perhaps long after it was made.
 _LASTING = (_NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
 
 _OF_SPEED = re.compile(
@@ -119,7 +118,7 @@ _OF_SPEED = re.compile(
 
 @dataclass(slots=True)
 class _Pins:
-    """The jobs that run in a session now, their configuration, and the user's values of what they have changed."""
+    """The jobs that run in a session now, their configuration, and the user's values of the changed settings."""
 
     conf: Mapping[str, str]
     jobs: int = 0
@@ -133,7 +132,7 @@ _configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDiction
 
 def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
     """Configure a session of our own, whose settings no other program changes, for jobs with a cluster's ``conf``."""
-    # Each key costs two calls of the JVM, so a session is configured again only for other values.
+    # Each key costs two calls of the JVM, so a session is configured again only if values differ.
     if _configured.get(spark) == conf:
         return
     _change(spark, conf)
@@ -142,17 +141,17 @@ def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
 
 @contextmanager
 def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Configure a session that its user has brought while a job runs, and give it back as it was.
+    """Configure a user's own session while a job runs, and restore its settings afterwards.
 
-    Other threads of the user see the changes meanwhile. A job waits for those of other threads that have another
-    configuration. Costs a look at all that is set in the session.
+    Other threads of the user see the changes meanwhile. A job waits for jobs of other threads with another
+    configuration. Reads all settings of the session.
     """
     with _changed:
         _changed.wait_for(lambda: spark not in _pins or _pins[spark].conf == conf)
         before = _change(spark, conf)
         pins = _pins.setdefault(spark, _Pins(dict(conf)))
         for key, value in before.items():
-            # Jobs side by side share the changes; the last of them gives the user's values back.
+            # Concurrent jobs share the changes; the last job restores the user's values.
             pins.before.setdefault(key, value)
         pins.jobs += 1
     try:
@@ -169,7 +168,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
-    """Set the configuration of a job, all of it or nothing; return the earlier values of all that was changed."""
+    """Set the configuration of a job, all settings or none; return the earlier values of the changed settings."""
     found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
@@ -182,7 +181,7 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
         _EXCLUDED_RULES: _excluded(conf, found),
     }
     others = {key: value for key, value in wanted.items() if found.get(key) != value}
-    # The others were fixed when the application started.
+    # Other settings were fixed when the application started.
     changed = {key: others[key] for key in _modifiable(spark, others)}
     before = {key: found.get(key) for key in changed}
     try:
@@ -199,7 +198,7 @@ def _restore(spark: SparkSession, before: Mapping[str, str | None]) -> None:
 
 
 def _modifiable(spark: SparkSession, keys: Iterable[str]) -> list[str]:
-    """Return the settings of which a running session may have others."""
+    """Return the settings that can be changed in a running session."""
     if not is_connect(spark):
         return [key for key in keys if spark.conf.isModifiable(key)]
     from pyspark.sql.connect.proto.base_pb2 import ConfigRequest
@@ -229,11 +228,11 @@ def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
 
 
 def _call(spark: Any, operation: Any) -> Any:
-    """Ask a server of Spark Connect, once for all settings. pyspark asks once for each."""
+    """Send one request for all settings to a Spark Connect server. pyspark sends one for each setting."""
     return spark.client.config(operation)
 
 
 def _excluded(conf: Mapping[str, str], found: Mapping[str, str]) -> str:
-    # A session that its user has brought may leave out others already.
+    # A user's own session may exclude other rules already.
     others = conf.get(_EXCLUDED_RULES) or found.get(_EXCLUDED_RULES) or ""
     return ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))

@@ -1,4 +1,4 @@
-"""The constraints of a table in a job: the values of columns that are not given, and rows that are refused."""
+"""The constraints of a table in a job: default values of columns, and errors for rows that violate a constraint."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from airflow_hivex.core.model.plans import Write
 
 _MARK = "HIVEX_CONSTRAINT"
 _END = "\x1f"
-# Behind a quote or a parenthesis it is a part of the expression, which an error of another kind shows.
+# Behind a quote or a parenthesis the text is a part of an expression that another error quotes.
 _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
 _CONDITION = "replaced rows: "
 _PARTITION, _LONG = "partition key ", "folder of partition key "
 NUL = "CAST(X'00' AS STRING)"
-"""A NUL character in Spark SQL, whatever Spark makes of escapes."""
+"""A NUL character in Spark SQL, however Spark reads escapes."""
 _MOST_COLUMNS = 3
 _MOST_CHARACTERS = 100
 
 
 def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tuple[DataFrame, tuple[Column, ...]]:
-    """Return the rows with the default values of columns that are not given, and the columns then."""
+    """Return the rows with the default values of columns that are not given, and all columns of the result."""
     names = {column.name.lower() for column in given}
     missing = [
         column
@@ -50,8 +50,8 @@ def default_of(column: Column, write: Write) -> str:
 def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFrame:
     """Return rows that fail when they are computed if a row violates a constraint.
 
-    ``rows`` have columns of the table in its types. Others are NULL, or static partition columns. ``also`` are more
-    columns of the rows, which are kept.
+    ``rows`` have columns of the table in its types. Missing columns are NULL, or static partition columns. ``also`` are
+    additional columns of the rows, which stay.
     """
     if not (write.not_null or write.checks or write.condition):
         return rows
@@ -95,12 +95,12 @@ def _branches(write: Write, columns: Sequence[Column]) -> list[str]:
 
 
 def no_partition_value(key: Column, write: Write) -> str:
-    """Return the error, in Spark SQL, of a row whose value of the partition key has a NUL character."""
+    """Return, in Spark SQL, the error of a row with a NUL character in its value of the partition key."""
     return _error(write, f"{_PARTITION}{key.name}", [key])
 
 
 def no_folder(key: Column, write: Write) -> str:
-    """Return the error, in Spark SQL, of a row whose partition has a name that is too long for a folder."""
+    """Return, in Spark SQL, the error of a row whose partition name is too long for a folder."""
     return _error(write, f"{_LONG}{key.name}", [key])
 
 
@@ -122,7 +122,7 @@ def _is_shown(column: Column) -> bool:
 
 
 def violation(text: str) -> ConstraintViolationError | InvalidObjectError | ReplaceConditionError | None:
-    """Return the error of a text of Spark's that is about a row which is refused."""
+    """Return the error in a message of Spark about a refused row, or None."""
     found = _VIOLATION.search(text)
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """Constants of a VALUES list as the values that Spark would store for them.
 
-Only what is certain: None from :func:`stored_column` means that Spark has to say, be it the value
-or the error. Source: Spark's store assignment policy ANSI, and Cast in ANSI mode.
+Only certain values: None from :func:`stored_column` means that Spark has to decide on the value or the error. Source:
+Spark's store assignment policy ANSI, and Cast in ANSI mode.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from airflow_hivex.core.model.objects import Column
 _EXACT = (Family.WHOLE, Family.DECIMAL)
 _WIDE = Context(prec=100)
 
-# Earlier dates are written in two calendars, and fractions of seconds before 1970 in two ways.
+# Writers use two calendars for earlier dates, and two forms for fractions of seconds before 1970.
 _FIRST_DATE = date(1900, 1, 1)
 _FIRST_MOMENT = datetime(1970, 1, 2)  # noqa: DTZ001 - wall clock time
 
-# Texts that have one meaning in each engine; Spark reads more.
+# Texts with the same meaning in each engine; Spark reads more texts.
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 _PLAIN_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DIGIT = re.compile(r"[0-9]")
@@ -36,16 +36,16 @@ Converter = Callable[[Any], Any]
 
 
 class _UncertainError(Exception):
-    """Spark has to decide about this value."""
+    """The conversion of a value is uncertain, and Spark has to decide."""
 
 
 def check_types(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> None:
-    """Check that each of the values of one column of a VALUES list may be stored in ``column``.
+    """Check that each value of a column of a VALUES list may be stored in ``column``.
 
     With ``casts`` Spark casts all values.
 
     Raises:
-        TypeMismatchError: values of a type cannot be stored there without a CAST.
+        TypeMismatchError: a value cannot be stored in the column without a CAST.
     """
     target = column.parsed_type
     if casts or not isinstance(target, Primitive):
@@ -58,10 +58,10 @@ def check_types(literals: Sequence[Literal], column: Column, table: str, *, cast
 
 
 def stored_column(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> list[Any] | None:
-    """Return the values of one column of a VALUES list as they are stored in ``column``; None when that is not certain.
+    """Return the values of a column of a VALUES list as stored in ``column``; None if one is not certain.
 
-    Each is stored by itself, whatever the others are, and a text is read as the type of the column. The types are
-    those that :func:`check_types` lets pass. With ``casts`` Spark casts values of types that are not assignable.
+    Each value is stored by itself, independent of the others, and a text is read as the type of the column.
+    :func:`check_types` must accept the types. With ``casts`` Spark casts values of types that are not assignable.
 
     Raises:
         UnreadableTextError: a text is not readable as the type.
@@ -154,7 +154,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _unsigned_zero(value: Decimal) -> Decimal:
-    """Return the value, of -0.0 the 0.0 that it is to Spark, whose decimals have no signed zero."""
+    """Return the value, with -0.0 replaced by 0.0: Spark's decimals have no signed zero."""
     return value or value.copy_abs()
 
 
@@ -162,7 +162,7 @@ def _single(value: Any) -> float:
     if isinstance(value, int):
         return float(np.float32(np.int64(value))) if value.bit_length() < 64 else _uncertain()
     double = float(value)
-    # Half way between two floats the decimal decides, not the double nearest to it.
+    # Half way between two floats, Spark rounds the decimal itself, not the double nearest to it.
     half_way = struct.unpack("<q", struct.pack("<d", double))[0] & 0x1FFFFFFF == 0x10000000
     if isinstance(value, Decimal) and ((half_way and Decimal(double) != value) or 0 < abs(double) < 1.2e-38):
         raise _UncertainError
@@ -206,7 +206,7 @@ def _moment(given: str, wanted: str) -> Converter:
         return lambda value: _wall_clock(datetime.combine(value, time()))
     if wanted == "timestamp" and given == "timestamp":
         return _instant
-    # A time zone of the session comes in.
+    # The result depends on the time zone of the session.
     raise _UncertainError
 
 
@@ -219,5 +219,5 @@ def _wall_clock(value: datetime) -> datetime:
 
 
 def _instant(value: datetime) -> datetime:
-    # One without a zone is in the session's, which is not known here.
+    # A time without a zone is in the session's zone, which is not known here.
     return _uncertain() if value.tzinfo is None else _wall_clock(value.astimezone(UTC).replace(tzinfo=None))

@@ -1,4 +1,4 @@
-"""Data files of every format and row layout, as Spark's data sources read and write them."""
+"""Data files of every format and row layout, read and written by Spark's data sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITE_OPTIONS = {
     "csv": {**_EXACT_TIMES, "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"},
     "json": _EXACT_TIMES,
 }
-"""The options with which Spark's writers keep blanks at both ends of texts, and parts of a millisecond."""
+"""The options with which Spark's writers keep blanks at both ends of texts, and fractions of milliseconds."""
 
 
 def source(spark: SparkSession, format: str) -> DataFrameReader:
@@ -51,7 +51,7 @@ def reader(
 ) -> DataFrameReader:
     """Return a reader of files with ``columns`` below directories of the partition columns ``keys``.
 
-    What it loads goes through :func:`rows_of`.
+    Pass the loaded rows to :func:`rows_of`.
     """
     if format == TEXTFILE:
         line = StructField(hive_text.LINE, StringType())
@@ -62,14 +62,14 @@ def reader(
 def rows_of(
     loaded: DataFrame, format: str, options: Mapping[str, str], columns: Sequence[Column], keys: Sequence[Column] = ()
 ) -> DataFrame:
-    """Return the rows of what a reader has loaded."""
+    """Return the rows of the data that a reader has loaded."""
     return hive_text.rows_of(loaded, columns, keys, text_format(options)) if format == TEXTFILE else loaded
 
 
 def writer(
     rows: DataFrame, format: str, options: Mapping[str, str], columns: Sequence[Column], keys: Sequence[str]
 ) -> DataFrameWriter:
-    """Return a writer of rows with ``columns``, which are parted by ``keys``."""
+    """Return a writer of rows with ``columns``, partitioned by ``keys``."""
     if format == TEXTFILE:
         compression = {name: value for name, value in options.items() if name.lower() == COMPRESSION}
         return hive_text.lines_of(rows, columns, keys, text_format(options)).write.format("text").options(**compression)
@@ -79,7 +79,7 @@ def writer(
 
 
 _SEPARATOR = "\0"
-"""No path has it."""
+"""A character that no path has."""
 _NO_FOLDER = "'basePath' must be a directory"
 
 
@@ -88,7 +88,7 @@ def below(folder: str) -> Iterator[None]:
     """Load files below a folder in the block.
 
     Raises:
-        FolderExpectedError: it is a file.
+        FolderExpectedError: the path is a file.
     """
     try:
         yield
@@ -101,8 +101,8 @@ def below(folder: str) -> Iterator[None]:
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:
     """Return a reader of the files below ``paths``.
 
-    Classic PySpark calls the JVM once for each of a list's items; as one text, ten thousand of them cost as little as
-    ten. Spark Connect would look for the paths only when the reader is used, so its schema is asked for.
+    Classic PySpark calls the JVM once for each item of a list; as one text, ten thousand paths cost as little as ten.
+    Spark Connect would check the paths only when the reader is used, so we ask for the schema.
 
     Raises:
         AnalysisException: as ``DataFrameReader.load``.
@@ -119,7 +119,7 @@ def load(reader: Any, paths: Sequence[str]) -> DataFrame:
 
 
 _WITH_NAMES = ("avro", "orc", "parquet")
-"""Formats whose files have the names and types of their columns."""
+"""Formats whose files have the names and types of columns."""
 _SPECIAL = re.compile(r"([\\*?\[\]{},^])")
 
 
@@ -131,8 +131,8 @@ def register(spark: SparkSession, loaded: LoadedFiles) -> str:
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return rows with the columns of the files: in the table's order if they have its names, else in their own."""
-    # All files are asked for their columns: a file with more columns than the first one loses none.
+    """Return rows with the columns of the files, in the table's order if they have its names, else in file order."""
+    # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)
     names = [column.name for column in loaded.columns]
@@ -150,15 +150,15 @@ def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     """Return the rows of files, whose names may have characters of patterns.
 
-    Without patterns Spark reads one of several such files twice. It logs an error for a single pattern, which it looks
-    for as a file first.
+    Without patterns Spark reads one of several such files twice. For a single pattern it logs an error, since it first
+    looks for a file of this name.
     """
     if len(paths) == 1:
         return load(reader.option("__globPaths__", "false"), paths)
     return load(reader, [_SPECIAL.sub(r"\\\1", path) for path in paths])
 
 
-# Always true. Spark's optimizer sees through simpler forms, and then leaves columns out.
+# Always true. Spark's optimizer simplifies simpler forms, and then leaves columns out.
 _READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, null, 0)) IS NOT NULL"
 
 
@@ -167,13 +167,13 @@ def load_nested(
 ) -> DataFrame:
     """Return all rows of files of the row layout ``hive`` below ``paths``, read as if they were flat.
 
-    ORC knows such a file by its six root columns and then hands its reader another schema than the one asked for. So
-    every scan must read all six, none may have partition columns, and no filter on a root column may be pushed down to
-    ORC, which would look for the column among the user's. Source: docs/reference/spark.md; ORC's SchemaEvolution.
+    ORC recognises such a file by its six root columns, and then passes another schema to its reader than the requested
+    one. So every scan must read all six, no scan may have partition columns, and no filter on a root column may be
+    pushed down to ORC, which would look for the column among the user's columns. Source: docs/reference/spark.md; ORC's
+    SchemaEvolution.
 
-    The metadata columns of a flat file, ``columns`` as files call them, then ``keys``.
-
-    The values of the partition keys are the texts that stand in the paths, ``.../key=value/delta_.../bucket_...``.
+    The result has the metadata columns of a flat file, ``columns`` under their names in files, then ``keys``. The
+    values of the partition keys are texts from the paths, ``.../key=value/delta_.../bucket_...``.
     """
     declared = StructType([field(replace(column, name=column.in_files)) for column in columns])
     stored = local_times.as_stored(declared)
@@ -203,8 +203,8 @@ def load_nested(
 def _row(fields: StructType) -> Expression:
     if all(item.name.lower() != _ROW for item in fields.fields):
         return F.col(_ROW)
-    # A filter on a field of the row, or on the row itself, would be taken for one on the user's column of this
-    # name. This form keeps all of them from ORC, at the price that all fields are read.
+    # ORC would take a filter on a field of the row, or on the row itself, for a filter on the user's column of this
+    # name. This form keeps all filters from ORC, at the price that all fields are read.
     nothing = F.struct(*(F.lit(None).cast(item.dataType).alias(item.name) for item in fields.fields))
     return F.coalesce(F.col(_ROW), nothing)
 
@@ -214,12 +214,12 @@ def _partition_texts(keys: Sequence[Column]) -> list[Expression]:
 
 
 def _partition_text(from_last: int) -> Expression:
-    # The path is a URI; below that, Hive escapes a value in a way that URIs know, too. The value of a column
-    # is looked up for each row, so that rare cases must cost little.
+    # The path is a URI; within it, Hive escapes a value in a way that URIs know, too. The value is computed for each
+    # row, so rare cases must cost little.
     folder = f"substring_index(substring_index(_metadata.file_path, '/', -{from_last + 2}), '/', 1)"
     value = f"substring({folder}, instr({folder}, '=') + 1)"
     decoded = value
     for _ in range(2):
-        # What URLs write for a space is itself in a URI.
+        # The character for a space in URLs means itself in a URI.
         decoded = f"url_decode(replace({decoded}, '+', '%2B'))"
     return F.expr(f"nullif(if(contains({value}, '%'), {decoded}, {value}), '{DEFAULT_PARTITION}')")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyarrow import orc
 
 MOST_EVENTS = 50_000_000
-"""Delete events that the driver reads; more are joined."""
+"""The greatest number of delete events that the driver reads; more events are joined."""
 SOURCE = "__source_file"
-"""The file that a delete event comes from."""
+"""The column with the number of a delete event's file."""
 
 _READERS = 16
 _COLUMNS = [ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID]
@@ -32,7 +32,7 @@ def event_files(scan: Scan) -> list[Place]:
     """Return the files with delete events.
 
     Raises:
-        JobError: some are not there, so that rows that were deleted would be seen again.
+        JobError: files are missing, so deleted rows would be visible again.
     """
 
     def of(directory: str) -> list[Place]:
@@ -73,7 +73,7 @@ def _opened(file: Place) -> Iterator[orc.ORCFile]:
 def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
     """Return the delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
 
-    Returns None where the driver cannot hold all of the events.
+    Returns None if there are too many events for the driver.
 
     Raises:
         JobError: a file cannot be read.
@@ -93,7 +93,7 @@ def _event_count(files: Sequence[Place]) -> int:
 def _events(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table:
     def read(file: Place) -> pa.Table:
         with _opened(file) as data:
-            # By the file itself, whichever layout it has.
+            # Decided by the file itself, whatever the layout of the table is.
             names = _COLUMNS if ORIGINAL_WRITE_ID in data.schema.names else [HIVE_NAMES[name] for name in _COLUMNS]
             return data.read(columns=names).select(names).rename_columns(_COLUMNS)
 

@@ -1,7 +1,7 @@
-"""Deleted rows of a table: read from its delete deltas once a scan, then left out of it without a join.
+"""Deleted rows of a table: read from its delete deltas once for each scan, then left out without a join.
 
-The driver turns the delete events into one bitmap for each writer of rows and tests each row's bit in
-an expression; only where bitmaps would be too large or too many, Spark joins.
+The driver turns the delete events into one bitmap for each writer of rows. An expression tests the bit of each row.
+Spark joins only if bitmaps would be too large or too many.
 Source: docs/reference/spark.md, "Deleted rows".
 """
 
@@ -44,11 +44,11 @@ from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.row_ids import VERSION_SHIFT, WRITER_SHIFT
 
 MOST_WORDS = 1 << 21
-"""64-bit words of all bitmaps together, 16 MiB; more are joined."""
+"""The greatest number of 64-bit words of all bitmaps together, 16 MiB; with more, Spark joins."""
 MOST_CASES = 24
-"""Writers that the expression compares one by one; more are looked up in a second array."""
+"""The greatest number of writers that the expression compares one by one; more are looked up in a second array."""
 MOST_PLACES = 1 << 20
-"""Size of that second array; where it would be larger, Spark joins."""
+"""The greatest size of this second array; with a larger one, Spark joins."""
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
@@ -56,9 +56,9 @@ _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 class DeletedRows:
     """The deleted rows of a scan.
 
-    Row ids are unique in the table, but for those of original files and of write ids up to ``Scan.partition_row_ids``,
-    which are left to ``DeletedInPartitions``: it needs the ``files`` of the delete deltas, and their ``events``, None
-    where these are too many for the driver.
+    Row ids are unique in the table, except ids of original files and of write ids up to ``Scan.partition_row_ids``.
+    ``DeletedInPartitions`` treats these: it needs the ``files`` of the delete deltas, and their ``events``, None if
+    they are too many for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -83,7 +83,7 @@ class DeletedRows:
         return self._view if self._bitmaps is not None and self._bitmaps.offsets else None
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have their metadata columns, without those that are deleted."""
+        """Return the rows, which have their metadata columns, without deleted rows."""
         if self._bitmaps is None:
             return rows.join(self._keys(), list(_KEYS), "left_anti")
         return rows.where(self._bitmaps.expression(self._view)) if self._bitmaps.offsets else rows
@@ -93,7 +93,7 @@ class DeletedRows:
         return self.all_events().where(others).select(*_KEYS)
 
     def all_events(self) -> DataFrame:
-        """Return all delete events that the snapshot sees, as Spark reads them."""
+        """Return a DataFrame of all delete events that the snapshot sees."""
         return delete_events(self._spark, self._scan)
 
 
@@ -118,9 +118,9 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bitmaps:
-    """One bitmap a writer, one behind the other in ``words``; ``offsets`` has where each begins, and its words.
+    """One bitmap for each writer, one behind the other in ``words``; ``offsets`` has the beginning and length of each.
 
-    ``skipped`` is the number of words without a bit that are left out before each.
+    ``skipped`` is the number of empty words that are left out before each bitmap.
     """
 
     words: Any
@@ -133,7 +133,7 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Lowest write id, lowest bucket and lowest low half of bucket properties; then the sizes of the last two."""
+        """Return the lowest write id, bucket and low half of bucket properties, and the sizes of the last two."""
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
         lows = [bucket & 0xFFFF for _, bucket in writers]
@@ -148,7 +148,7 @@ class Bitmaps:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether it is cheaper than a join."""
+        """Return whether the bitmaps are cheaper than a join."""
         if len(self.words) > MOST_WORDS:
             return False
         return self._is_small or self._places <= MOST_PLACES
@@ -177,8 +177,8 @@ class Bitmaps:
         return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
-        """SQL that is true for a row that is not deleted; ``owner``, in SQL, and its bucket name its writer."""
-        # As a long: the ids of rows that were rebalanced are large.
+        """Return SQL that is true for rows not deleted; ``owner``, in SQL, and the bucket identify a writer."""
+        # As a long: ids of rebalanced rows are large.
         word = f"shiftright({ROW_ID}, 6)"
         if self._is_small:
             cases = " ".join(
@@ -212,7 +212,7 @@ def _array(view: str, name: str) -> str:
 
 
 def bitmaps(events: pa.Table) -> Bitmaps | None:
-    """Return the bitmaps of delete events; None when a join is cheaper."""
+    """Return the bitmaps of delete events; None if a join is cheaper."""
     write_ids, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, write_ids))
     write_ids, buckets, row_ids = write_ids[order], buckets[order], row_ids[order]
@@ -236,16 +236,16 @@ def bitmaps(events: pa.Table) -> Bitmaps | None:
 
 
 _HAS_ORIGINALS = "__has_originals"
-# A pair of partition and write id, as the bitmaps number it.
+# The number of a pair of partition and write id in the bitmaps.
 _PAIR = f"CASE WHEN {ORIGINAL_WRITE_ID} BETWEEN {LOWEST} AND {HIGHEST} THEN {ORIGINAL_WRITE_ID} + {SHIFT} END"
 
 
 class DeletedInPartitions:
-    """The deleted rows of a scan among rows whose ids are unique in their partition only.
+    """The deleted rows of a scan whose row ids are unique only in their partition.
 
-    Those are the rows of original files, also where a compaction has put them, and the rows of write ids up to
-    ``Scan.partition_row_ids``. Each partition with delete deltas is an :data:`Owner`: joins distinguish its rows by its
-    number, and bitmaps by the number of the pair of partition and write id.
+    These are rows of original files, also after a compaction, and rows of write ids up to ``Scan.partition_row_ids``.
+    Each partition with delete deltas is an :data:`Owner`: joins distinguish its rows by its number, and bitmaps by the
+    number of the pair of partition and write id.
 
     Source: docs/reference/directories.md, "Row layout" and "Original files".
     """
@@ -296,13 +296,13 @@ class DeletedInPartitions:
         return bool(start < end)
 
     def leave_out(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, which have their metadata and owner columns, without those that are deleted."""
+        """Return the rows, which have their metadata and owner columns, without deleted rows."""
         if self._bitmaps is None:
             return rows.join(self._keys(), [OWNER, *_KEYS], "left_anti")
         return rows.where(self._bitmaps.expression(self._view, _PAIR)) if self._bitmaps.offsets else rows
 
     def leave_out_of(self, rows: DataFrame, paths: Sequence[str]) -> DataFrame:
-        """Return the rows of these directories, which have their metadata columns, without those that are deleted."""
+        """Return the rows of these directories, which have their metadata columns, without deleted rows."""
         places = {path.rpartition("/")[0] for path in paths}
         if not any(self._is_touched(path.rpartition("/")[0]) for path in paths if self._may_have_such_rows(path)):
             return rows
@@ -331,9 +331,9 @@ class DeletedInPartitions:
         return found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0
 
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """Return the events of such rows, each with the number of its partition and write id in place of the latter.
+        """Return the events of such rows, with the number of their partition and write id in place of the write id.
 
-        Gives each owner its numbers: the range of its write ids is ``shift`` away from them.
+        Sets the numbers of each owner: they are its write ids plus ``shift``.
         """
         write_ids = events.column(ORIGINAL_WRITE_ID).to_numpy()
         events = events.filter(pa.array((write_ids <= self._highest) | np.isin(write_ids, self._of_loads)))
@@ -356,7 +356,7 @@ class DeletedInPartitions:
         return pa.table(dict(zip(_KEYS, map(pa.array, columns), strict=True)))
 
     def _keys(self) -> DataFrame:
-        """Return the keys of the events of such rows, and the numbers of their partitions, as Spark reads them."""
+        """Return a DataFrame with the keys of the events of such rows, and the numbers of their partitions."""
         events = self._deleted.all_events()
         known = as_spark_names_them(events)
         numbers = {plain_path(uri): number for number, uri in enumerate(self._uris)}
@@ -384,7 +384,7 @@ class DeletedInPartitions:
 
 
 def _row_ids(events: pa.Table) -> dict[Writer, Any]:
-    """Return the ids of the deleted rows of each writer, rising."""
+    """Return the ids of each writer's deleted rows, in ascending order."""
     writers, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, writers))
     writers, buckets, row_ids = writers[order], buckets[order], row_ids[order]

@@ -1,7 +1,7 @@
-"""Plans and results as JSON documents: what goes to a cluster, and what comes back.
+"""Plans and results as JSON documents, which go to a cluster and come back.
 
-A value keeps its type: parameters are tagged, rows travel as Arrow. A job that fails also
-brings a document, which becomes an error of our tree on the caller's side.
+Values keep their types: parameters are tagged, rows are sent as Arrow. A failed job also returns a document, which
+becomes a HivexError on the caller's side.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import VERSION, JobResult, Plan
 
-# A frame of Java's or Python's stack, and how many were left out.
+# A frame of a stack of Java or Python, or the number of left out frames.
 _FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more|File \")|\s*Traceback ")
 _LONGEST_CAUSE = 4000
 
@@ -83,7 +83,7 @@ def plan_to_json(plan: Plan) -> str:
     """Return the document of a plan.
 
     Raises:
-        InvalidParametersError: a parameter is of a type that a query cannot take.
+        InvalidParametersError: a query cannot take a parameter of this type.
     """
     document = plain(plan, without="parameters")
     document["version"] = VERSION
@@ -95,7 +95,7 @@ def plan_from_json(text: str) -> Plan:
     """Return the plan of a document.
 
     Raises:
-        InvalidOperationError: the document was made by a release that this one does not know.
+        InvalidOperationError: an unknown release has made the document.
     """
     document = json.loads(text)
     version = document.pop("version")
@@ -106,14 +106,14 @@ def plan_from_json(text: str) -> Plan:
 
 
 def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
-    """Return the document of a result; the rows of a query come as an Arrow table instead of in ``result``."""
+    """Return the document of a result; ``rows`` has the rows of a query as an Arrow table, in place of ``result``."""
     document = {"version": VERSION, **plain(dataclasses.replace(result, rows=()))}
     document["rows"] = None if rows is None else _arrow_to_text(rows)
     return json.dumps(document)
 
 
 def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
-    """Return the document of a job that failed, with what its cause says."""
+    """Return the document of a failed job, with the message of its cause."""
     said = {"cause": _cause(cause)} if cause is not None and cause is not error else {}
     if isinstance(error, JobError):
         kind = next((kind for kind, of_kind in _JOB_ERRORS.items() if type(error) is of_kind), "job")
@@ -127,7 +127,7 @@ def is_error(text: str) -> bool:
 
 
 def _cause(error: BaseException) -> str:
-    """Return an exception and those that have led to it, without the frames of their stacks."""
+    """Return the texts of an exception and of its causes, without the frames of their stacks."""
     lines = [f"{type(error).__name__}: {error}", *(f"caused by {each!r}" for each in _causes_of(error))]
     shown = [line for line in "\n".join(lines).splitlines() if not _FRAME.match(line)]
     return "\n".join(dict.fromkeys(shown))[:_LONGEST_CAUSE]
@@ -141,14 +141,14 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def result_from_json(text: str, cluster: str) -> JobResult:
-    """Return the result of a document that a job on ``cluster`` brought.
+    """Return the result from the document of a job on ``cluster``.
 
     Timestamps come with the time zone UTC, TIMESTAMP_NTZ without one; decimals exact, arrays
     as lists, structs and maps as dicts (a map whose keys are structs or arrays as a list of pairs).
 
     Raises:
-        HivexError: the job failed: AnalysisError and its kin for the statement, JobCancelledError
-            for one that was stopped, JobError for all else.
+        HivexError: the job failed: AnalysisError and similar errors about the statement, JobCancelledError if it was
+            stopped, JobError for any other failure.
     """
     document = json.loads(text)
     if "error" in document:
@@ -269,7 +269,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any, without: str = "") -> Any:
-    """Return a value as JSON has it: objects for dataclasses, lists for sequences, without fields named ``without``."""
+    """Return a value as JSON: objects for dataclasses, lists for sequences, without fields named ``without``."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value
@@ -284,7 +284,7 @@ def plain(value: Any, without: str = "") -> Any:
 
 @cache
 def _field_names(of: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass; none of any other type."""
+    """Return the names of the fields of a dataclass; an empty tuple for any other type."""
     return tuple(field.name for field in dataclasses.fields(of)) if dataclasses.is_dataclass(of) else ()
 
 
@@ -303,7 +303,7 @@ def built(of: type[T], document: Mapping[str, Any]) -> T:
 
 @cache
 def _builder(of: Any) -> Builder | None:
-    """Return the function that makes a value of a type from JSON; None where the value of JSON is that value."""
+    """Return the function that makes a value of a type from JSON; None if the JSON value is that value."""
     if dataclasses.is_dataclass(of):
         return _of_dataclass(of)
     arguments = get_args(of)

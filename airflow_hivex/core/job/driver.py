@@ -1,10 +1,10 @@
-"""The driver of one client: a process that spark-submit starts, and that runs the plans of its client on a cluster.
+"""The driver of one client: a process, started by spark-submit, that runs the client's plans on a cluster.
 
-It connects to the socket of its client, says whether it has the client's files, starts Spark, and then runs each plan
-that arrives. It ends with its client: when the stream of messages ends, so do its jobs and its application on the
-cluster, within seconds, and the files that they have written are not registered.
+It connects to the socket of its client, reports whether it has the client's files, starts Spark, and then runs each
+plan that arrives. It ends with its client: when the stream of messages ends, its jobs and its application on the
+cluster end within seconds, and their files are not registered.
 
-Spark's Java process has started this one. If one of the two ends, so does the other.
+Spark's Java process has started this process. If one of the two ends, the other ends, too.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 _LOOK_INTERVAL_S = 0.5
 _JAVA_LIMIT_S = 20.0
 _QUIET_S = 2.0
-"""The time after which a job's progress is sent. The client reports none before three seconds."""
+"""The time after which a job's progress is sent. The client does not report progress before three seconds."""
 _MOST_SESSIONS = 64
 _LOST = "the cluster has ended the application of this client; run it again"
 _QUIET = "FATAL"
-"""The level of Spark's log once it runs: at ERROR each failed task leaves its stack there."""
+"""The level of Spark's log once Spark runs: at ERROR the log would have the stack of each failed task."""
 
 
 def main() -> None:
-    """Run the plans of the client that listens at the socket, which is in a folder of its own."""
+    """Run the plans of the client that listens at the socket, which is in a separate folder."""
     address, expected, log_level = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(address)
@@ -62,12 +62,12 @@ class _Driver:
         self._running: dict[str, tuple[float, DriverProgress]] = {}
 
     def serve(self, expected: str, log_level: str) -> None:
-        """Run plans until the client has gone."""
+        """Run plans until the client has ended."""
         problem = channel.problem_with(expected)
         if problem is not None:
             self._channel.send("refused", reason=problem)
             self._end()
-        # While Spark starts, too, which may take as long as the cluster is busy.
+        # Also while Spark starts, which may take as long as the cluster is busy.
         threading.Thread(target=self._receive, name="hivex-messages", daemon=True).start()
         self._start(log_level)
         self._watch()
@@ -108,7 +108,7 @@ class _Driver:
                 self._send("progress", tag=tag, counts=asdict(found))
 
     def _executors(self) -> int:
-        """Return the number of executors that the driver has now; 0 when its application has ended."""
+        """Return the current number of the driver's executors; 0 after the end of its application."""
         with suppress(Exception):
             return int(self._spark.sparkContext._jsc.sc().getExecutorIds().size())
         return 0
@@ -123,7 +123,7 @@ class _Driver:
         from airflow_hivex.core.job import job
 
         for root, filesystem in message["filesystems"].items():
-            # Of the client, which has started this process as the same user.
+            # The document comes from the client, which has started this process as the same user.
             storage.use_for(root, partial(pickle.loads, base64.b64decode(filesystem)))
         with self._lock:
             spark = self._sessions.get(message["session"])
@@ -143,14 +143,14 @@ class _Driver:
         self._send("result", tag=tag, document=result, lost=has_ended)
 
     def _application_has_ended(self) -> bool:
-        """Return whether the cluster has ended this application; of a Java process that has gone, nothing returns."""
+        """Return whether the cluster has ended this application. Does not return if the Java process has ended."""
         from py4j.protocol import Py4JError
 
         context: Any = self._spark.sparkContext
         try:
             return context._jsc is None or bool(context._jsc.sc().isStopped())
         except (Py4JError, OSError):
-            # The watch sees it in a moment. The end of the stream reports it to the client.
+            # The watch notices the end in a moment. The end of the stream reports it to the client.
             threading.Event().wait()
             raise
 
@@ -163,7 +163,7 @@ class _Driver:
 
     def _send(self, kind: str, **content: Any) -> None:
         with suppress(OSError):
-            # The client has gone; the thread that receives its messages ends this process.
+            # The client has ended; the thread that receives its messages ends this process.
             self._channel.send(kind, **content)
 
     def _end(self) -> None:
@@ -182,7 +182,7 @@ class _Driver:
 
 
 def _start_error(error: Exception) -> JobError:
-    """Return an error of ours for a Spark that did not start."""
+    """Return the JobError for a Spark that did not start."""
     from airflow_hivex.core.job.failures import as_error
 
     text = str(error)

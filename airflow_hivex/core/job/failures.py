@@ -1,4 +1,4 @@
-"""Translation of Spark's errors into errors of our tree with one readable sentence."""
+"""Translation of Spark's errors into HivexErrors with one readable sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_hivex.core.model.plans import Plan
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
-"""The text that a client of Spark Connect puts behind a message: it may have more causes, each with its stack."""
+"""The text that a client of Spark Connect adds to a message: it may have more causes, each with its stack."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
@@ -39,7 +39,7 @@ _LOST = re.compile(r"\bExecutorLostFailure\b")
 _NO_SESSION = re.compile(r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|NO_ACTIVE_SESSION|INVALID_CURSOR\.")
 _SHUT_DOWN = re.compile(r"stopped SparkContext|SparkContext was shut down")
 _NO_ANSWER = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
-"""The states of a call of gRPC that no server has answered."""
+"""The states of gRPC calls that no server has answered."""
 _NO_AVRO = re.compile(r"(?i)find (the )?data source: `?avro|avro is built-in but external")
 _NO_CONNECTOR = re.compile(r"Class (org\.apache\.hadoop\.fs\.[\w.]+) not found|No FileSystem for scheme \"?(\w+)")
 _IN_VALUES = "[INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE]"
@@ -51,9 +51,9 @@ _AVRO_PACKAGE = (
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
-    """Return ``error`` as one of our tree: of the statement if Spark refused it, of full storage, else of the job.
+    """Return ``error`` as a HivexError about the statement if Spark refused it, about full storage, or about the job.
 
-    One of a job that writes names the tables. The cluster's name is left empty in a JobError; the caller that started
+    The error of a job that writes names the tables. The cluster's name is empty in a JobError; the caller that started
     the job knows it.
     """
     found = _as_error(error, plan)
@@ -88,7 +88,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
         if error.getCondition() != "PATH_NOT_FOUND":
             is_in_values = message.startswith(_IN_VALUES)
             return AnalysisError(f"{message} {_INSTEAD_OF_VALUES}" if is_in_values else message)
-        # A directory that is not there is no fault of the statement.
+        # A missing directory is not an error of the statement.
         message += _whose_directory(message, plan)
     if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
         message = f"{type(error).__name__}: {message}"
@@ -104,7 +104,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
 
 
 def _lost_connection(error: Exception) -> str | None:
-    """Describe the loss of a Spark Connect server or of its session; None for all other errors."""
+    """Return a description of the loss of a Spark Connect server or its session; None for all other errors."""
     condition = getattr(error, "getCondition", str)() or ""
     if _NO_SESSION.match(condition):
         return "its Spark Connect server was restarted, or has ended the session of this process; run it again"
@@ -127,14 +127,14 @@ def _whose_directory(message: str, plan: Plan) -> str:
 
 
 def _message(text: str) -> str:
-    """Return the innermost cause, without class names, stack and the query that Spark was given."""
+    """Return the message of the innermost cause, without class names, stack and query."""
     causes = [_own(cause) for cause in _CAUSE.findall(text)]
     own = [message for message in (_own(text), *causes) if message]
     conditions = [message for message in own if message.startswith("[")]
     found = (conditions or own or [""])[-1]
-    # It says that a task failed, the cause below it says why.
+    # This message says that a task failed; the cause below it has the reason.
     message = f"{found} {own[-1]}" if found.startswith("[TASK_WRITE_FAILED]") and own[-1] != found else found
-    # Spark names the file in an outer condition, and the row that it cannot read in an inner one.
+    # Spark names the file in an outer error, and the unreadable row in an inner one.
     file = next((read[1] for each in own if (read := _FILE.match(each))), None)
     return message if file is None or file in message else f"{message.rstrip('.')}, in the file {unquote(file)}"
 
@@ -146,10 +146,10 @@ def _own(text: str) -> str:
 
 
 def with_table_names(message: str, plan: Plan) -> str:
-    """Return a text of Spark's with the tables of a plan in place of the views that its job reads."""
+    """Return a message of Spark with the names of a plan's tables in place of its views."""
     for scan in plan.scans:
         quoted = ".".join(f"`{part}`" for part in scan.table.split("."))
         message = message.replace(f"`{scan.view}`", quoted)
-        # Names hold no backslash, so that the table's is a template of itself.
+        # Names have no backslash, so the name of the table is its own template.
         message = re.sub(rf"(?<!\w){re.escape(scan.view)}(?!\w)", scan.table, message)
     return message

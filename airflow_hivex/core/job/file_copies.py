@@ -1,7 +1,7 @@
 """Copies of files as tasks of Spark: each task copies a share, reads the copies again, and returns checksums.
 
-A task only makes new files. It neither overwrites nor deletes the files of others, as it may run for a
-while after its client has died and another one has continued. The client decides about files that are in the way.
+A task only creates new files. It neither overwrites nor deletes other files, since it may run for a while after its
+client has died and another client has continued. The client decides about files that are in the way.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES = ("int", "string", "string", "string", "string")
 
 def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.Table]:
     """Copy files in tasks; return a row for each: its number, outcome, checksum, and a problem with its location."""
-    # By value: a cluster's Python workers need nothing of ours installed.
+    # By value, so that a cluster's Python workers do not need our package.
     for module in (storage, root_markers, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     tasks = max((each.task for each in copies.files), default=0) + 1
@@ -93,7 +93,7 @@ class _Copier:
         self._folders: set[str] = set()
 
     def copy(self, source: str, target: str, size_bytes: int) -> _Done:
-        """Copy a file, unless one is there already, and compare both."""
+        """Copy a file, unless its place has a file already, and compare both."""
         location = source
         try:
             origin = place(source)
@@ -116,7 +116,7 @@ class _Copier:
     def _made(self, origin: Place, copy: Place, source: str, target: str, size_bytes: int) -> _Done:
         folder, _, name = copy.path.rpartition("/")
         is_local = isinstance(copy.filesystem, _LOCAL)
-        # Object stores show what is written as a whole.
+        # Object stores show a file only once it is complete.
         written = Place(copy.filesystem, f"{folder}/.{name}.{uuid.uuid4().hex}{UNFINISHED}") if is_local else copy
         if is_local and folder not in self._folders:
             copy.filesystem.create_dir(folder, recursive=True)
@@ -147,7 +147,7 @@ class _Copier:
             return
         starts = max(self._free_at, time.monotonic())
         self._free_at = starts + size / self._rate
-        # The pause is the rate that was asked for.
+        # The pause is intended: it limits the rate.
         time.sleep(max(0.0, starts - time.monotonic()))
 
 
@@ -159,7 +159,7 @@ def _pieces(origin: Place, size: int = _CHUNK_BYTES) -> Iterator[bytes]:
     """Yield the content of a source.
 
     Raises:
-        _SourceError: it cannot be read.
+        _SourceError: the source cannot be read.
     """
     try:
         yield from _read(origin, size)
@@ -187,13 +187,13 @@ def _wrong_size(source: str, size: int, listed: int) -> _Done:
 
 
 def _publish(written: str, target: str) -> bool:
-    """Give a file its name; return False where there is a file of that name."""
+    """Give a file its name; return False if another file has the name."""
     try:
         os.link(written, target)
     except FileExistsError:
         return False
     except OSError:
-        # A file system without links, as some that are mounted over a network.
+        # A file system without hard links, such as some network file systems.
         if os.path.exists(target):  # noqa: PTH110 - no other call of this function makes a Path
             return False
         os.rename(written, target)  # noqa: PTH104

@@ -1,8 +1,8 @@
-"""Spark's functions for the kind of session that a job runs in: one with a JVM in this process, or Spark Connect.
+"""Spark's functions for the kind of a job's session: with a JVM in this process, or Spark Connect.
 
-``pyspark.sql.functions`` serves one of the two for the whole process, by a variable of the environment. A process that
-has clusters of both kinds needs each in its turn, so a job says whose functions it takes. Modules of this folder import
-this one under the name ``F``.
+``pyspark.sql.functions`` serves one kind for the whole process, by an environment variable. A process with clusters of
+both kinds needs both in turn, so a job chooses its functions. Modules of this folder import this module under the name
+``F``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def functions_of(spark: SparkSession) -> Iterator[None]:
-    """Serve the functions for this session in the block, to this thread."""
+    """Serve the functions for this session to this thread, within the block."""
     token = _session.set(spark if is_connect(spark) else None)
     try:
         with _active(spark) if is_connect(spark) else nullcontext():
@@ -43,7 +43,7 @@ def functions_of(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def _active(spark: Any) -> Iterator[None]:
-    """Make a session of Spark Connect the active one of this thread, as that of its builder would be."""
+    """Make a session of Spark Connect the active session of this thread, as its builder would do."""
     sessions = type(spark)._active_session
     before = getattr(sessions, "session", None)
     sessions.session = spark
@@ -57,13 +57,13 @@ def new_observation() -> pyspark.sql.Observation:
     """Return an observation for rows of the session."""
     if _session.get() is None:
         return pyspark.sql.Observation()
-    # The name that the program sees is a class which chooses by the environment.
+    # The public name is a class that chooses by the environment.
     module = importlib.import_module("pyspark.sql.connect.observation")
     return cast("pyspark.sql.Observation", module.Observation())
 
 
 def parsed_type(text: str) -> DataType:
-    """Return Spark's type of a type's text. Asks the session, over the network if it is one of Spark Connect."""
+    """Return Spark's type of a type's text. Asks the session, for Spark Connect over the network."""
     session: Any = _session.get()
     found: DataType = DataType.fromDDL(text) if session is None else session._parse_ddl(text)
     return found

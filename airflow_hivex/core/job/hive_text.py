@@ -1,4 +1,4 @@
-"""Hive's text files as LazySimpleSerDe reads and writes them: lines of Spark's text source, parsed by expressions.
+"""Hive's text files, with the rules of LazySimpleSerDe: lines of Spark's text source, parsed by expressions.
 
 Spark's own csv source would lose lines of blanks and control characters, distinguishes an empty text from NULL by
 quotes, and knows no collections. Source: Hive's LazyStruct, LazyArray, LazyMap, LazyUtils and the Lazy primitives.
@@ -36,7 +36,7 @@ from airflow_hivex.core.model.file_properties import CHARSETS, TextFormat
 from airflow_hivex.core.model.objects import Column
 
 LINE = "__line"
-"""The one column of the lines that Spark reads and writes."""
+"""The only column of the lines that Spark reads and writes."""
 _FIELDS = "__fields"
 
 _WHOLE_NUMBER = r"\A([+-]?[0-9]+)(?:\.[0-9]*)?\z"
@@ -49,10 +49,10 @@ _NOT_OF_BASE64 = r"(?s)\s|=.*"
 
 
 def rows_of(lines: DataFrame, columns: Sequence[Column], keys: Sequence[Column], form: TextFormat) -> DataFrame:
-    """Return the rows that lines hold: ``columns`` under their names in files, then the partition columns ``keys``.
+    """Return the rows in lines: ``columns`` under their names in files, then the partition columns ``keys``.
 
-    Fields that a line does not have are NULL, fields beyond the columns are ignored, and so is what cannot be read as
-    a column's type: it is NULL.
+    Missing fields of a line are NULL, and so are fields that cannot be read as a column's type. Fields beyond the
+    columns are ignored.
     """
     key_names = [quoted(key.in_files) for key in keys]
     lines = _without_skipped(lines, key_names, form)
@@ -69,14 +69,14 @@ def rows_of(lines: DataFrame, columns: Sequence[Column], keys: Sequence[Column],
 
 
 def lines_of(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], form: TextFormat) -> DataFrame:
-    """Return rows as lines, in the column :data:`LINE`, with the partition columns ``keys`` as they are."""
+    """Return rows as lines, in the column :data:`LINE`, with unchanged partition columns ``keys``."""
     texts = [_written(quoted(column.in_files), declared_type(column.type), 1, form) for column in columns]
     line = f"concat_ws({_text(form.separators[0])}, {', '.join(texts)})"
     return rows.selectExpr(f"{line} AS {quoted(LINE)}", *map(quoted, keys))
 
 
 def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) -> DataFrame:
-    """Return the lines without the first and last ones of each file that are not rows."""
+    """Return the lines without header and footer lines of each file."""
     if not form.skips_lines:
         return lines
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
@@ -92,7 +92,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
             f"row_number() OVER (PARTITION BY {in_file} ORDER BY __start DESC, __number DESC) AS __last",
         )
         return numbered.where(f"__first > {form.header_lines} AND __last > {form.footer_lines}").selectExpr(*names)
-    # Only the beginning of a file needs a shuffle.
+    # Without footer lines, only the beginning of a file needs a shuffle.
     beginnings = places.where("__start = 0").selectExpr(
         *names, f"row_number() OVER (PARTITION BY {in_file} ORDER BY __number) AS __first"
     )
@@ -104,7 +104,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
 
 
 def _value(text: str, type: DataType, level: int, form: TextFormat) -> str:
-    """Return the SQL of a value, from that of its text; ``level`` is the one of its items' separator."""
+    """Return the SQL of a value, from the SQL of its text; ``level`` is the level of its items' separator."""
     return f"CASE WHEN {text} != {_text(form.null)} THEN {_parsed(text, type, level, form)} END"
 
 
@@ -205,7 +205,7 @@ def _split(text: str, separator: str, form: TextFormat) -> str:
         return f"split({text}, {_text(_pattern(separator))}, -1)"
     escape = _pattern(form.escape)
     other = f"[^{_in_class(separator)}{_in_class(form.escape)}]*+"
-    # Possessive, so that Java's matcher neither goes back nor recurs; what ends in an escape ends with it.
+    # Possessive, so that Java's matcher neither backtracks nor recurs; a part that ends in an escape ends with it.
     part = f"(?s){_pattern(separator)}({other}(?:{escape}.{other})*+{escape}?+)"
     return f"regexp_extract_all(concat({_text(separator)}, {text}), {_text(part)}, 1)"
 
@@ -214,7 +214,7 @@ def _unescaped(text: str, form: TextFormat) -> str:
     if form.escape is None:
         return text
     escape = form.escape
-    # No line has a line end in it, so that two characters with one stand for what must not be read twice.
+    # A line has no line end in it, so two characters with a line end can stand for text that must not be read twice.
     marked = f"replace({text}, {_text(escape * 2)}, {_text(chr(10) + '0')})"
     marked = f"replace({marked}, {_text(escape + 'n')}, {_text(chr(10) + '1')})"
     marked = f"replace({marked}, {_text(escape + 'r')}, {_text(chr(13))})"
@@ -230,8 +230,8 @@ def _without_escapes(text: str, escape: str) -> str:
 
 
 def _binary(text: str) -> str:
-    # As Apache Commons' codec reads it: both alphabets, blanks anywhere, and no need of padding. What is not Base64
-    # stands for itself.
+    # As Apache Commons' codec reads Base64: both alphabets, blanks anywhere, padding optional. Other texts stand for
+    # themselves.
     clean = f"regexp_replace(translate({text}, '-_', '+/'), {_text(_NOT_OF_BASE64)}, '')"
     whole = "left(x, char_length(x) - IF(char_length(x) % 4 = 1, 1, 0))"
     decoded = _let("x", clean, f"try_to_binary({whole}, 'base64')")
@@ -256,7 +256,7 @@ def _floating(text: str, type: DataType) -> str:
         )
         for written in forms
     )
-    # Spark knows more spellings of them, all with this letter.
+    # Spark knows more spellings of these values, all with this letter.
     return (
         f"CASE WHEN contains(lower({text}), 'n') THEN CASE trim({text}) {special} END "
         f"ELSE try_cast({text} AS {name}) END"
@@ -305,7 +305,7 @@ def _unparsed(value: str, type: DataType, level: int, form: TextFormat) -> str:
         case StringType() | VarcharType() | CharType():
             return _escaped(value, form)
         case BinaryType():
-            # A setting of Spark's parts long ones into lines.
+            # A setting of Spark splits long texts into lines.
             return _escaped(f"replace(base64({value}), {_text(chr(13) + chr(10))}, '')", form)
     return f"CAST({value} AS STRING)"
 
@@ -314,9 +314,9 @@ def _escaped(text: str, form: TextFormat) -> str:
     if form.escape is None:
         return text
     special = "".join(dict.fromkeys(map(_in_class, form.escape + form.separators)))
-    # In what replaces a match, these two mean something.
+    # These two characters have a meaning in a replacement.
     replacement = ("\\" if form.escape in "\\$" else "") + form.escape + "$0"
-    # At the beginning of a file readers take it for a mark of the encoding.
+    # At the beginning of a file readers take this character for a mark of the encoding.
     pattern = f"[{special}]|^\ufeff"
     text = f"regexp_replace({text}, {_text(pattern)}, {_text(replacement)})"
     text = f"replace({text}, {_text(chr(10))}, {_text(form.escape + 'n')})"
@@ -324,7 +324,7 @@ def _escaped(text: str, form: TextFormat) -> str:
 
 
 def _pattern(character: str) -> str:
-    """Return a regular expression for one character; Spark splits fast by one that needs no escape, or just one."""
+    """Return a regular expression for one character; Spark splits fast by a character with at most one escape."""
     return character if character.isalnum() or not character.isprintable() or character == " " else f"\\{character}"
 
 
@@ -335,7 +335,7 @@ def _in_class(character: str) -> str:
 def _text(text: str) -> str:
     """Return a text as SQL.
 
-    In hexadecimal digits where quotes, escapes or controls could be read in more than one way.
+    In hexadecimal digits, if quotes, escapes or control characters would be ambiguous.
     """
     if text.isascii() and text.isprintable() and not set(text) & set("\\'\""):
         return f"'{text}'"

@@ -1,7 +1,7 @@
 """The job: one plan document in, one result document out, on any Spark session.
 
-This module and what it imports go to a cluster as they are: standard library, pyspark and
-pyarrow, nothing else. It needs no handle on the JVM, so Spark Connect can run it too.
+This module and its imports go to a cluster unchanged; besides our modules they need only the standard library, pyspark
+and pyarrow. The job needs no access to the JVM, so Spark Connect can run it, too.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def run(
     views: Sequence[str] = (),
     save: Save | None = None,
 ) -> str:
-    """Return the result document of a plan; a failure is a document too, nothing is raised.
+    """Return the result document of a plan; a failure is a document, too, and no error is raised.
 
-    The session's SQL configuration is set to what the plan asks for. One that ``is_shared`` with its user, who may set
-    anything at any time, is configured for each job, and given back as it was. ``views`` are those of the session that
-    the plan may read besides its own. ``save`` runs the writer of a statement that writes one table.
+    The session gets the plan's SQL configuration. A session that ``is_shared`` with its user, who may change settings
+    at any time, is configured for each job, and restored. ``views`` are the session's views that the plan may read
+    besides its own. ``save`` runs the writer of a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -102,14 +102,14 @@ def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFra
             with root_checks.checked(spark, plan.roots):
                 _check_time_zone(spark, plan)
             if originals.needs_one_file_a_task(plan):
-                # It may be computed when the session is configured otherwise, so its rows are found now.
+                # The session may have another configuration when the DataFrame is computed, so its files are found now.
                 with originals.one_file_a_task(spark):
                     return _query(spark, plan, registered, views).localCheckpoint()
             return _query(spark, plan, registered, views)
     except Exception as error:
         raise as_error(error, plan) from error
     finally:
-        # The DataFrame has looked them up.
+        # The DataFrame has resolved these views already.
         drop_views(spark, registered)
 
 
@@ -127,16 +127,16 @@ def _query(spark: SparkSession, plan: Plan, registered: list[str], views: Sequen
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
-    """Stop the jobs that run under a plan's tag now. It is called from another thread than the job's."""
+    """Stop the running jobs with a plan's tag. Called in another thread than the job's."""
     if is_connect(spark):
         spark.interruptTag(tag)
     else:
-        # A session's own tags are known to the thread that set them alone.
+        # Only the thread that set a session's tags knows them.
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
 def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
-    """Return the progress of a plan's jobs, whose driver is this process. It is looked at in another thread."""
+    """Return the progress of a plan's jobs, whose driver is this process. Another thread looks at it."""
     return DriverProgress(spark, tag)
 
 
@@ -206,9 +206,9 @@ def _explained(queries: Sequence[DataFrame], plan: Plan, mode: str) -> tuple[Job
 
 
 def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
-    """Drop temporary views, and leave alone whatever rows are cached.
+    """Drop temporary views, without dropping any cached rows.
 
-    The public call also drops the cached rows of an equal query: those of a DataFrame that a user has cached.
+    The public call also drops the cached rows of an equal query, such as a DataFrame that a user has cached.
     """
     catalog: Any = spark.catalog
     if not is_connect(spark):
@@ -219,7 +219,7 @@ def drop_views(spark: SparkSession, views: Sequence[str]) -> None:
 
 
 def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, Any]:
-    # A time without a zone is one of the session's; pyspark would take it for one of this machine's.
+    # A time without a zone is in the session's zone; pyspark would take this machine's zone.
     return {
         name: _instant(spark, value) if isinstance(value, datetime) and value.tzinfo is None else value
         for name, value in parameters.items()
@@ -227,7 +227,7 @@ def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[st
 
 
 def _instant(spark: SparkSession, value: datetime) -> datetime:
-    """Return a time of the session's time zone with this zone, or in UTC where only Spark knows the zone."""
+    """Return a time of the session's time zone with this zone, or in UTC if only Spark knows the zone."""
     try:
         return value.replace(tzinfo=ZoneInfo(str(spark.conf.get(TIME_ZONE))))
     except (ZoneInfoNotFoundError, ValueError):
@@ -237,10 +237,10 @@ def _instant(spark: SparkSession, value: datetime) -> datetime:
 
 
 def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
-    """Refuse a DataFrame that could not be computed: ORC's reader takes its TIMESTAMP columns for those of the session.
+    """Refuse a DataFrame that could not be computed: ORC reads TIMESTAMP columns in the session's timestamp type.
 
     Raises:
-        InvalidOperationError: they are TIMESTAMP_NTZ there.
+        InvalidOperationError: the session's timestamp type is TIMESTAMP_NTZ.
     """
     if spark.conf.get(TIMESTAMP_TYPE) == "TIMESTAMP_NTZ":
         for scan in plan.scans:
@@ -258,10 +258,10 @@ def _is_timestamp(column: Column) -> bool:
 
 
 def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
-    """Refuse to read or write timestamps where they would change.
+    """Refuse to read or write timestamps if they would change.
 
-    ORC keeps a TIMESTAMP as a local time of the process that writes it, and Spark takes that to be
-    the JVM's. All clusters must agree, and agree on UTC.
+    ORC stores a TIMESTAMP as a local time of the writing process, in Spark the local time of the JVM. All clusters must
+    use the same zone, UTC.
     """
     columns = [
         column for scan in plan.scans if scan.is_transactional and scan.format == "orc" for column in scan.columns
@@ -280,7 +280,7 @@ def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
 @lru_cache(maxsize=64)
 def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG001 - the cache's key
     own = "reflect('java.lang.System', 'getProperty', 'user.timezone')"
-    # Where executors are processes of their own, several tasks ask those that there are.
+    # If executors are separate processes, several tasks read their time zones.
     tasks = 1 if not is_connect(spark) and _LOCAL.fullmatch(str(spark.sparkContext.master)) else _ASKED_TASKS
     zones = spark.range(0, tasks, 1, tasks).selectExpr(own).collect()
     return next((str(zone) for (zone,) in zones if zone not in _TIME_ZONE_ZERO), "UTC")

@@ -1,6 +1,6 @@
-"""The files of a write, and the columns that a full ACID file has besides the user's.
+"""The files of a write, and the columns of a full ACID file besides the user's columns.
 
-Both writers, Spark and the one of small VALUES lists, take every name from here.
+Both writers, Spark and the writer of small VALUES lists, take every name from this module.
 Source: docs/reference/directories.md.
 """
 
@@ -51,44 +51,42 @@ HIVE_ROW = "row"
 """Hive's name of the struct that holds a row."""
 
 ROW_ID_FIELDS = ((ORIGINAL_WRITE_ID, "writeid"), (BUCKET, "bucketid"), (ROW_ID, "rowid"))
-"""The columns that Hive's ROW__ID is made of, and what its fields are called. Source: Hive's RecordIdentifier."""
+"""The columns of Hive's ROW__ID, and the names of its fields. Source: Hive's RecordIdentifier."""
 
 INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
 ROW_PLACE = "__row"
-"""The column behind the metadata columns of a file that is yet to become one of ``hive``; see ``orc_tail.nest``."""
+"""The column behind the metadata columns of a file that will get the layout ``hive``; see ``orc_tail.nest``."""
 
 FLAT = FLAT_LAYOUT
 HIVE = HIVE_LAYOUT
-"""The row layout of Hive's own files: metadata columns and one struct that holds the row."""
+"""The row layout of Hive's own files: metadata columns and one struct with the row."""
 ORIGINAL = ORIGINAL_LAYOUT
 PLAIN = PLAIN_LAYOUT
-"""The row layout of insert-only tables: files of any format with the table's columns and nothing else."""
+"""The row layout of insert-only tables: files of any format with only the table's columns."""
 FULL_ACID = (FLAT, HIVE)
 """The row layouts whose rows have ids, and can be changed one by one."""
 _COMPRESSION = {FLAT: "zstd", PLAIN: "zstd", HIVE: "snappy"}
-"""The compression of ORC files, by row layout; ORC before 1.6, as in Hive 3, knows no zstd.
-
-Of what it knows, an INSERT with zlib takes 1.24 of the time of plain files with zstd, one with snappy 1.02.
+"""The compression of ORC files, by row layout. Hive 3 does not know zstd; snappy takes 1.02 of its time, zlib 1.24.
 """
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"
 
 MOST_WRITERS = MAX_WRITER_ID + 1
-"""Tasks that one statement may write with: each needs a bucket id of its own."""
+"""The greatest number of tasks that write for one statement: each needs a separate bucket id."""
 _HAS_NO_VERSION = f"shiftright({BUCKET}, {VERSION_SHIFT}) = 0"
 WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) & {MOST_WRITERS - 1})"
-"""Whose file a row belongs to, in Spark SQL, by its bucket property."""
+"""The number of the writer to whose file a row belongs, in Spark SQL, from its bucket property."""
 
 
 def number_of_statement(number: int) -> str:
-    """Return a number that only one statement has, in Spark SQL, to be computed where no rows are sorted after it.
+    """Return a statement's own number in Spark SQL; no sort may follow its computation.
 
-    Spark writes a plain number into the code that it generates, and each statement would compile code of its own,
-    which runs slowly until Java has optimized it. Arrays stay outside of the code. The place in the array is always 0,
-    in a form that Spark does not see through.
+    Spark writes a plain number into the generated code, so each statement would compile new code, which runs slowly
+    until Java has optimized it. Arrays stay outside of the code. The index in the array is always 0, in a form that
+    Spark cannot simplify.
     """
     return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
 
@@ -111,7 +109,7 @@ def directory_name(write: Write) -> str:
 
 
 def delete_directory_name(write: Write) -> str:
-    """Return the delete delta directory that every partition of the write gets in which rows are deleted."""
+    """Return the delete delta directory of every partition in which the write deletes rows."""
     if write.compacted is not None:
         first, last, txn_id = write.compacted
         return delete_delta_name(first, last, visibility_txn_id=txn_id)
@@ -119,14 +117,14 @@ def delete_directory_name(write: Write) -> str:
 
 
 def staging_name(write: Write) -> str:
-    """Return the hidden directory below the table's, where Spark writes first."""
+    """Return the hidden directory below the table's folder, to which Spark writes first."""
     if write.compacted is not None:
         return compaction_staging_name(write.compacted[2])
     return f"_staging_{write.write_id}_{write.statement_id}"
 
 
 def compaction_staging_name(txn_id: int) -> str:
-    """Return the hidden directory below the table's or partition's, where a compaction writes first."""
+    """Return the hidden directory below the folder of the table or partition, to which a compaction writes first."""
     return f"_staging_v{txn_id}"
 
 
@@ -138,7 +136,7 @@ def bucket_file_name(bucket: int) -> str:
 def file_name(write: Write, bucket: int) -> str:
     """Return the name of a file with new rows.
 
-    A bucket file, or in an insert-only table one as Hive calls them there.
+    It is the name of a bucket file or, in an insert-only table, Hive's name for its files.
     """
     if write.layout == PLAIN:
         return f"{bucket:06d}_0"
@@ -146,7 +144,7 @@ def file_name(write: Write, bucket: int) -> str:
 
 
 def partition_location(write: Write, partition: str | None) -> str:
-    """Return the URI of the directory that holds a partition's base and delta directories."""
+    """Return the URI of the directory with a partition's base and delta directories."""
     return write.path if partition is None else f"{write.path.rstrip('/')}/{partition}"
 
 
@@ -164,7 +162,7 @@ def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str |
 
 
 def _value(text: str | None) -> str | None:
-    # The empty string and the default partition's name both stand for NULL in a partition's name.
+    # The empty string and the default partition's name both mean NULL in a partition's name.
     return None if text in (None, "", DEFAULT_PARTITION) else text
 
 
@@ -188,18 +186,18 @@ def bucket_types(write: Write) -> list[str]:
 
 
 def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns that the columns of a query go to by their names, in the order of the query.
+    """Return the target columns of a query's columns, matched by name, in the order of the query.
 
     Raises:
-        ColumnCountMismatchError: two of them have one name.
-        NoSuchColumnError: the table does not have one of them, or the PARTITION clause gives it a value.
+        ColumnCountMismatchError: two columns have one name.
+        NoSuchColumnError: the table does not have a column, or the PARTITION clause gives it a value.
         InvalidOperationError: the write is of a kind that cannot be made.
     """
     return given_columns(replace(write, input_columns=tuple(names)), len(names))
 
 
 def given_columns(write: Write, count: int) -> tuple[Column, ...]:
-    """Return the columns that ``count`` values of an input row go to, in its order.
+    """Return the target columns of the ``count`` values of an input row, in the order of the row.
 
     Raises:
         ColumnCountMismatchError: the row has more or fewer values.

@@ -1,9 +1,9 @@
-"""TIMESTAMP_NTZ in the ORC files that are written here: numbers of microseconds, to Spark as well.
+"""TIMESTAMP_NTZ in the ORC files that we write: numbers of microseconds, also in the schema for Spark.
 
-Spark compares the types of the columns that it is left to read with those of a file by position, structs within
-them too, and refuses a TIMESTAMP where a file notes a TIMESTAMP_NTZ, or the other way round. The positions differ as
-soon as columns or fields are pruned, or a table's columns have changed. Source: checkTimestampCompatibility in Spark's
-OrcUtils. It looks neither into arrays nor into maps, whose values keep their type.
+Spark compares the types of the columns to read with the types of a file's columns by position, also within structs. It
+refuses a TIMESTAMP at the position of a TIMESTAMP_NTZ, or the reverse. The positions differ as soon as columns or
+fields are pruned, or a table's columns have changed. Source: checkTimestampCompatibility in Spark's OrcUtils. It does
+not check the parts of arrays and maps, which keep their types.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def as_stored(fields: StructType) -> StructType:
-    """Return the columns as files have them."""
+    """Return the columns in the types of files."""
     return StructType([StructField(each.name, _stored(each.dataType), True, each.metadata) for each in fields.fields])
 
 
 def holds_local_times(declared: DataType) -> bool:
-    """Return whether a column is stored as something else than it is declared."""
+    """Return whether a column's stored type differs from its declared type."""
     return _stored(declared) != declared
 
 
 def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
-    """Return the rows as files have them; the columns ``but`` stay as they are."""
+    """Return the rows in the types of files; the columns ``but`` stay unchanged."""
     numbered = [each for each in rows.schema.fields if each.name not in but and holds_local_times(each.dataType)]
     if not numbered:
         # Spark Connect takes no empty list of columns.
@@ -41,7 +41,7 @@ def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
 
 
 def restore(value: Expression, declared: DataType) -> Expression:
-    """Return a column as it is declared, from its value in files. A condition on it is not pushed down to ORC."""
+    """Return a column in its declared type, from its value in files. Conditions on it are not pushed down to ORC."""
     if isinstance(declared, TimestampNTZType):
         return F.expr(_EPOCH) + value * F.expr(_MICROSECOND)
     return _within(value, declared, restore)
@@ -63,6 +63,6 @@ def _numbered(value: Expression, declared: DataType) -> Expression:
 def _within(value: Expression, declared: DataType, change: Callable[[Expression, DataType], Expression]) -> Expression:
     for each in declared.fields if isinstance(declared, StructType) else ():
         if holds_local_times(each.dataType):
-            # Unlike a new struct, this one leaves it to Spark to prune the other fields.
+            # Unlike a new struct, this form lets Spark prune the other fields.
             value = value.withField(quoted(each.name), change(value.getField(each.name), each.dataType))
     return value

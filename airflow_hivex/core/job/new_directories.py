@@ -1,4 +1,4 @@
-"""The base, delta and delete delta directories that one write makes, takes back when it fails, or leaves empty."""
+"""The base, delta and delete delta directories that one write makes, and deletes if it fails; and empty bases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PartitionValues = tuple[str | None, ...]
 
 
 class NewDirectories:
-    """One directory per partition and kind, made when the first file for it comes."""
+    """One directory for each partition and kind, made with its first file."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -34,10 +34,10 @@ class NewDirectories:
         self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
     def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
-        """Return the directory for a partition, which exists from now on; with ``deletes`` that of its delete events.
+        """Make and return the directory of a partition; with ``deletes``, the directory of its delete events.
 
         Raises:
-            InvalidOperationError: it was there before: the write id is not this write's alone.
+            InvalidOperationError: the directory exists: another write has the same write id.
         """
         key = partition, self._name(deletes)
         if key not in self._places:
@@ -53,7 +53,7 @@ class NewDirectories:
         return self._places[key]
 
     def count(self, partition: str | None, rows: int, size_bytes: int, *, deletes: bool = False) -> None:
-        """Note a file that was put into a partition's directory."""
+        """Count a file that was put into a partition's directory."""
         key = partition, self._name(deletes)
         known = self._written[key]
         self._written[key] = replace(
@@ -69,13 +69,13 @@ class NewDirectories:
         return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
 
     def discard(self) -> None:
-        """Delete the directories that were made. One that cannot be deleted is logged; no query will ever read it."""
+        """Delete the new directories. A failure is only logged: no query will ever read them."""
         for made in self._places.values():
             _delete(made, self._write)
 
 
 def discard(write: Write, directories: Iterable[WrittenDirectory]) -> None:
-    """Delete the directories of a write that ended, as :meth:`NewDirectories.discard` does."""
+    """Delete the directories of a finished write, as :meth:`NewDirectories.discard` does."""
     for directory in directories:
         _delete(place(partition_location(write, directory.partition)) / directory.name, write)
 
@@ -96,16 +96,16 @@ def _delete(made: Place, write: Write) -> None:
 _METADATA_FILE = "_metadata_acid"
 _TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).encode()
 _AT_ONCE = 16
-"""An object store answers one request after tens of milliseconds, and a partition takes four."""
+"""The number of partitions at the same time: an object store needs tens of milliseconds for each of four requests."""
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
-    """Return the bases that now hide what these partitions (None: the table without any) have had.
+    """Write empty bases that hide all rows of these partitions (None: of a table without partitions); return them.
 
-    Several are written at once.
+    Several bases are written at the same time.
 
     Raises:
-        StorageError: they cannot be made; none is left then.
+        StorageError: a base cannot be written; then no base is left.
 
     Source: Hive's ``hive.acid.truncate.usebase``, and docs/reference/directories.md for the metadata file.
     """
@@ -117,7 +117,7 @@ def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, Parti
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hivex-empty-bases")
     try:
         try:
-            # The first error ends it.
+            # The first error ends the block.
             for _ in pool.map(write_one, partitions):
                 pass
         finally:

@@ -1,4 +1,4 @@
-"""The original files of a scan, how many rows each has, and how these are numbered; see ``originals``."""
+"""The original files of a scan, their numbers of rows, and the numbering of the rows; see ``originals``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_hivex.core.model.row_ids import encode_bucket, number_files
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """One file: its rows have ids from ``first_row_id`` on in the bucket whose property is ``bucket``."""
+    """One original file: its rows have ids from ``first_row_id`` on, in the bucket with the property ``bucket``."""
 
     uri: str
     owner: tuple[str, int]
@@ -52,7 +52,7 @@ def _numbered(format: str, group: OriginalFiles) -> list[OriginalFile]:
 
 
 def plain_path(uri: str) -> str:
-    """Return a URI as a key: Hadoop writes those of local files with one slash or three."""
+    """Return a URI as a key: Hadoop writes URIs of local files with one slash or three."""
     return re.sub(r"^file:/+", "/", uri)
 
 
@@ -64,12 +64,12 @@ _ACID_FIELDS = ("operation", "originaltransaction", "bucket", "rowid", "currentt
 
 
 def row_counts(format: str, files: Sequence[tuple[str, int]]) -> list[int]:
-    """Return how many rows each file has, given its URI and size.
+    """Return the number of rows of each file, given its URI and size.
 
-    0 in formats whose files do not say it, and in empty files.
+    The number is 0 for empty files, and for formats whose files do not record it.
 
     Raises:
-        InvalidObjectError: a file cannot be read as that format, or holds rows of a full ACID table of Hive's.
+        InvalidObjectError: a file cannot be read in the format, or has rows of a full ACID table of Hive.
     """
     reader = _FORMATS.get(format)
     if reader is None:
@@ -105,7 +105,7 @@ def _orc(file: Place) -> int:
 
 
 def parquet_rows(file: Place) -> int:
-    """Return how many rows a file of Parquet has."""
+    """Return the number of rows of a Parquet file."""
     from pyarrow import parquet
 
     with file.open() as data:

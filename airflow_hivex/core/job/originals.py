@@ -1,7 +1,7 @@
 """Original files with the ids of their rows: plain files of a table from before it was transactional.
 
-Spark's ORC reader does not say which row of its file a row is. Where each task reads one whole file, from its
-first row on and without a filter below, Spark's increasing ids count the rows: see :func:`one_file_a_task`.
+Spark's ORC reader does not return the position of a row in its file. If each task reads one whole file, from its first
+row on and without a filter below, Spark's increasing ids count the rows: see :func:`one_file_a_task`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from airflow_hivex.core.job.writes import ROW_ID_MASK
 from airflow_hivex.core.model.plans import Plan
 
 Owner = tuple[int, int, int, int]
-"""A partition whose row ids are its own: its number, the lowest and highest write id of its delete events, and a shift.
-
-See ``deleted_in_partitions``.
+"""A partition with own row ids: its number, lowest and highest write id of delete events, shift. See ``deletes``.
 """
 NO_OWNER: Owner = (-1, 1, 0, 0)
 """A partition without such events."""
@@ -37,7 +35,7 @@ _FIRST = "__first_row_id"
 _ROWS = "__rows"
 _START = "__start"
 
-# More than any file has, and little enough that the sum over all files is a number of 64 bits.
+# More rows than any file has, but few enough for the sum over all files to have 64 bits.
 _LARGEST_FILE = str(1 << 40)
 _ONE_FILE_A_TASK = {
     "spark.sql.files.maxPartitionBytes": _LARGEST_FILE,
@@ -65,7 +63,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def one_file_a_task(spark: SparkSession) -> Iterator[None]:
-    """Let all jobs of the session read each file whole, in a task of its own, during the block. Jobs may overlap."""
+    """Make all jobs of the session read each file in a separate task during the block. Jobs may overlap."""
     with _LOCK:
         configured = _SESSIONS.setdefault(spark, _Configured())
         if not configured.jobs:
@@ -88,10 +86,10 @@ def one_file_a_task(spark: SparkSession) -> Iterator[None]:
 def with_row_ids(
     spark: SparkSession, rows: DataFrame, table: str, files: Sequence[OriginalFile], owners: Sequence[Owner]
 ) -> DataFrame:
-    """Return the rows of original files with metadata columns, and those of the owner of each file.
+    """Return the rows of original files with metadata columns, and with the columns of each file's owner.
 
     Raises:
-        JobError: some of the files are not there.
+        JobError: some of the files are missing.
     """
     known = as_spark_names_them(rows)
     missing = next((file.uri for file in files if plain_path(file.uri) not in known), None)
@@ -121,7 +119,7 @@ def with_row_ids(
             F.col(_FILE), F.lit(f" of {table} has more rows than when the table was made transactional; restore it.")
         )
     )
-    # Both conditions also fail where a task has read several files, or a part of one.
+    # Both conditions also fail if a task has read several files, or a part of a file.
     is_right = (F.col(ROW_ID) < F.col(_ROWS)) & (F.col(_START) == F.lit(0))
     return counted.join(F.broadcast(lookup), _FILE).withColumns(
         {
@@ -133,11 +131,11 @@ def with_row_ids(
 
 
 def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
-    """Return a column of each attribute of owners."""
+    """Return a column for each attribute of owners."""
     values = zip(*owners, strict=True) if owners else ((),) * len(OWNER_COLUMNS)
     return {name: pa.array(list(each), pa.int64()) for name, each in zip(OWNER_COLUMNS, values, strict=True)}
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
-    """Return the files of a scan: the name that ``input_file_name()`` has for each plain path."""
+    """Return the files of a scan: the result of ``input_file_name()`` for each plain path."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}

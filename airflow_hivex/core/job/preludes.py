@@ -1,4 +1,4 @@
-"""The variables and functions that the texts of a job name, declared in its session of Spark."""
+"""The variables and functions in the texts of a job, declared in its Spark session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _done: WeakKeyDictionary[SparkSession, tuple[str, ...]] = WeakKeyDictionary()
 
 @dataclass(slots=True)
 class _Declared:
-    """The prelude of the jobs that run in a shared session now, how many they are, and what takes it away again."""
+    """The prelude of the running jobs of a shared session, their number, and the statements that drop it."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     prelude: Sequence[str] = ()
@@ -37,9 +37,9 @@ _shared: WeakKeyDictionary[SparkSession, _Declared] = WeakKeyDictionary()
 def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     """Run the block in a session that has the objects of a prelude.
 
-    A session of our own serves jobs of one prelude only, and keeps it. Of one that is shared with its user the objects
-    are dropped again; the user's own of such a name is an error, and stays. There a job waits for those of other
-    threads that have another prelude, whose objects may have the same names.
+    A session of our own serves jobs of one prelude only, and keeps its objects. In a session that is shared with its
+    user the objects are dropped again; a user's object of the same name is an error, and stays. There a job waits for
+    jobs of other threads with another prelude, whose objects may have the same names.
     """
     if not prelude:
         yield
@@ -53,8 +53,8 @@ def declared(spark: SparkSession, prelude: Sequence[str], *, is_shared: bool) ->
 
 
 def _keep(spark: SparkSession, prelude: tuple[str, ...]) -> None:
-    # The same again while another thread reads them changes nothing. A class of a file is found by the threads
-    # of Spark that have loaded the file.
+    # A repeated declaration changes nothing for other threads that read the objects. Only the threads of Spark that
+    # have loaded a file find its class.
     if _done.get(spark) != prelude or any(is_class(text) and " USING " in text for text in prelude):
         for text in prelude:
             spark.sql(text)
@@ -123,7 +123,7 @@ def is_class(declaration: str) -> bool:
 def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared: bool) -> Iterator[None]:
     """Run the block in a session that calls the classes of Hive, if a declaration names a class.
 
-    A session that is shared with its user is given back as it was.
+    A session that is shared with its user is restored.
 
     Raises:
         InvalidOperationError: a server of Spark Connect has no support for Hive.
@@ -136,13 +136,13 @@ def hive_classes(spark: SparkSession, declarations: Sequence[str], *, is_shared:
         name = named.split("`", 2)[1]
         reason = f"the server has no support for Hive; start it with {_IMPLEMENTATION}=hive, or write a function of SQL"
         raise InvalidOperationError("A call of", name, reason)
-    # The client of Spark Connect alone does not have it.
+    # A client of Spark Connect alone does not have this package.
     from py4j.protocol import Py4JError
 
     session: Any = spark
     jvm, catalog = session._jvm, session._jsparkSession.sessionState().catalog()
     try:
-        # Spark's own loader has both.
+        # Spark's own loader has the classes of both.
         builder = getattr(getattr(jvm, _OF_HIVE), "MODULE$")
         field = jvm.java.lang.Class.forName(_CATALOG).getDeclaredField(_FIELD)
         field.setAccessible(True)

@@ -1,4 +1,4 @@
-"""The progress of a job, as Spark counts it in the process of the driver, or reports it to a client of Spark Connect.
+"""The progress of a job: Spark's counts in the process of the driver, or its reports to a client of Spark Connect.
 
 A driver on a cluster sends it to the client as lines of JSON.
 """
@@ -19,9 +19,9 @@ from airflow_hivex.core.model.progress import Progress
 
 
 class DriverProgress:
-    """The counts of a job whose driver is this process, from the store behind the pages of Spark.
+    """The counts of a job whose driver is this process, from the store behind Spark's pages.
 
-    The store is there without the pages, too. One look takes some milliseconds.
+    The store exists even without the pages. One call takes some milliseconds.
     """
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
@@ -30,7 +30,7 @@ class DriverProgress:
         self._finished: dict[int, tuple[int, int, int]] = {}
 
     def look(self) -> Progress | None:
-        """Return the current counts, None before Spark has begun a job of the tag.
+        """Return the current counts, None before Spark has begun a job with the tag.
 
         Raises:
             Py4JError, OSError: the driver does not answer.
@@ -71,7 +71,7 @@ class DriverProgress:
         try:
             stage = store.lastStageAttempt(number)
         except Py4JJavaError:
-            # Spark forgets old stages of an application that has had many.
+            # Spark forgets old stages of an application with many stages.
             return 0, 0, 0
         rows = int(stage.inputRecords()), int(stage.outputRecords()), int(stage.inputBytes())
         if str(stage.status()) == "COMPLETE":
@@ -82,8 +82,8 @@ class DriverProgress:
 class ConnectProgress:
     """The counts of a job on a Spark Connect server, as the server reports them to the thread that runs the job.
 
-    The server counts tasks and bytes, no rows. A session of the client's serves several jobs: each is known by its
-    thread.
+    The server counts tasks and bytes, but not rows. A client's session serves several jobs, which differ by their
+    threads.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -131,12 +131,12 @@ _counted: ContextVar[ConnectProgress | None] = ContextVar("_counted", default=No
 
 
 def count_reports(spark: Any) -> None:
-    """Have a new session of Spark Connect count the reports of its server for :class:`ConnectProgress`."""
+    """Make a new session of Spark Connect count its server's reports for :class:`ConnectProgress`."""
     spark.registerProgressHandler(_on_report)
 
 
 def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-    """Count a report of the server. Called in the thread that runs the job, which no error may end."""
+    """Count a report of the server. Called in the thread of the job, which no error may end."""
     counted = _counted.get()
     found = list(stages or ())
     if counted is None or not found:
@@ -155,7 +155,7 @@ def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done:
 
 
 def _link(spark: SparkSession) -> str | None:
-    """Return the address of the server's pages, where its configuration has their port."""
+    """Return the address of the server's pages, if its configuration has their port."""
     conf: Any = spark.conf
     host, port = conf.get("spark.driver.host", None), conf.get("spark.ui.port", None)
     if conf.get("spark.ui.enabled", "true") != "true" or not host or not port or port == "0":
@@ -169,10 +169,10 @@ def to_json(progress: Progress) -> str:
 
 
 def from_json(text: str) -> Progress:
-    """Return the counts of a line of JSON; names that this release does not know are left out.
+    """Return the counts of a line of JSON, without names that this release does not know.
 
     Raises:
-        ValueError: the line is not one of :func:`to_json`.
+        ValueError: the line was not made by :func:`to_json`.
     """
     found = json.loads(text)
     if not isinstance(found, Mapping):

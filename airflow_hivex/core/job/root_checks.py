@@ -1,9 +1,9 @@
 """Checks that all processes of a job see the roots that its plan names: the driver, each executor, and each task.
 
-A folder on which nothing is mounted takes files and loses them, and lists none. A task that writes therefore looks for
-the marker of the root before its first row. Spark's own readers cannot do so without a loss of pushed conditions, so
-the executors are asked before a job and, if there are new ones, after it. The rows that tasks say they have written
-are compared with those in the files that were found.
+A folder on which no file system is mounted accepts files and loses them, and lists none. So a task that writes looks
+for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed conditions, so
+the executors are asked before a job and, if there are new ones, after it. The number of rows that tasks report as
+written is compared with the number in the files that were found.
 Source: docs/reference/spark.md, "Roots".
 """
 
@@ -57,10 +57,10 @@ _asked: dict[str, _Executors] = {}
 
 @contextmanager
 def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
-    """Run the block between two looks at the driver and the executors; its tasks that write look, too.
+    """Check the driver and the executors before and after the block; tasks that write in it check, too.
 
     Raises:
-        RootUnseenError: one of these processes does not see one of the roots.
+        RootUnseenError: a process does not see one of the roots.
     """
     own, session = _roots.set(tuple(roots)), _session.set(spark)
     try:
@@ -90,7 +90,7 @@ def is_elsewhere(spark: SparkSession) -> bool:
 
 
 def guarded(rows: DataFrame) -> DataFrame:
-    """Return the same rows; a task fails before the first one where its process does not see a root of the job."""
+    """Return the same rows; a task fails before its first row if its process does not see a root of the job."""
     with_marker = [(number, root) for number, root in enumerate(_roots.get()) if root.marker]
     if not with_marker or _is_local(rows.sparkSession):
         return rows
@@ -106,12 +106,12 @@ def guarded(rows: DataFrame) -> DataFrame:
 
 
 def markers() -> tuple[Marker, ...]:
-    """Return the markers of the roots of the job, for its tasks in Python."""
+    """Return the markers of the job's roots, for tasks in Python."""
     return tuple((number, root.marker, root.root_id) for number, root in enumerate(_roots.get()) if root.marker)
 
 
 def names_root(text: str) -> bool:
-    """Return whether a message is that of a task which did not see a root."""
+    """Return whether a message comes from a task that did not see a root."""
     return _UNSEEN.search(text) is not None
 
 
@@ -125,7 +125,7 @@ def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
 
 
 def check_written(table: str, folder: str, written: int, found: int) -> None:
-    """Compare the rows that tasks say they have written with those of the files that were found.
+    """Compare the number of rows that tasks report as written with the number in the files that were found.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -140,10 +140,10 @@ def check_written(table: str, folder: str, written: int, found: int) -> None:
 
 
 def ask_again(spark: SparkSession) -> list[str]:
-    """Return the hosts whose executors see the roots of the job, after a problem.
+    """Check the executors again after a problem; return the hosts whose executors see the roots of the job.
 
     Raises:
-        RootUnseenError: an executor does not.
+        RootUnseenError: an executor does not see a root.
     """
     if not markers() or _is_local(spark):
         return []
@@ -169,8 +169,8 @@ def _is_local(spark: SparkSession) -> bool:
 
 
 def _marker_text(root: PlannedRoot) -> Expression:
-    """Return the text of a root's marker as the JVM of a task sees it, NULL where it does not."""
-    # A class that Spark's own parser needs, so that each executor has it.
+    """Return, in Spark, the text of a root's marker, NULL if the JVM of the task does not see it."""
+    # Spark's own parser needs this class, so each executor has it.
     reader = F.lit("org.antlr.v4.runtime.CharStreams"), F.lit("fromFileName")
     return F.try_reflect(*reader, F.lit(root.marker))
 
@@ -181,17 +181,17 @@ def _host() -> Expression:
 
 
 def _ask_executors(spark: SparkSession) -> None:
-    """Ask executors that were not asked yet whether they see the roots of the job.
+    """Ask new executors whether they see the roots of the job.
 
     Raises:
-        RootUnseenError: one does not.
+        RootUnseenError: an executor does not see a root.
     """
     if not markers() or _is_local(spark):
         return
     keys = [(marker, root_id) for _, marker, root_id in markers()]
     known = _asked.setdefault(str(spark.conf.get("spark.app.id")), _Executors())
     if is_connect(spark):
-        # A client cannot ask a server which executors it has.
+        # A client cannot read the list of a server's executors.
         now = time.monotonic()
         if any(now - known.asked_at.get(key, -math.inf) > _REMEMBERED_S for key in keys):
             _answers(spark)
@@ -204,13 +204,13 @@ def _ask_executors(spark: SparkSession) -> None:
             return
         processes = {process for _, process in _answers(spark)}
         after = _executors(spark)
-        # One that came meanwhile may have been asked, or not.
+        # An executor that was added meanwhile may have been asked, or not.
         if after and len(processes) >= len(after):
             known.seen |= {key: known.seen.get(key, frozenset()) | after for key in keys}
 
 
 def _executors(spark: SparkSession) -> frozenset[str]:
-    """Return the addresses of the executors that there are, without the driver's."""
+    """Return the addresses of the current executors, without the driver's address."""
     context: Any = spark.sparkContext
     java = context._jsc.sc()
     found = str(java.getExecutorMemoryStatus().keySet().mkString(" ")).split()
@@ -222,7 +222,7 @@ def _answers(spark: SparkSession) -> list[tuple[str, str]]:
     """Return the host and the process of each task of a small job that has seen all roots.
 
     Raises:
-        RootUnseenError: a task has not.
+        RootUnseenError: a task has not seen a root.
     """
     roots = [root for root in _roots.get() if root.marker]
     tasks = _TASKS if is_connect(spark) else max(_TASKS, 2 * spark.sparkContext.defaultParallelism)

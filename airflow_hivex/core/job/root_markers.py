@@ -1,4 +1,4 @@
-"""The markers of the roots that a task in Python reads or writes below. It is pickled by value, and imports nothing."""
+"""The markers of the roots for tasks in Python. The module is pickled by value, and imports nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import socket
 from collections.abc import Sequence
 
 Marker = tuple[int, str, str]
-"""The number of a root among those of the plan, the path of its marker, and the id in it."""
+"""The number of a root in the plan, the path of its marker, and the id in the marker."""
 
 
 def check(markers: Sequence[Marker]) -> None:
-    """Look for the markers in this process.
+    """Ensure that this process sees the markers.
 
     Raises:
-        RuntimeError: one is not there, or has another id. ``root_checks.as_error`` reads the message.
+        RuntimeError: a marker is missing, or has another id. ``root_checks.as_error`` reads the message.
     """
     for number, path, root_id in markers:
         problem = _problem(path, root_id)

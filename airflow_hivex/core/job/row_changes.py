@@ -1,6 +1,6 @@
 """UPDATE, DELETE and MERGE: delete events and new rows, in one write.
 
-Every event goes to the file of the writer that has numbered its row, sorted as Hive sorts them.
+Each delete event goes to the file of the writer that has numbered its row, in Hive's order.
 Source: docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
 """
 
@@ -70,15 +70,15 @@ def change_rows(
     *,
     views: Sequence[str] = (),
 ) -> tuple[WrittenDirectory, ...]:
-    """Return the delta and delete delta directories that now hold the changes, at most two a partition.
+    """Write the changes; return their delta and delete delta directories, at most two for each partition.
 
-    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
+    New temporary views are added to ``made``, for the caller to drop. The statement may read ``views``, too.
 
     Raises:
         MergeCardinalityError: several rows of a MERGE's source match one row of the target.
-        InvalidObjectError: the source has a column whose name is needed here.
+        InvalidObjectError: the source has a column with a name that the job needs.
         TypeMismatchError: a column needs an explicit CAST.
-        NoSuchColumnError: ``SET *`` or ``INSERT *``, and the source lacks a column of the target.
+        NoSuchColumnError: for ``SET *`` or ``INSERT *`` the source lacks a column of the target.
     """
     if write.layout not in layout.FULL_ACID:
         raise InvalidOperationError(changes.operation, write.table, f"rows of layout {write.layout!r} are not written")
@@ -106,7 +106,7 @@ def matched_rows(
 
 
 class _Changing:
-    """The events of one statement; what is kept must stay until they are written."""
+    """The events of one statement; its stored rows must stay until the events are written."""
 
     def __init__(
         self,
@@ -127,13 +127,13 @@ class _Changing:
         self._kept = kept
 
     def explained(self) -> DataFrame:
-        """Return the events, of a statement with a source the rows of the target that it matches."""
+        """Return the events; for a statement with a source, the matching rows of the target."""
         changes = self._changes
         if changes.source is None:
             return self.events()
         source = self._rows(changes.source)
         _check_names(source)
-        # Without a look at its size, for which its rows would have to be computed.
+        # The size is not checked, since the rows would have to be computed for it.
         self._view(source, changes.source_view)
         return _needed(self._rows(changes.matched.sql), changes.matched, self._write)
 
@@ -152,7 +152,7 @@ class _Changing:
         matched = self._kept.keep(_needed(self._rows(changes.matched.sql), changes.matched, self._write))
         if changes.matched.rules:
             self._check_cardinality(matched)
-        # What did not match is the source without what did: both have to be of one and the same source.
+        # The unmatched rows are the source without the matched rows: both must come from the same computed source.
         self._kept.check()
         parts = [self._part(matched, changes.matched)] if changes.matched.rules else []
         if changes.unmatched is not None:
@@ -178,15 +178,15 @@ class _Changing:
         self._made.append(name)
 
     def _check_cardinality(self, matched: DataFrame) -> None:
-        # As Hive, for all rows that match, also those that no clause does anything with.
+        # As in Hive, this counts all matching rows, also rows that no clause changes.
         rows, key = _with_key(matched, self._write)
         several = rows.groupBy(*key).count().where("count > 1")
-        # To count them all takes one more shuffle.
+        # A count of all of them needs one more shuffle.
         if several.take(1):
             raise MergeCardinalityError(self._write.table, several.count())
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
-        """Return the events of the rows of one query; ``alone`` when its one rule is for all of them."""
+        """Return the events of the rows of one query; ``alone`` says that its only rule applies to all rows."""
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
             for number, rule in enumerate(part.rules)
@@ -200,15 +200,15 @@ class _Changing:
         partition = [new_partition_text(column, write) for column in write.partition_columns]
         if rule.action == "delete":
             values = [nothing_in_sql(column) for column in write.columns]
-            # Always _DELETED, in a form that Spark does not see through: of a constant it would conclude that no row
-            # gets a number, and then that it need not sort by more than the kind and the writer.
+            # Always _DELETED, in a form that Spark cannot simplify: with a constant it would see that no row gets a
+            # number, and would sort by the kind and the writer only.
             kind = f"CAST({ROW_ID} < 0 AS INT) AS {_KIND}"
             return rows.selectExpr(kind, writer, *_KEYS, *values, *partition)
         columns = (*write.columns, *write.partition_columns)
         if rule.action == "insert":
             given = _inserted(rows, number, rule, write)
             new = enforced(self._assigned(rows.selectExpr(*given), columns, rule), write)
-            # One that is not bucketed takes new rows into the files of as many writers as there are tasks.
+            # In a table without buckets each task writes new rows as a separate writer.
             writer = f"spark_partition_id() % {layout.MOST_WRITERS} AS {_WRITER}"
             if write.num_buckets > 0:
                 new, writer = new.withColumn(_WRITER, bucket_number(write)), _WRITER
@@ -224,7 +224,7 @@ class _Changing:
         return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
     def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
-        """Return the rows as the columns take them; the values of a rule that are texts may be read as other types."""
+        """Return the rows in the types of the columns; constant texts of a rule may be read as other types."""
         write = self._write
         names = rule.columns or [column.name for column in columns]
         named = {names[i].lower() for i in rule.texts}
@@ -233,10 +233,10 @@ class _Changing:
 
 
 def _check_names(source: DataFrame) -> None:
-    """Refuse a source that hides a column of ours from the clauses.
+    """Refuse a source with a column that would hide one of our own columns.
 
     Raises:
-        InvalidObjectError: it has a column of that name.
+        InvalidObjectError: the source has a column of such a name.
     """
     if CLAUSE in (name.lower() for name in source.columns):
         raise InvalidObjectError("column", CLAUSE, "the source of a MERGE cannot have this name; give it an alias")
@@ -252,7 +252,7 @@ def _with_key(rows: DataFrame, write: Write) -> tuple[DataFrame, tuple[str, ...]
 
 
 def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
-    """Return the matched rows without the columns of the target that no rule uses, so that these are not read."""
+    """Return the matched rows without unused columns of the target, so that Spark does not read them."""
     kept = {column.name.lower() for column in write.partition_columns}
     for rule in part.rules:
         if rule.by_name:
@@ -267,13 +267,13 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 
 
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
-    """Return a MERGE's kept source, marked to be sent to all tasks unless it is large: the target is not shuffled then.
+    """Return a MERGE's stored source, marked for a broadcast unless it is large: then the target needs no shuffle.
 
-    Spark's own limit is for tables that it knows little of; here the rows are there, and counted.
+    Spark's own limit is for tables of unknown size; these rows are computed and counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"
-    # One job, which also fills what is kept.
+    # One job, which also computes the stored rows.
     counted = source.selectExpr("count(*)", f"avg(IF({SOURCE_ROW} % {_SAMPLED} = 0, {width}, NULL))")
     rows, width = counted.collect()[0]
     is_small = rows * ((width or 0) + _ROW_OVERHEAD) <= _MOST_BROADCAST_BYTES
@@ -281,9 +281,9 @@ def broadcast_unless_large(source: DataFrame) -> DataFrame:
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
-    """Return the columns of a row after an UPDATE, then its partition columns, which stay.
+    """Return the columns of a row after an UPDATE, then its unchanged partition columns.
 
-    Columns that are ``added`` are NULL where they are not assigned.
+    Columns that are ``added`` are NULL unless they are assigned.
     """
     columns = (*write.columns, *write.partition_columns)
     own = {column.name.lower(): "NULL" if column.name.lower() in added else quoted(column.name) for column in columns}
@@ -317,7 +317,7 @@ def _unchanged(column: Column, value: str, write: Write) -> str:
 
 
 def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """Return all columns of a new row, with their default values where they are not given."""
+    """Return all columns of a new row, with default values for columns that are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, rule, write)
@@ -336,7 +336,7 @@ def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str,
     """Return the columns of the source by lower-case name, for all of the target's unless the rule fills them.
 
     Raises:
-        NoSuchColumnError: it lacks one.
+        NoSuchColumnError: the source lacks a column of the target.
     """
     given = _given_fields(rows)
     for column in (*write.columns, *write.partition_columns):
@@ -387,7 +387,7 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
         f"IF({is_delete}, {BUCKET}, {bucket}) AS {BUCKET}",
         f"IF({is_delete}, {ROW_ID}, monotonically_increasing_id() & {ROW_ID_MASK}L) AS {ROW_ID}",
         f"{write_id} AS {WRITE_ID}",
-        # A delete event of Hive's has no row.
+        # In Hive, a delete event has no row.
         *((f"IF({is_delete}, NULL, true) AS {layout.ROW_PLACE}",) if write.layout == layout.HIVE else ()),
         *columns,
         _KIND,
@@ -395,10 +395,9 @@ def _numbered(rows: DataFrame, write: Write) -> DataFrame:
     )
 
 
-# Small numbers over tasks: each goes to a task of its own while there are enough tasks.
-#
-# Spark shuffles by a hash. Those of 0 and 1 leave the same remainder by 4, so that two writers would share one of
-# four tasks. Source: Spark's Murmur3Hash with seed 42, as its HashPartitioning uses it.
+# The distribution of small numbers over tasks: each number has a separate task while there are enough tasks. Spark
+# shuffles by a hash. The hashes of 0 and 1 have the same remainder modulo 4, so two writers would share one of four
+# tasks. Source: Spark's Murmur3Hash with seed 42, as its HashPartitioning uses it.
 
 
 _SHUFFLED = "spark.sql.shuffle.partitions"
@@ -407,7 +406,7 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return rows in tasks by a number from 0 on, in Spark SQL; Spark still joins tasks that have little to do."""
+    """Return rows distributed to tasks by a number from 0 on, in Spark SQL; Spark still merges small tasks."""
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
     return rows.repartition(F.expr(f"array({keys})[{number} % {tasks}]"))

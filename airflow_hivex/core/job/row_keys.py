@@ -1,6 +1,6 @@
 """Keys of rows, original write id, bucket property and row id, as arrays: files of full ACID rows are sorted by them.
 
-Goes to executors by value.
+Executors get this module by value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = tuple[int, int, int]
 
 
 def runs(*columns: Any) -> Iterator[tuple[int, int]]:
-    """Return where runs of equal values begin and end in sorted columns of one length."""
+    """Yield the beginning and end of each run of equal values in sorted columns of equal length."""
     changes = np.zeros(max(len(columns[0]) - 1, 0), bool)
     for values in columns:
         changes |= np.diff(values) != 0
@@ -25,7 +25,7 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """Yield the writer of each run of rows, and where the run is; the row ids rise within one.
+    """Yield the writer and the place of each run of rows; row ids rise within a run.
 
     Raises:
         ValueError: the rows are not in the order of their keys, or do not come after ``after``.

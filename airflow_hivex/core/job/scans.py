@@ -1,4 +1,4 @@
-"""Tables as a job reads them: one DataFrame and one temporary view each.
+"""The tables that a job reads: one DataFrame and one temporary view for each.
 
 Source: docs/reference/spark.md, "Scans".
 """
@@ -30,11 +30,11 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 
 _NO_GLOBBING = "__globPaths__"
-"""Spark's own switch: the paths are taken as they stand, with any ``*`` and ``[`` in them."""
+"""Spark's own switch that turns patterns off: ``*`` and ``[`` in paths mean themselves."""
 
 
 class Deleted:
-    """The deleted rows of a scan: those whose ids are unique in their partition only, and all others."""
+    """The deleted rows of a scan: rows whose ids are unique only in their partition, and all other rows."""
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self.rows = DeletedRows(spark, scan)
@@ -43,25 +43,25 @@ class Deleted:
 
     @property
     def views(self) -> list[str]:
-        """Return the temporary views that hold the deleted rows."""
+        """Return the temporary views with the deleted rows."""
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
-        """Return whether rows of some directories may be deleted: delete deltas lie next to the rows."""
+        """Return whether rows of a part may be deleted: delete deltas lie next to their directories."""
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
-        """Return the rows of a part, which have their metadata columns, without those that are deleted."""
+        """Return the rows of a part, which have their metadata columns, without deleted rows."""
         return self.rows.leave_out(self.in_partitions.leave_out_of(rows, part.paths))
 
 
 def register(spark: SparkSession, scan: Scan) -> list[str]:
-    """Make the table of ``scan`` readable under its view's name, and return all views that were made.
+    """Create the view of a scan's table, and return all new views.
 
-    Lists the directories, and reads no data but that of delete deltas.
+    Lists the directories, and reads no data except delete deltas.
 
     Raises:
-        InvalidOperationError: the rows are stored in a layout that this release does not read.
+        InvalidOperationError: this release does not know the row layout.
     """
     for part in scan.parts:
         if part.layout not in (None, FLAT, HIVE, ORIGINAL, PLAIN):
@@ -74,7 +74,7 @@ def register(spark: SparkSession, scan: Scan) -> list[str]:
 def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFrame:
     """Return the rows of a table: its columns, then its partition columns.
 
-    Where row ids are read, their columns first.
+    If row ids are read, their columns come first.
     """
     parts = [rows for part in scan.parts for rows in _frames(spark, scan, part, deleted) if rows is not None]
     if not parts:
@@ -83,7 +83,7 @@ def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFram
 
 
 def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
-    """Return the rows with Hive's ROW__ID under the name that the query calls it by, behind all other columns."""
+    """Return the rows with Hive's ROW__ID, under its name in the query, behind all other columns."""
     if scan.row_id is None:
         return rows
     kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
@@ -92,7 +92,7 @@ def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
 
 
 def _frames(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Deleted | None) -> Iterator[DataFrame | None]:
-    """Yield the rows of a part: of all that is read alike at once."""
+    """Yield the rows of a part, one DataFrame for all files that are read in the same way."""
     if part.layout == ORIGINAL:
         exact: list[OriginalFile] = []
         plain: list[OriginalFile] = []
@@ -114,9 +114,9 @@ def _metadata(scan: Scan) -> tuple[Column, ...]:
 
 
 def _needs_metadata(scan: Scan, deleted: Deleted | None) -> bool:
-    """Return whether anything is asked of the metadata columns of a flat file.
+    """Return whether a scan needs the metadata columns of a flat file.
 
-    Without them a scan is the one of a plain ORC table to Spark.
+    Without them Spark scans the table as a plain ORC table.
     """
     return bool(_metadata(scan)) or scan.filter is not None or deleted is not None
 
@@ -141,7 +141,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows of a part, or of its existing ``paths``; None where an external table has no such file."""
+    """Return the rows of a part, or of its existing ``paths``; None if an external table has no such file."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -157,7 +157,7 @@ def _load(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the data below ``paths``, with the partition columns that stand in them."""
+    """Return the data below ``paths``, with the partition columns from these paths."""
     if part.layout == HIVE:
         return _load_nested(spark, scan, part, deleted)
     keys = scan.partition_columns if part.values is None else ()
@@ -171,7 +171,7 @@ def _load(
     schema = StructType([*stored.fields, *key_fields])
     reader = (
         data_files.reader(spark, scan.format, scan.options, stored.fields, key_fields)
-        # Nothing above it is looked at for partition values.
+        # Spark looks for partition values only below this path.
         .option("basePath", part.base_path)
         .option(_NO_GLOBBING, "false")
     )
@@ -183,7 +183,7 @@ def _load(
     except AnalysisException as error:
         if part.layout or error.getCondition() != "PATH_NOT_FOUND":
             raise
-        # As in Hive, a directory that does not exist yet is an empty one.
+        # As in Hive, a missing directory counts as empty.
         there = [path for path in paths if len(paths) > 1 and _exists(spark, scan.format, path)]
         _check_unseen(spark, [path for path in paths if path not in there])
         return _load(spark, scan, part, there, deleted) if there else None
@@ -201,13 +201,13 @@ def _load(
     opaque = {column.name for column in scan.columns if _is_misjudged(column, scan.format)}
     as_declared = not (renamed or opaque or numbered_times or any(item.metadata for item in schema.fields))
     if as_declared and not numbered:
-        # In SQL: each function of pyspark's that makes a column is several calls of the JVM.
+        # In SQL: each function of pyspark that makes a column costs several calls of the JVM.
         names = [quoted(column.name) for column in (*_metadata(scan), *columns)]
         return rows.selectExpr(*names) if metadata else rows
     if not (numbered or numbered_times or any(item.metadata for item in schema.fields)):
         named = [_named_in_sql(column, opaque=column.name in opaque) for column in (*_metadata(scan), *columns)]
         return rows.selectExpr(*named)
-    # Spark forgets what a field notes, such as that it is CHAR, when it finds the values in the path.
+    # Spark forgets a field's metadata, such as its type CHAR, if the values come from the path.
     own = (
         _named(column, opaque=column.name in opaque, numbered_times=numbered_times)
         for column in (*_metadata(scan), *scan.columns)
@@ -216,7 +216,7 @@ def _load(
 
 
 def _visible(rows: DataFrame, scan: Scan, part: ScanPart, deleted: Deleted | None) -> DataFrame:
-    """Return the rows, which have their metadata columns, that the snapshot sees."""
+    """Return the rows that the snapshot sees; ``rows`` have their metadata columns."""
     if scan.filter is not None:
         rows = rows.where(F.col(WRITE_ID) <= F.lit(scan.filter.high_watermark))
         if scan.filter.exceptions:
@@ -237,8 +237,8 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequen
     """Refuse a part that has lost files, or has others; of an external table, ``paths`` without files.
 
     Raises:
-        JobError: that is so.
-        RootUnseenError: the files of one of the paths are out of sight of a server.
+        JobError: files are missing, or there are additional files.
+        RootUnseenError: a server does not see the files of a path.
     """
     if part.files is None:
         if is_connect(rows.sparkSession):
@@ -259,8 +259,8 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
     """Refuse folders of an external table in which a server sees no files, and this process does.
 
     Raises:
-        RootUnseenError: that is so.
-        FolderExpectedError: a file lies in its place.
+        RootUnseenError: a server sees no files in a folder that has files for this process.
+        FolderExpectedError: a file lies in the place of a folder.
     """
     if not is_connect(spark):
         return
@@ -274,10 +274,10 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
 
 
 def _is_misjudged(column: Column, format: str) -> bool:
-    """Return whether a format's reader would leave out rows for conditions on a column.
+    """Return whether conditions on a column would lose rows in a format's reader.
 
-    Spark hands times to ORC without their microseconds. ORC and Parquet order floating point numbers by their bits, in
-    statistics, dictionaries and bloom filters, where 0.0 and -0.0 are two numbers.
+    Spark passes times to ORC without their microseconds. ORC and Parquet compare floating point numbers by their bits,
+    in statistics, dictionaries and bloom filters: there 0.0 and -0.0 are two numbers.
     """
     kind = field(column).dataType
     if isinstance(kind, (FloatType, DoubleType)):
@@ -286,14 +286,14 @@ def _is_misjudged(column: Column, format: str) -> bool:
 
 
 def _is_written_here(part: ScanPart) -> bool:
-    """Return whether all files of a part are of directories that transactions wrote, none an original file."""
+    """Return whether transactions have written all files of a part, and none is an original file."""
     return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
-    """Return a column of files with its present name; with ``numbered_times`` as :mod:`local_times` describes.
+    """Return a column of files under its present name; ``numbered_times`` as described in :mod:`local_times`.
 
-    Conditions on an ``opaque`` one stay with Spark.
+    Conditions on an ``opaque`` column are not pushed down.
     """
     declared, noted = field(column).dataType, field(column).metadata
     if numbered_times and local_times.holds_local_times(declared):
@@ -304,7 +304,7 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
 
 def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
-    """Return a column of files with its present name, in Spark SQL."""
+    """Return a column of files under its present name, in Spark SQL."""
     value, declared = quoted(column.in_files), field(column).dataType
     if opaque and isinstance(declared, TimestampType):
         value = f"timestamp_micros(unix_micros({value}))"
@@ -316,12 +316,12 @@ def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
 
 
 def _file_count(rows: DataFrame) -> int:
-    """Return how many files a scan has found. A list of their names would cost a call of the JVM for each."""
+    """Return the number of files of a scan. A list of their names would cost a call of the JVM for each file."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         return len(rows.inputFiles())
     scanned = classic.queryExecution().analyzed()
-    # A DataFrame optimizes its plan before it returns its files; the relation returns them at once.
+    # A DataFrame optimizes its plan before it returns its files; the relation returns them directly.
     is_relation = scanned.getClass().getSimpleName() == "LogicalRelation"
     return len(scanned.relation().inputFiles() if is_relation else classic.inputFiles())
 

@@ -1,8 +1,8 @@
 """Rows that several parts of a job read: computed once, in memory or on the executors' disks.
 
-If an executor is lost, so are the rows that it held, and Spark computes them again, perhaps others or in another order.
-With a JVM in this process the job asks which executors hold rows. Spark Connect cannot be asked, so there the rows are
-a checkpoint: Spark forgets how to compute them, and fails when it needs some that are lost.
+If an executor is lost, its rows are lost, too, and Spark computes them again, perhaps other rows or in another order.
+With a JVM in this process the job checks which executors have rows. Spark Connect does not report this, so there the
+rows are a checkpoint: Spark forgets how to compute them, and fails if it needs lost rows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Done = TypeVar("Done")
 
 
 class KeptRowsLostError(Exception):
-    """An executor is gone, and with it rows that Spark then computes again, perhaps others or in another order."""
+    """An executor was lost together with rows that Spark computes again, perhaps differently or in another order."""
 
 
 class Kept:
-    """The data that a job keeps in Spark until it ends."""
+    """The rows that a job stores in Spark until it ends."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -50,21 +50,21 @@ class Kept:
             frame.unpersist()
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, computed when they are first read and not again."""
-        # Spark keeps the rows of equal queries once for all sessions, and the first that ends drops them for all. This
-        # filter makes the query equal to no other, and Spark leaves it out when it runs.
+        """Return the same rows, computed only once, at the first read."""
+        # Spark caches the rows of equal queries once for all sessions, and the first session that ends drops them for
+        # all. This filter makes the query unique, and Spark leaves the filter out when it runs.
         own = rows.where(F.lit(uuid4().hex).isNotNull())
         if is_connect(self._spark):
-            # Computed now. The server drops it when the last reference to it is gone.
+            # Computed now. The server drops the checkpoint with the last reference to it.
             return own.localCheckpoint(storageLevel=_LEVEL)
         self._frames.append(own.persist(_LEVEL))
         return self._frames[-1]
 
     def check(self) -> None:
-        """Make sure that no executor is gone which has kept rows at one of the calls before.
+        """Ensure that no executor that had stored rows at an earlier call is lost.
 
         Raises:
-            KeptRowsLostError: what was read since may not belong together.
+            KeptRowsLostError: the rows that were read since may not belong together.
         """
         holders = _executors_with_rows(self._spark) if self._frames else set()
         if self._holders - holders:
@@ -73,10 +73,10 @@ class Kept:
 
 
 def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
-    """Return the result of ``work``, which is called again when it ends with ``KeptRowsLostError``.
+    """Return the result of ``work``, which is retried after a ``KeptRowsLostError``.
 
     Raises:
-        JobError: it did so each time.
+        JobError: ``work`` failed in this way at every retry.
     """
     for _ in range(_ATTEMPTS):
         with Kept(spark) as kept:
@@ -90,10 +90,10 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """Return the executors that have kept any rows; none where the driver does their work, or cannot be asked."""
+    """Return the executors with stored rows; an empty set if the driver does their work, or cannot be asked."""
     if is_connect(spark):
         return set()
-    # Not at the top: a client of Spark Connect may not have it.
+    # Not imported at the top: a client of Spark Connect may not have it.
     from py4j.protocol import Py4JError
 
     context: Any = spark.sparkContext
@@ -103,6 +103,6 @@ def _executors_with_rows(spark: SparkSession) -> set[str]:
         found = getattr(context._jvm, "org.apache.spark.SparkEnv").get().blockManager().master().getStorageStatus()
         return {str(each.blockManagerId().executorId()) for each in found if each.rddBlocks().nonEmpty()} - {_DRIVER}
     except Py4JError:
-        # No promise of Spark's says that it can be asked for this.
+        # Spark does not guarantee this interface.
         log.debug("Spark does not report which executors have kept rows", exc_info=True)
         return set()

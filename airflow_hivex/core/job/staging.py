@@ -1,4 +1,4 @@
-"""The hidden directory where Spark writes first; its files are renamed into the directories of the write."""
+"""The hidden directory to which Spark writes first; its files are renamed into the directories of the write."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Returns the values that were observed of the rows.
 """
 
 InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Puts the rows of each task in the order of its files, without a shuffle."""
+"""Sorts the rows of each task into the order of its files, without a shuffle."""
 
 _TASK = re.compile(r"part-(\d+)-")
-# Readers know by the name of a file how it is compressed, where the file does not say it itself.
+# Readers take the compression of a file from its name, if the file itself does not record it.
 _CODEC = re.compile(r"\.(?:bz2|deflate|gz|lz4|snappy|zst)\Z")
 
 
@@ -54,9 +54,9 @@ _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": p
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file with rows: the values of the columns that parted it, as text, and the task that wrote it.
+    """A file with rows: the values of its partition columns, as text, and the task that wrote it.
 
-    ``ending`` belongs to the name of the file, wherever it goes.
+    ``ending`` stays a part of the file's name in every place.
     """
 
     place: Place
@@ -68,10 +68,10 @@ class StagedFile:
 
 
 class Staging:
-    """The directory of one write, its ``place``. Nothing in it is visible, whatever happens."""
+    """The directory of one write, its ``place``. Its files are never visible to queries."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
-        """``save`` runs Spark's writer. Its files belong to the write as soon as it returns."""
+        """Take ``save``, which runs Spark's writer; the files belong to the write as soon as it returns."""
         self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
@@ -88,12 +88,12 @@ class Staging:
         self.place = place(write.path) / self._name
 
     def create(self) -> str:
-        """Make the directory, for others than Spark to write to; its URI."""
+        """Make the directory for another writer than Spark; return its URI."""
         self.place.create_directory()
         return self._uri
 
     def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
-        """Write rows, one file per task and values of the columns ``parted_by``, by which ``in_order`` sorts first.
+        """Write rows, one file for each task and value of the columns ``parted_by``, by which ``in_order`` sorts first.
 
         The rows are counted before they are sorted: behind a count, Spark would sort them once more.
         """
@@ -119,7 +119,7 @@ class Staging:
         if self._save is None:
             writer.save(self._uri)
             return
-        # An earlier process may have begun it, and a later one may go on with it.
+        # An earlier process may have begun the write, and a later one may continue it.
         self._is_owned = False
         saved = self._save(writer, self._uri)
         if self._written is not None:
@@ -129,7 +129,7 @@ class Staging:
         self._is_owned = True
 
     def _counted(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, whose number is known as soon as they are written; their tasks look for the roots."""
+        """Return the same rows, counted while they are written; their tasks check the roots."""
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
             self._written = self._fingerprint.written
@@ -138,11 +138,12 @@ class Staging:
             return rows
         observation = F.new_observation()
         self._written = lambda: observation.get
-        # The look behind the count: Spark generates no code across either, and would move it below the query.
+        # The check comes behind the count: Spark generates no code across either, and would move the check below the
+        # query.
         return root_checks.guarded(rows.observe(observation, F.count(F.lit(1)).alias(ROWS)))
 
     def last_task(self) -> int:
-        """Return the highest number of a task that has written a file, -1 without any."""
+        """Return the highest number of a task that has written a file, -1 without a file."""
         tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self.place.files())
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
@@ -150,8 +151,8 @@ class Staging:
         """Yield all files that have rows.
 
         Raises:
-            InvalidOperationError: the format cannot hold some of the values: the files would give back others.
-            WrittenRowsMissingError: tasks have written more rows than were found, or fewer.
+            InvalidOperationError: the format cannot store some values: the files would return other values.
+            WrittenRowsMissingError: the number of rows in the files differs from the number that tasks have written.
         """
         found = list(self._found(parted_by))
         if self._written is not None:
@@ -174,19 +175,19 @@ class Staging:
                 yield StagedFile(file, values, int(task[1]), row_count, size_bytes, codec[0] if codec else "")
 
     def publish(self, file: StagedFile, target: Place) -> int:
-        """Make a file one of the write's, in its row layout; its size in bytes then."""
+        """Move a file into a directory of the write, in its row layout; return its new size in bytes."""
         if self._layout == layout.HIVE:
             return nest(file.place, target)
         file.place.move(target)
         return file.size_bytes
 
     def _read_back(self) -> dict[str, int]:
-        """Return how many rows each file has, by its path.
+        """Return the number of rows of each file, by path, by reading the files.
 
-        Of a format whose files do not say it, and may not hold all values.
+        Used for formats that do not record the number, and may not store all values exactly.
 
         Raises:
-            InvalidOperationError: the files give back other values than were written.
+            InvalidOperationError: the files return other values than were written.
         """
         if self._spark is None or self._fingerprint is None:
             return {}
@@ -202,11 +203,11 @@ class Staging:
         return {unquote(part["file"]).partition(f"/{self._name}/")[2]: int(part[ROWS]) for part in parts}
 
     def discard(self) -> None:
-        """Delete it, to write again."""
+        """Delete the directory, for another attempt to write."""
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete the directory at the end. A failure is logged only, since no reader looks there.
+        """Delete the directory at the end. A failure is only logged, since no reader looks there.
 
         A directory that may belong to another process is left to the owner of the write.
         """
@@ -219,7 +220,7 @@ class Staging:
 
 
 def _unholdable(format: str, columns: Sequence[str]) -> str:
-    """Return why rows were not written, as the end of a sentence."""
+    """Return the reason why rows were not written, as the end of a sentence."""
     where = f"column {', '.join(columns)}" if columns else "a row"
     advice = "declare ESCAPED BY '\\\\' for it, or " if format == TEXTFILE else ""
     return (
@@ -234,7 +235,7 @@ ROWS = "rows"
 
 
 class Fingerprint:
-    """The number of rows that were written, and sums of hashes of each of their ``columns``."""
+    """The number of written rows, and the sums of hashes of each of their ``columns``."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
@@ -243,11 +244,11 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return the aggregates to compute of rows in files that are compared with these: of all, or of parts."""
+        """Return the aggregates to compute from rows in files, of all rows or of parts, for a comparison."""
         return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, whose fingerprint this is as soon as they were written."""
+        """Return the same rows; this is their fingerprint as soon as they are written."""
         return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
 
     def _aggregates(self, names: Sequence[str]) -> list[Expression]:
@@ -259,15 +260,15 @@ class Fingerprint:
         return [F.count(F.lit(1)).alias(ROWS), *sums]
 
     def take(self, values: Mapping[str, object]) -> None:
-        """Take the values that another process has observed, which has begun the write."""
+        """Take the observed values from another process that has begun the write."""
         self._taken = values
 
     def written(self) -> Mapping[str, object]:
-        """Return the values of the rows that were written."""
+        """Return the aggregates of the written rows."""
         return self._observation.get if self._taken is None else self._taken
 
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
-        """Return the columns whose values differ in the parts of what was read; None if all rows are the same.
+        """Return the columns whose values differ in the rows that were read, in parts; None if all rows are the same.
 
         Each part has the :attr:`aggregates` of some rows.
         """
@@ -286,13 +287,13 @@ def _names(number: int) -> tuple[str, str]:
 
 
 def _halves(column: Column, name: str) -> tuple[str, str]:
-    """Return the halves of the hash of a column's value, which rows have by that name: their sums have no overflow."""
+    """Return the halves of the hash of a column's value ``name``, in SQL; the sums of halves do not overflow."""
     whole = f"xxhash64({_hashable(quoted(name), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """Return a value in a form whose hash covers all of it: Spark's hash skips NULLs, and takes no maps."""
+    """Return a value in a form whose hash covers all its parts: Spark's hash skips NULLs, and refuses maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

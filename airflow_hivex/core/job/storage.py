@@ -1,7 +1,6 @@
-"""Files by URI, where the job runs: renames, deletes and small writes through pyarrow.
+"""Files by URI, in the process of the job: renames, deletes and small writes through pyarrow.
 
-A location is read as Hadoop reads a path: as it stands, ``%2F`` in a partition's name is
-three characters.
+A location is taken literally, as Hadoop does: ``%2F`` in a partition's name is three characters.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ class Place:
         return Place(self.filesystem, f"{self.path.rstrip('/')}/{name}")
 
     def create_directory(self) -> None:
-        """Make the directory and those above it; it may exist."""
+        """Make the directory and its parents; it may exist."""
         self.filesystem.create_dir(self.path, recursive=True)
 
     def exists(self) -> bool:
-        """Return whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
 
     def is_file(self) -> bool:
-        """Return whether a file is there, and not a directory."""
+        """Return whether the place is a file rather than a directory."""
         return bool(self.filesystem.get_file_info(self.path).type == pafs.FileType.File)
 
     def stamp(self) -> tuple[int | None, object]:
-        """Return the size of a file in bytes, and the time of its last change; None for a file that is not there."""
+        """Return the size of a file in bytes, and the time of its last change; None for a missing file."""
         info = self.filesystem.get_file_info(self.path)
         return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int]]:
-        """Path below this directory and size of every file in it, at any depth; empty if it is not there."""
+        """Return path and size of every file below this directory, at any depth; an empty list if it is missing."""
         selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
         start = len(self.path.rstrip("/")) + 1
         return sorted(
@@ -65,7 +64,7 @@ class Place:
         return self.filesystem.open_input_file(self.path)
 
     def write(self, data: bytes | memoryview | Any) -> int:
-        """Make or replace the file; the bytes written."""
+        """Make or replace the file; return the number of written bytes."""
         with self.filesystem.open_output_stream(self.path) as stream:
             stream.write(data)
         return len(data)
@@ -75,15 +74,15 @@ class Place:
         self.filesystem.delete_file(self.path)
 
     def delete(self) -> None:
-        """Remove the directory with all in it; it may be missing."""
+        """Remove the directory with all its files; it may be missing."""
         if self.exists():
             self.filesystem.delete_dir(self.path)
 
 
 class _Roots:
-    """The roots that this process knows, by URI without a slash at its end, and how to open their file systems.
+    """The roots that this process knows, by URI without a slash at its end, and functions to open their file systems.
 
-    Tasks take this module with them, and no keys: elsewhere none is known.
+    Tasks get this module without keys, so other processes know no roots.
     """
 
     def __init__(self) -> None:
@@ -96,7 +95,7 @@ class _Roots:
         self._opens[root.rstrip("/")] = cache(opens)
 
     def filesystem(self, location: str) -> Any:
-        """Return the file system of a place below one of the roots, else None."""
+        """Return the file system of a place below one of the roots, or None."""
         for root, opens in self._opens.items():
             if location == root or location.startswith(f"{root}/"):
                 return opens()
@@ -111,9 +110,9 @@ _roots = _Roots()
 
 
 def use_for(root: str, opens: Callable[[], Any]) -> None:
-    """Let ``opens`` make pyarrow's file system for all places below a root: with the keys of a cluster, as an example.
+    """Use ``opens`` to make pyarrow's file system for all places below a root, for example with a cluster's keys.
 
-    Elsewhere than in this process, such as on a cluster, the keys are those of the environment.
+    In other processes, such as on a cluster, the keys come from the environment.
     """
     _roots.add(root, opens)
 
@@ -124,7 +123,7 @@ def opened_in(text: str) -> dict[str, Any]:
 
 
 def place(location: str) -> Place:
-    """Return the place that a URI or local path stands for."""
+    """Return the place of a URI or local path."""
     known = _roots.filesystem(location)
     if known is not None:
         return Place(known, location.partition("://")[2])

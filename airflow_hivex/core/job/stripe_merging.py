@@ -1,9 +1,9 @@
-"""The files of each bucket in one new file: their stripes as they are, and only those rewritten that must be.
+"""The files of each bucket merged into one new file: most stripes are copied, and only some are rewritten.
 
-Those are stripes with rows to leave out, and small ones next to each other. The files of a bucket follow each other in
-the order of their rows' keys: the write ids of a delta are below those of the next one, bucket properties distinguish
-the statements of a transaction, and the rows of each file are sorted. What stripes say of their keys must prove it, and
-rows that are read are looked at. Source: docs/reference/spark.md, "Compaction".
+Stripes with rows to leave out, and small stripes next to each other, are rewritten. The files of a bucket follow each
+other in the order of their rows' keys: the write ids of a delta are below the write ids of the next delta, bucket
+properties distinguish the statements of a transaction, and the rows of each file are sorted. The statistics of the
+stripes' keys must prove this order, and rows that are read are checked. Source: docs/reference/spark.md, "Compaction".
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 log = logging.getLogger(__name__)
 
 SMALL_STRIPE = 20_000
-"""Stripes with fewer rows slow readers down; those next to each other are put together."""
+"""Stripes with fewer rows slow readers down; small stripes next to each other are merged."""
 PIECE_BYTES = 16 << 20
-"""Bytes of the stripes that a task makes one of."""
+"""The number of bytes of the stripes that a task merges into one."""
 FEW_ROWS = 100_000
-"""Up to this number of rows is rewritten in this process: Spark's tasks would take longer to begin."""
+"""Up to this number, rows are rewritten in this process: Spark's tasks would take longer to begin."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -66,14 +66,14 @@ _SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
 
 
 class _UnfitError(Exception):
-    """The files cannot be put together; one pass over all rows makes the same of them."""
+    """The files cannot be merged by stripes; one pass over all rows has the same result."""
 
 
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
-    """Make the files of a base or delta of those in the scan's directories, which are of the write's row layout.
+    """Make the files of a base or delta from the scan's files, which have the write's row layout.
 
-    Returns whether that could be done; if not, no file is there but in the staging directory. Spark runs only where
-    many rows are rewritten.
+    Returns whether it was possible; if not, files are left only in the staging directory. Spark runs only if many rows
+    are rewritten.
     """
     try:
         if not scan.parts:
@@ -106,7 +106,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stripe:
-    """A stripe, and the rows of it that are deleted; ``is_touched`` if any row is left out, ``is_gone`` if all are."""
+    """A stripe, and its deleted rows; ``is_touched`` if any row is left out, ``is_gone`` if all rows are."""
 
     file: _File
     number: int
@@ -138,7 +138,7 @@ def _stripes(scan: Scan, write: Write) -> dict[int, list[_Stripe]]:
             raise _UnfitError(f"{file.uri} is not compressed with {wanted}")
     for stripes in buckets.values():
         for stripe, following in pairwise(stripes):
-            # Within one file they are trusted, as readers do.
+            # Within one file the order is trusted, as in readers.
             if stripe.file is not following.file and not stripe.keys.highest < following.keys.lowest:
                 raise _UnfitError(f"rows of {following.file.uri} may belong before some of {stripe.file.uri}")
     return buckets
@@ -160,7 +160,7 @@ def _bucket_files(scan: Scan) -> dict[int, list[str]]:
     for path in part.paths:
         names = [name for name, _ in place(path).files() if not name.startswith(("_", "."))]
         count += len(names)
-        # Those of a streaming batch's delta are numbered in the order of its transactions.
+        # The files of a streaming batch's delta are numbered in the order of its transactions.
         for name in sorted(names, key=lambda name: (int(m[1]) if (m := _SUFFIX.fullmatch(name)) else -1, name)):
             bucket = bucket_number(name)
             if bucket == NO_BUCKET:
@@ -193,7 +193,7 @@ class _LeftOut:
         for number, (stripe, keys) in enumerate(zip(file.tail.stripes, file.keys, strict=True)):
             deleted = self._deleted(keys)
             is_touched = bool(deleted) or not self._sees_all(keys)
-            # Each row has an id of its own, so that all of them are named.
+            # Each row has a unique id, so all of its rows are named.
             is_gone = (
                 len(deleted) == 1
                 and keys.lowest[:2] == keys.highest[:2]
@@ -225,7 +225,7 @@ class _LeftOut:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Stripes of a bucket that follow each other, of one file where they are copied."""
+    """Consecutive stripes of a bucket, from one file if they are copied."""
 
     is_rewritten: bool
     stripes: list[_Stripe] = field(default_factory=list)
@@ -237,7 +237,7 @@ class _Part:
         self.size_bytes += stripe.size_bytes
 
     def has_room(self, stripe: _Stripe) -> bool:
-        """Return whether a stripe of which the same becomes, and which comes next, can be put here."""
+        """Return whether the next stripe, which is treated in the same way, fits into this part."""
         return self.size_bytes + stripe.size_bytes <= PIECE_BYTES if self.is_rewritten else self.file is stripe.file
 
     @property
@@ -271,7 +271,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
         changed = [False] * len(stripes)
     parts: list[_Part] = []
     for at, stripe in enumerate(stripes):
-        # Of a small one alone nothing better would become.
+        # The rewrite of a single small stripe would not improve it.
         neighbours = changed[max(at - 1, 0) : at] + changed[at + 1 : at + 2]
         is_rewritten = stripe.is_touched or (changed[at] and any(neighbours))
         if not parts or parts[-1].is_rewritten != is_rewritten or not parts[-1].has_room(stripe):
@@ -281,9 +281,9 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether stripes can be rewritten to be put behind the first one."""
+    """Return whether stripes can be rewritten so that they fit behind the first one."""
     is_nested = write.layout == layout.HIVE
-    # Other options are for Spark's writer.
+    # Other options need Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(
         is_rewritable(file.tail, [stripe.number for stripe in group], first.file.tail, is_nested=is_nested)
         for file, group in groupby(stripes, key=lambda stripe: stripe.file)
@@ -296,7 +296,7 @@ def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) ->
 def _rewrite(
     spark: SparkSession, parts: Sequence[_Part], valid: WriteIdFilter | None, write: Write, staging: Staging
 ) -> dict[_Part, str]:
-    """Return the name in the staging directory of each part's new file, of those that still have rows."""
+    """Return the names, in the staging directory, of the new files of parts that still have rows."""
     tail = parts[0].file.tail
     if any(part.file.tail.form != tail.form for part in parts):
         raise _UnfitError(f"{parts[0].file.uri} and others differ in how they are written")
@@ -321,7 +321,7 @@ def _rewrite(
 
 
 def _in_tasks(spark: SparkSession, pieces: Sequence[Piece], form: Form, directory: str) -> list[Rewritten]:
-    # By value: a cluster's Python workers need nothing of ours installed.
+    # By value, so that a cluster's Python workers do not need our package.
     for module in (row_keys, storage, root_markers, stripe_rewriting):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     tasks = min(len(pieces), MOST_TASKS)
@@ -333,7 +333,7 @@ def _in_tasks(spark: SparkSession, pieces: Sequence[Piece], form: Form, director
     except PythonException as error:
         if root_checks.names_root(str(error)):
             raise
-        # Such as executors without pyarrow.
+        # For example, executors have no pyarrow.
         raise _UnfitError(str(error)) from error
     return stripe_rewriting.results(found)
 

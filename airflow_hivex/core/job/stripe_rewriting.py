@@ -1,7 +1,7 @@
-"""Stripes of full ACID files rewritten without the rows that are left out: what a task does, with pyarrow alone.
+"""The task that rewrites stripes of full ACID files without the rows to leave out, with pyarrow alone.
 
-Decoding and encoding in C++ takes a fraction of what Spark takes for it, and rows that are in the order of their keys
-already need neither a shuffle nor a sort. Goes to executors by value, with what it imports of ours.
+Decoding and encoding in C++ takes a fraction of Spark's time, and rows that are already in the order of their keys need
+neither a shuffle nor a sort. Executors get this module by value, with its imports of ours.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ STRIPE_BYTES = 64 << 20
 _KEY = slice(1, 4)
 _WRITE_ID = 4
 _METADATA = 5
-# Texts of which more are different in a stripe are not kept in a dictionary. Spark's ORC writer has the same limit.
+# With a greater share of different texts in a stripe, there is no dictionary. Spark's ORC writer has the same limit.
 _DICTIONARY_LIMIT = 0.8
 _BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of the new stripes; ``is_nested`` where the row is a struct.
+    """The form of the new stripes; ``is_nested`` if the row is a struct.
 
     Rows of write ids above ``high_watermark``, or among the ``exceptions``, are left out.
     """
@@ -48,7 +48,7 @@ class Form:
 class Piece:
     """Stripes that become one file, each by the URI of its file and its number there, in the order of their keys.
 
-    ``deleted`` has the ids of deleted rows by their writer, rising.
+    ``deleted`` has the ids of deleted rows by writer, in ascending order.
     """
 
     stripes: Sequence[tuple[str, int]]
@@ -57,9 +57,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a piece: how many rows are in the file ``name``, which is there if there are any.
+    """The result of a piece: the number of rows in the file ``name``, which exists if it has rows.
 
-    ``problem`` says why it could not be written.
+    ``problem`` is the reason why the file could not be written.
     """
 
     rows: int = 0
@@ -68,9 +68,10 @@ class Rewritten:
 
 
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
-    """Write the rows of a piece that are not left out to a file of its own in a directory.
+    """Write the remaining rows of a piece to a new file in a directory.
 
-    The columns have their places, whatever their names, and where rows are structs a placeholder has the struct's.
+    The columns keep their positions, whatever their names are. If rows are structs, a placeholder has the position of
+    the struct.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:
@@ -109,7 +110,7 @@ def _write(batches: Iterable[pa.RecordBatch], form: Form, target: Place) -> int:
 
 
 def _batches(piece: Piece, form: Form) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each stripe that stay.
+    """Yield the remaining rows of each stripe.
 
     Raises:
         ValueError: the rows are not in the order of their keys.
@@ -154,7 +155,7 @@ def _seen(write_ids: Any, form: Form) -> Any:
 
 
 def _leave_out(deleted: Any, row_ids: Any, stays: Any) -> None:
-    """Mark the rows of one writer that are deleted; both lists of ids rise."""
+    """Mark the deleted rows of one writer in ``stays``; both lists of ids are in ascending order."""
     found = deleted[np.searchsorted(deleted, row_ids[0]) : np.searchsorted(deleted, row_ids[-1], side="right")]
     at = np.searchsorted(row_ids, found)
     stays[at[row_ids[at] == found]] = False
@@ -200,7 +201,7 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
     row_ids = rows.column("row_ids")
     for at, row in enumerate(rows.drop_columns(["row_ids"]).to_pylist()):
         parts = np.split(row_ids[at].values.to_numpy(), np.cumsum(row["counts"], dtype=np.int64)[:-1])
-        # Without any writer there still is one part, an empty one.
+        # Without writers there is still one part, an empty one.
         deleted = dict(zip(zip(row["write_ids"], row["buckets"], strict=True), parts, strict=False))
         yield row[NUMBER], Piece(list(zip(row["files"], row["stripes"], strict=True)), deleted)
 

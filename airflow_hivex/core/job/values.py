@@ -30,7 +30,7 @@ from airflow_hivex.core.model.row_ids import encode_bucket
 
 _PARTITION_FAMILIES = (Family.WHOLE, Family.DECIMAL, Family.TEXT, Family.BOOLEAN)
 
-# Spark notes its own type in a file where ORC's says less.
+# Spark records its own type in a file if ORC's type is less exact.
 _SPARK_TYPE = "spark.sql.catalyst.type"
 _NOTED_TYPES = {"string": "string", "varchar": "string", "char": "string", "timestamp": "timestamp"}
 
@@ -47,16 +47,14 @@ class _File:
 
 
 def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
-    """Return the directories that now hold the constants of a VALUES list.
+    """Write the constants of a VALUES list; return the new directories, or None if Spark must run the INSERT.
 
-    None, with nothing done, when Spark must run it.
-
-    That is so when a value is not certain to become what Spark would store (an overflow among them:
-    the error is Spark's), or a column's type is not written here.
+    None is returned, without any write, if it is not certain that a value becomes the value that Spark would store (for
+    example at an overflow, whose error Spark raises), or if this module cannot write the type of a column.
 
     Raises:
-        ColumnCountMismatchError: a row has more or fewer values than are taken.
-        TypeMismatchError: a column needs an explicit CAST, or has a text that is not readable as its type.
+        ColumnCountMismatchError: a row has more or fewer values than the write has columns.
+        TypeMismatchError: a column needs an explicit CAST, or a text is not readable as its type.
         StorageError: the files cannot be written.
     """
     if write.layout == layout.PLAIN:
@@ -66,7 +64,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
         given = layout.given_columns(write, count)
     values: dict[str, list[Any]] = {}
     uncertain = not rows
-    # As in Spark: a type that does not fit is an error, whatever the other columns and their texts are.
+    # As in Spark, a wrong type is an error, whatever the other columns and their texts are.
     for i, column in enumerate(given):
         check_types([row[i] for row in rows], column, write.table, casts=write.casts)
     for i, column in enumerate(given):
@@ -104,7 +102,7 @@ def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
 
 
 class _InMemory:
-    """The one file that a buffer is, as a file system to read it from."""
+    """A buffer as a file system with one file."""
 
     def __init__(self, data: pa.Buffer) -> None:
         self._data = data
@@ -114,17 +112,17 @@ class _InMemory:
 
 
 def _put(write: Write, data: pa.Buffer, target: Place) -> int:
-    """Make a file in the write's row layout; its size in bytes."""
+    """Make a file in the write's row layout; return its size in bytes."""
     if write.layout == layout.HIVE:
         return nest(Place(_InMemory(data), target.path), target)
     return target.write(data)
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
-    """Return the files of all partitions and buckets, still in memory; None when Spark must make them."""
+    """Return the files of all partitions and buckets, still in memory; None if Spark must make them."""
     sorted_by = {column.name.lower() for column in write.sort_columns}
     if any(column.name.lower() in sorted_by and _is_floating(column) for column in write.columns):
-        # Spark has an order of its own for NaN.
+        # Spark sorts NaN differently.
         return None
     columns = []
     for column in write.columns:
@@ -142,7 +140,7 @@ def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File
         return None
     table = pa.table(columns, schema=_schema(write))
     buckets = _buckets(write, table)
-    # Row ids go on from one partition to the next: a delete event names a row within the whole table.
+    # Row ids continue from one partition to the next: a delete event names a row within the whole table.
     numbered: dict[int, int] = defaultdict(int)
     files = []
     for (partition, texts), rows in partitions.items():
@@ -176,7 +174,7 @@ def _schema(write: Write) -> pa.Schema:
 def _partitions(
     write: Write, values: dict[str, list[Any]], count: int
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
-    """Return the rows of each partition; None when the text of a key's values is not certain."""
+    """Return the rows of each partition; None if the text of a key's value is not certain."""
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
         if not _has_one_text(column.parsed_type):
@@ -190,7 +188,7 @@ def _partitions(
 
 
 def _has_one_text(type: ColumnType) -> bool:
-    """Return whether a key of this type has the same text for a value, whatever the settings of Spark."""
+    """Return whether a value of this type has the same text in a key with all settings of Spark."""
     return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
 
 
@@ -217,7 +215,7 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
     if write.num_buckets <= 0 or not write.sort_columns:
         return table
     names = {column.name.lower(): column.in_files for column in write.columns}
-    # NULL comes before all values, as Spark and Hive sort.
+    # NULL comes before all values, as in Spark and Hive.
     keys = [
         (names[column.name.lower()], *(("ascending", "at_start") if column.ascending else ("descending", "at_end")))
         for column in write.sort_columns
@@ -226,7 +224,7 @@ def _sorted(table: pa.Table, write: Write) -> pa.Table:
 
 
 def _encode(table: pa.Table, bucket: int, write: Write, first_row_id: int) -> pa.Buffer:
-    """Return the bytes of an ORC file of the layout ``flat``, with a placeholder if it is to become ``hive``."""
+    """Return the bytes of an ORC file of the layout ``flat``, with a placeholder if it will become ``hive``."""
     count = table.num_rows
     own_id = encode_bucket(bucket, write.statement_id)
     metadata = {
@@ -265,7 +263,7 @@ _ARROW_TYPES = {
 
 
 def arrow_type_of(type: ColumnType) -> pa.DataType | None:
-    """Return pyarrow's type of a primitive type in files; None for other types, and where pyarrow has no such type."""
+    """Return pyarrow's type for a primitive type in files; None for other types, or if pyarrow has no such type."""
     if not isinstance(type, Primitive):
         return None
     return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)

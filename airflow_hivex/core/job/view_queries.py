@@ -1,9 +1,8 @@
-"""Queries over the temporary views of a job, and over nothing else: their rows, their plans, and lists of VALUES.
+"""Queries over the temporary views of a job only: their rows, their plans, and lists of VALUES.
 
-The reader puts a view in the place of each table that it finds in a text. Should Spark find another relation there,
-such as a table of the session's own catalog, the query is refused before any of it runs: no snapshot and no lock
-would hold for it. The JVM returns the relations that a plan reads; with Spark Connect only the settings of
-``configuration`` protect against it.
+The reader replaces each table that it finds in a text by a view. If Spark finds another relation, such as a table of
+the session's own catalog, the query is refused before it runs: it would have neither a snapshot nor a lock. The JVM
+returns the relations that a plan reads; with Spark Connect only the settings of ``configuration`` protect against it.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from airflow_hivex.core.model.plans import JobResult, PlannedValues, Write
 _OF_THE_TEXT = frozenset(
     ("OneRowRelation", "LocalRelation", "ResolvedInlineTable", "Range", "CTERelationRef", "UnionLoopRef")
 )
-"""Leaves of a plan whose rows stand in the text itself, or that stand for another part of it.
+"""Leaves of a plan whose rows are in the text itself, or that refer to another part of the plan.
 
 A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_timestamp()``, which Spark evaluates later.
 """
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:
-    """Return the rows of a query that reads none but these temporary views.
+    """Return the rows of a query that reads only these temporary views.
 
     Raises:
         InvalidOperationError: Spark would read another relation.
@@ -66,9 +65,9 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
 
 
 def _leaves(rows: DataFrame) -> Any:
-    """Return the leaves of a plan, with those of sub-queries, as a set in the JVM; None where there is no JVM to ask.
+    """Return the leaves of a plan and of its sub-queries, as a set in the JVM; None without a JVM.
 
-    In their canonical form, which is the same wherever a view is used.
+    The leaves are in their canonical form, which is the same wherever a view is used.
     """
     classic = getattr(rows, "_jdf", None)
     if classic is None:
@@ -81,7 +80,7 @@ def _leaves_of_view(spark: SparkSession, view: str) -> Any:
     session: Any = spark
     found = session._jsparkSession.sessionState().catalog().getTempView(view)
     plan = found.get().child() if found.isDefined() else None
-    # The view of a DataFrame keeps its plan, so that there is nothing to analyse again.
+    # The view of a DataFrame keeps its plan, so it is not analysed again.
     return _leaves(spark.table(view)) if plan is None or not plan.resolved() else _leaves_of_plan(plan)
 
 
@@ -94,7 +93,7 @@ def _leaves_of_plan(analyzed: Any) -> Any:
 
 
 def _each(found: Any) -> Iterator[Any]:
-    """Return the items of a sequence of Scala's."""
+    """Return the items of a Scala sequence."""
     return (found.apply(index) for index in range(found.size()))
 
 
@@ -104,9 +103,9 @@ _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType
 def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
     """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
 
-    With 0 nothing is run: the columns alone are asked for. A column that holds intervals of
-    months, or VARIANT, comes as text, since Python has no such values. Of a struct's fields that
-    have one name, the values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
+    With 0 no job runs, and only the columns are returned. Columns of intervals of months, and of VARIANT, are returned
+    as texts, since Python has no such values. If several fields of a struct have one name, their values are called
+    ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
     columns = tuple(Column(field.name, type_text(field.dataType)) for field in rows.schema.fields)
     if max_rows == 0:
@@ -114,7 +113,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
     types = [field.dataType for field in rows.schema.fields]
     foreign = any(_is_foreign(each) or _for_arrow(each) != each for each in types)
     if foreign or len({column.name for column in columns}) < len(columns):
-        # By position: a query may give one name to several columns.
+        # By position, since several columns of a query may have one name.
         rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
     if foreign:
         rows = rows.select(*(_readable(F.col(f"c{i}"), given).alias(f"c{i}") for i, given in enumerate(types)))
@@ -126,7 +125,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
 
 
 def explain(rows: DataFrame, mode: str) -> str:
-    """Return the text of a query's plan in a form of EXPLAIN. Spark plans the query, and runs nothing of it."""
+    """Return the text of a query's plan in a form of EXPLAIN. Spark plans the query without running it."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         connected: Any = rows
@@ -156,10 +155,10 @@ def _readable(value: Expression, type: DataType) -> Expression:
 
 
 def _for_arrow(type: DataType) -> DataType:
-    """Return the type as a table of Arrow takes it.
+    """Return the type in the form for an Arrow table.
 
-    It has numbers behind the names that a struct has several times, as a dict has each of its keys once. Values of no
-    type, such as the elements of ``array()``, are strings: in Arrow they cannot be without NULL.
+    Repeated names in a struct get numbers, since the keys of a dict are unique. Values without a type, such as the
+    elements of ``array()``, are strings, since in Arrow such a type must allow NULL.
     """
     match type:
         case NullType():
@@ -178,7 +177,7 @@ def _for_arrow(type: DataType) -> DataType:
 
 
 def type_text(type: DataType) -> str:
-    """Return the text of a type as tables have it: the names of fields are in quotes where they need them."""
+    """Return the text of a type as in tables: names of fields are in quotes if they need them."""
     match type:
         case StructType():
             return f"struct<{','.join(f'{field_name(each.name)}:{type_text(each.dataType)}' for each in type.fields)}>"
@@ -199,12 +198,12 @@ def spread(
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
     """Return the rows of VALUES with a column for each type of a column's values, their write, and their targets.
 
-    Spark takes one type for each column of VALUES: next to a double a bigint loses digits, next to a decimal the text
-    of an integer gets a point, and a date becomes a time. So a column with values of several types becomes several
-    columns here, which the store assignment brings together. Source: docs/reference/statements.md, "Texts in columns of
-    other types"; ResolveInlineTables of Spark.
+    Spark uses one type for each column of VALUES: next to a double a bigint loses digits, next to a decimal the text of
+    an integer gets a point, and a date becomes a time. So a column with values of several types becomes several columns
+    here, and the store assignment merges them. Source: docs/reference/statements.md, "Texts in columns of other types";
+    ResolveInlineTables of Spark.
 
-    The targets are positions among the columns that the write is given.
+    The targets are positions among the given columns of the write.
 
     Raises:
         ColumnCountMismatchError, NoSuchColumnError: as :func:`layout.given_columns`.
@@ -213,7 +212,7 @@ def spread(
     """
     width = len(values.cells[0])
     if write.by_name:
-        # Spark's names where there is no alias.
+        # The names that Spark uses without an alias.
         names = values.names or tuple(f"col{number}" for number in range(1, width + 1))
         given = layout.named_columns(write, names)
         write = replace(write, input_columns=names)
@@ -244,13 +243,13 @@ def spread(
 def _types(
     spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> list[list[str]]:
-    """Return the type of each value; Spark is asked for those of expressions in columns of several rows."""
+    """Return the type of each value; Spark returns the types of expressions in columns with several rows."""
     asked: dict[str, str] = {}
     if len(values.cells) > 1:
         for cells, types in zip(values.cells, values.types, strict=True):
             asked.update((cell, "") for cell, known in zip(cells, types, strict=True) if known is None)
     if asked:
-        # With a second value Spark takes no struct for a row.
+        # With a second value Spark does not take a struct for a row.
         schema = query(spark, f"VALUES ({', '.join((*asked, 'NULL'))})", arguments, views).schema
         asked = {cell: item.dataType.simpleString() for cell, item in zip(asked, schema.fields, strict=False)}
     return [
@@ -260,7 +259,7 @@ def _types(
 
 
 def _groups(column: Column, types: Sequence[str]) -> list[int]:
-    """Return a number for each value of a column: those with one number keep their values in one column of Spark."""
+    """Return a group number for each value of a column: values of one group stay unchanged in one column of Spark."""
     target = column.parsed_type
     is_text = isinstance(target, Primitive) and target.family is Family.TEXT
     exact = {name: found for name in dict.fromkeys(types) if (found := _exact(name)) is not None}
@@ -283,9 +282,9 @@ def _exact(name: str) -> Primitive | None:
 
 
 def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
-    """Return whether the common type of exact numbers holds each of them, and they are stored from it as by themselves.
+    """Return whether the common type of exact numbers can store each of them, and does not change the stored value.
 
-    A float is not, which Spark rounds from a decimal in another way; nor a text, which shows the scale.
+    False for a float target, for which Spark rounds decimals differently, and for a text, which shows the scale.
     """
     if not numbers or not isinstance(target, Primitive) or (target.family not in _EXACT and target.name != "double"):
         return False

@@ -1,7 +1,7 @@
 """INSERT: the rows of a query into new base or delta directories, without a shuffle.
 
-Spark writes to a hidden directory first; its files are then renamed into the directories of the
-write. Nothing of it is visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
+Spark writes to a hidden directory first; its files are then renamed into the directories of the write. No row is
+visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _BUCKET_NUMBER = "__bucket_number"
 def write_rows(
     rows: DataFrame, write: Write, save: Save | None = None, places: Sequence[int] | None = None
 ) -> tuple[WrittenDirectory, ...]:
-    """Return the directories that now hold the rows, one per partition that got any.
+    """Write rows; return the new directories, one for each partition that has got rows.
 
-    An overwrite of a whole table or of one named partition makes its base also when there are no rows. ``places`` say
-    which of the given columns each column of the rows belongs to, where several may belong to one.
+    An overwrite of a whole table or of one named partition makes its base even without rows. ``places`` are the
+    positions of each column's target among the given columns, if several columns have one target.
 
     Raises:
-        ColumnCountMismatchError: the query brings more or fewer columns than are taken.
-        NoSuchColumnError: the query brings a column by name that the table does not have.
+        ColumnCountMismatchError: the query returns more or fewer columns than the write has.
+        NoSuchColumnError: the query returns a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
         ConstraintViolationError: a row violates a constraint of the table. It comes as an error of Spark.
     """
@@ -65,8 +65,8 @@ def write_rows(
     try:
         _stage(staging, complete, write, keys)
         if staging.last_task() >= layout.MOST_WRITERS:
-            # More tasks than bucket ids, which is known only now, and rare. To ask for fewer each time
-            # would cost every write: Spark generates no code across a coalesce.
+            # There are more tasks than bucket ids, which is known only now, and rare. A limit for each write would cost
+            # time: Spark generates no code across a coalesce.
             staging.discard()
             _stage(staging, complete.coalesce(layout.MOST_WRITERS), write, keys)
         _publish(staging, write, made)
@@ -79,12 +79,12 @@ def write_rows(
 
 
 def _complete(rows: DataFrame, write: Write) -> DataFrame:
-    """Return all columns of the table, NULL for those the INSERT left out, then the partition's texts."""
+    """Return all columns of the table, NULL for columns that the INSERT leaves out, then the partition's texts."""
     there = {name.lower() for name in rows.columns}
     columns = [
         F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
     ]
-    # Texts that are never NULL or empty, so that Spark sorts by nothing else than what is sorted here.
+    # These texts are never NULL or empty, so Spark sorts by the same values as this module.
     partition = [
         F.expr(new_partition_text(column, write))
         if column.name.lower() in there
@@ -95,12 +95,12 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(column: Column) -> Expression:
-    """Return a partition column's value as the text that its directory is named by, under its own name."""
+    """Return a partition column's value as text for the name of its directory, under its own name."""
     return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
-    """Return the same in Spark SQL for a row that is written, which fails if no directory can have the name."""
+    """Return a partition value's text in Spark SQL for a written row; it fails if no directory can have it."""
     text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
@@ -122,7 +122,7 @@ def _partition_text(column: Column) -> str:
 
 
 def _folder_bytes(name: str) -> str:
-    """Return the length of a value in the name of a folder, where some characters take three bytes, in Spark SQL."""
+    """Return, in Spark SQL, the length of a value in a folder's name, where some characters take three bytes."""
     escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
@@ -132,7 +132,7 @@ def _stage(staging: Staging, rows: DataFrame, write: Write, keys: list[str]) -> 
 
 
 def in_buckets(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows of a bucketed table with a task for each bucket, and all others as they are."""
+    """Return the rows of a bucketed table in a task for each bucket, and rows of other tables unchanged."""
     if write.num_buckets <= 0:
         return rows
     numbered = rows.withColumn(_BUCKET_NUMBER, bucket_number(write))
@@ -147,7 +147,7 @@ def in_order(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def sort_order(write: Write) -> list[Expression]:
-    """Return the sort columns of a bucketed table, each in its direction. As in Hive, NULL is less than any value."""
+    """Return the sort columns of a bucketed table with their directions. As in Hive, NULL is less than any value."""
     columns = [(F.col(quoted(column.name)), column.ascending) for column in write.sort_columns]
     return [column.asc() if ascending else column.desc() for column, ascending in columns]
 
@@ -159,7 +159,7 @@ def bucket_number(write: Write) -> Expression:
     in_sql = bucketing.bucket_number_sql(names, types, write.num_buckets)
     if in_sql is not None:
         return F.expr(in_sql)
-    # By value: a cluster's Python workers need nothing of ours installed.
+    # By value, so that a cluster's Python workers do not need our package.
     cloudpickle.register_pickle_by_value(bucketing)  # type: ignore[no-untyped-call]
     number: Expression = bucketing.bucket_number_function(types, write.num_buckets)(*names)
     return number
@@ -224,10 +224,10 @@ def write_inserts(
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
     """Return the directories of each INSERT, as :func:`write_rows` makes them.
 
-    Temporary views that are made join ``made``, for the caller to drop. ``views`` may be read besides them.
+    New temporary views are added to ``made``, for the caller to drop. The queries may read ``views``, too.
 
     Raises:
-        ColumnCountMismatchError: a query brings more or fewer columns than are taken.
+        ColumnCountMismatchError: a query returns more or fewer columns than the write has.
         TypeMismatchError: a column needs an explicit CAST.
     """
 
@@ -243,7 +243,7 @@ def write_inserts(
                 log.info("INSERT %d of %d, into %s", number, len(inserts), insert.write.table)
                 rows = view_queries.query(spark, insert.sql, arguments, (*made, *views))
                 written.append(write_rows(rows, insert.write))
-                # The first one has computed what all read.
+                # The first INSERT has computed the rows that all read.
                 kept.check()
         except BaseException:
             for insert, directories in zip(inserts, written, strict=False):

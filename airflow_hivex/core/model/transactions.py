@@ -11,7 +11,7 @@ MAX_STATEMENT_ID = 4095
 
 
 class TxnState(enum.Enum):
-    """The stored letters. Open turns into committed or aborted; nothing else ever changes."""
+    """The states of transactions, as stored. An open transaction becomes committed or aborted, which is final."""
 
     OPEN = "o"
     ABORTED = "a"
