@@ -94,6 +94,21 @@ def test_a_table_that_is_swapped_in_stays_as_it_is(metastore: Metastore, session
     assert "a" not in metastore.catalog.get_table("default", "old").parameters
 
 
+def test_a_conversion_takes_back_no_change_that_it_has_not_seen(metastore: Metastore, session: Session) -> None:
+    session.sql("CREATE EXTERNAL TABLE e (id int) STORED AS ORC LOCATION 'e'")
+
+    def comment() -> None:
+        found = metastore.catalog.get_table("default", "e")
+        metastore.catalog.alter_table("default", "e", replace(found.definition, comment="meanwhile"))
+
+    convert = in_session(metastore, "ALTER TABLE e SET TBLPROPERTIES ('EXTERNAL' = 'FALSE', 'transactional' = 'true')")
+    assert waiting(metastore, "e", convert, comment) == "InvalidOperationError"
+    assert metastore.catalog.get_table("default", "e").comment == "meanwhile"
+    convert()
+    found = metastore.catalog.get_table("default", "e")
+    assert (found.type, found.comment) == (TableType.MANAGED_TABLE, "meanwhile")
+
+
 def test_a_client_of_hive_takes_back_no_change_that_it_has_not_seen(metastore: Metastore, session: Session) -> None:
     session.sql("CREATE TABLE t (id int)")
     with serving(metastore, lock_patience_s=30) as endpoint, hive_client(endpoint.port) as hive:

@@ -68,7 +68,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
     with own_transaction(context) as running:
         routed = route(context, insert, running, locks=services.statement_locks.convert_table(table))
         found = routed.target
-        if (found.id, found.storage, found.parameters) != (table.id, table.storage, table.parameters):
+        if _described(found) != _described(table):
             raise InvalidOperationError(_FULL_ACID_OPERATION, table.full_name, "it was changed meanwhile; try again")
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -91,6 +91,11 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
         return Result(
             cluster=cluster.name, txn_id=running.txn_id, rows_written=written.rows_written, route=routed.route
         )
+
+
+def _described(table: StoredTable) -> tuple[object, ...]:
+    """Return the parts of a table that a conversion stores again."""
+    return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 
 
 def _overwrite(table: StoredTable) -> Insert:
@@ -198,7 +203,7 @@ def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTab
     named = (table.database, table.name)
     snapshot = catalog.snapshot([named])
     stored = snapshot.tables[named]
-    if (stored.id, stored.storage, stored.parameters) != (table.id, table.storage, table.parameters):
+    if _described(stored) != _described(table):
         raise InvalidOperationError(_OPERATION, table.full_name, "it was changed meanwhile; try again")
     if has_secondaries(connection, stored):
         reason = "copies of it are registered on other clusters; unregister them first, and again after it"

@@ -17,7 +17,7 @@ from itertools import count
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import free_location, owner_at
+from airflow_hivex.core.catalog.tables import free_location, lock_as_named, owner_at
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, NoSuchTableError, StorageError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata
@@ -164,13 +164,17 @@ def _files(context: StatementContext, table: StoredTable) -> ClusterFiles:
 
 
 def _note(context: StatementContext, table: StoredTable, place: str | None) -> None:
-    catalog = context.services.catalog
-    current = catalog.get_table(table.database, table.name)
-    changed = without_note(current)
-    if place is not None:
-        changed = replace(changed, parameters={**changed.parameters, MOVING_FOLDER: place})
-    if changed.parameters != current.parameters:
-        catalog.alter_table(table.database, table.name, changed)
+    def work(connection: Connection) -> None:
+        lock_as_named(connection, table)
+        catalog = context.services.catalog.joining(connection)
+        current = catalog.get_table(table.database, table.name)
+        changed = without_note(current)
+        if place is not None:
+            changed = replace(changed, parameters={**changed.parameters, MOVING_FOLDER: place})
+        if changed.parameters != current.parameters:
+            catalog.alter_table(table.database, table.name, changed)
+
+    context.services.store.write(work, name="note folder")
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
