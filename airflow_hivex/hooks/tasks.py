@@ -42,7 +42,7 @@ def part_name(context: Context) -> str:
 
 
 class NamedInMap:
-    """An operator that Airflow's web interface shows under its ``map_name`` where it is mapped.
+    """An operator whose mapped tasks have its ``map_name`` in Airflow's web interface.
 
     A ``map_index_template`` of the task has precedence.
     """

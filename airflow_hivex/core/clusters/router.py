@@ -77,7 +77,7 @@ def _merged(a: RouteInput, b: RouteInput) -> RouteInput:
 def _proposed(
     read: Sequence[RouteInput], written: Sequence[RouteOutput], default: str, pinned: str | None, use_default: bool
 ) -> list[tuple[str, str]]:
-    """Return the candidates in the order in which they are tried, each with the reason for it."""
+    """Return the candidates in the order of their trial, each with its reason."""
     if pinned is not None:
         return [(pinned, "USE CLUSTER")]
     if written:

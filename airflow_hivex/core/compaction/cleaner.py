@@ -87,7 +87,7 @@ class Cleaner:
             if (entry.table_id, entry.partition) not in aborted:
                 self._cleaning.forget_aborted(entry.table_id, entry.partition, ())
 
-    # -- what is to be done ---------------------------------------------------------
+    # -- the work -------------------------------------------------------------------
 
     def _resource(self, database: str | None, table: str | None, partition: str | None) -> Resource | None:
         if table is None:

@@ -194,7 +194,7 @@ class CompactionWorker:
                 raise ended from error
             raise
 
-    # -- what is there ------------------------------------------------------------------
+    # -- the merged directories ---------------------------------------------------------
 
     def _find(self, connection: Connection, entry: Compaction, txn_id: int) -> CompactionWork:
         valid_txns = read_valid_txns(connection, txn_id)

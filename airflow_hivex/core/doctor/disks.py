@@ -110,7 +110,7 @@ Entries = dict[str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A table on a cluster."""
+    """An examined table on a cluster."""
 
     table_id: int
     cluster: str

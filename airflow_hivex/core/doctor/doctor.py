@@ -241,7 +241,7 @@ class Doctor:
         self._services.store.reach("doctor read")
         return found
 
-    # -- next to tables --------------------------------------------------------------
+    # -- outside of tables ---------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
         """Return findings about folders next to the tables on a cluster that two successive checks have found."""

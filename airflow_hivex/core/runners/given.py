@@ -75,7 +75,7 @@ class GivenRunner:
         """Refuse a result whose rows may have been computed twice.
 
         Raises:
-            JobError: an executor that had kept rows was lost.
+            JobError: an executor with kept rows was lost.
         """
         try:
             if self._kept is not None:

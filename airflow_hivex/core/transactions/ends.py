@@ -1,4 +1,4 @@
-"""Ends of transactions: a commit or an abort is one row change, with all that becomes visible or ends with it."""
+"""Commits and aborts of transactions: one change of a row, with all changes that take effect with it."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Committer:
 
 
 class _Settled:
-    """A transaction that commits, with its writes."""
+    """A committing transaction, with its writes."""
 
     def __init__(self, row: TxnRow, writes: list[conflicts.Write]) -> None:
         self.row = row
@@ -263,7 +263,7 @@ def _abort_where(
 
 
 def _record_aborts(connection: Connection, clock: Clock, txn_ids: Sequence[int]) -> None:
-    """Record an abort event for each of the transactions that had allocated write ids."""
+    """Record an abort event for each transaction with write ids."""
     mapping = txn_to_write_id.c
     written: dict[int, dict[str, int]] = defaultdict(dict)
     table_ids: dict[int, dict[str, int]] = defaultdict(dict)

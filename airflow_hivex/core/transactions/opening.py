@@ -95,7 +95,7 @@ class NewTransaction:
 
 
 class KeyTakenError(Exception):
-    """Another transaction has the key: rolls back the opening of a transaction. ``row`` is that of the other one."""
+    """Another transaction has the key: rolls back the opening of a transaction. ``row`` is the other's row."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)

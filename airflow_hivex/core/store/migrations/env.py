@@ -1,4 +1,4 @@
-"""Alembic's environment: migrations run on the connection that ``store.migrating`` hands over."""
+"""Alembic's environment: migrations run on the connection of ``store.migrating``."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The one schema of the metastore database, for SQLite and PostgreSQL: tables by subject.
 
 Names are stored in lower case. Times are milliseconds since the epoch, as in Hive.
-What is read and written as a whole (columns, parameters) is JSON in its row, so that a
-table or partition is one row. A dropped table or partition keeps its row, marked, until
-its files are gone; the unique indexes do not see it. No id of a table, partition or directory
-is given twice, for others may have it at hand when the row is gone (``sqlite_autoincrement``).
+Values that are read and written as a whole (columns, parameters) are JSON in their row, so
+that a table or partition is one row. A dropped table or partition keeps its row, marked, until
+its files are deleted; the unique indexes ignore it. An id of a table, partition or directory is
+never reused, as clients may know it after its row is deleted (``sqlite_autoincrement``).
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -
 
 @call("get_partitions_by_filter")
 def get_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) -> Raw:
-    """Return the partitions that a filter leaves."""
+    """Return the partitions that match a filter."""
     of = _of(endpoint, client, args)
     return of.several(of.by_filters(args.filter), args.max_parts)
 
@@ -510,7 +510,7 @@ def get_partitions_pspec(endpoint: Endpoint, client: Client, args: Any) -> list[
 
 @call("get_part_specs_by_filter")
 def get_part_specs_by_filter(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
-    """Return the partitions that a filter leaves."""
+    """Return the partitions that match a filter."""
     of = wanted(endpoint, client, args.db_name, args.tbl_name)
     return _specs(of, of.by_filters(args.filter), args.max_parts)
 
