@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchTableError
+from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, InvalidOperationError, NoSuchTableError
 
 pytestmark = [pytest.mark.spark, pytest.mark.parametrize("metastore_url", ["sqlite"], indirect=True)]
 
@@ -92,3 +92,24 @@ def test_the_housekeeper_drops_what_a_killed_session_has_left(
         killed.close()
         alive.close()
         assert folders(tmp_path) == []
+
+
+def test_tables_of_users_do_not_come_among_the_temporary_ones(session: Session, metastore: Metastore) -> None:
+    session.sql("CREATE TEMPORARY TABLE x (id int)")
+    session.sql("CREATE TEMPORARY TABLE alike LIKE x")
+    session.sql("INSERT INTO x VALUES (1)")
+    session.sql("CREATE TABLE kept (id int)")
+    with metastore.session(user="other") as other:
+        for text in (
+            "CREATE TABLE hivex_temporary.mine (id int)",
+            "CREATE TABLE hivex_temporary.mine LIKE kept",
+            "CREATE EXTERNAL TABLE hivex_temporary.mine (id int) STORED AS ORC LOCATION 'mine'",
+            "CREATE TABLE hivex_temporary.mine AS SELECT 1 AS id",
+            "ALTER TABLE kept RENAME TO hivex_temporary.kept",
+        ):
+            # The housekeeping would drop it with its rows when nobody has used it for a day.
+            with pytest.raises(InvalidObjectError, match="has the temporary tables of sessions only"):
+                other.sql(text)
+        with pytest.raises(InvalidOperationError, match="temporary tables of all sessions"):
+            other.sql("DROP DATABASE hivex_temporary CASCADE")
+    assert session.to_arrow("x")["id"].to_pylist() == [1]

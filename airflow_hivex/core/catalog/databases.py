@@ -12,7 +12,7 @@ from airflow_hivex.core.catalog.closed_namespaces import check_folder
 from airflow_hivex.core.catalog.folders import beside, overlaps
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidOperationError, NoSuchDatabaseError
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, check_owner, normalise
-from airflow_hivex.core.model.objects import Database
+from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Database
 from airflow_hivex.core.model.predicates import name_expression
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.store.exchange import Call, Prepared
@@ -130,6 +130,8 @@ def delete_database(connection: Connection, name: str) -> None:
     row = select_database(connection, name)
     if row.name == DEFAULT_DATABASE:
         raise InvalidOperationError("DROP DATABASE", row.name, "the default database cannot be dropped")
+    if row.name == TEMPORARY_DATABASE:
+        raise InvalidOperationError("DROP DATABASE", row.name, "it has the temporary tables of all sessions")
     lock_for_drop(connection, row.id)
     left = connection.execute(
         select(func.count()).select_from(tables).where(tables.c.database_id == row.id, ~tables.c.dropped)

@@ -44,7 +44,14 @@ from airflow_hivex.core.catalog.rows import (
 )
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table, TableType
+from airflow_hivex.core.model.objects import (
+    TEMPORARY_DATABASE,
+    TEMPORARY_NAMESPACE,
+    ClusterStorageDescriptor,
+    StoredTable,
+    Table,
+    TableType,
+)
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
@@ -229,6 +236,7 @@ def insert_table(
     name = check_name("table", table.name)
     check_spelling("table", table.full_name, table.parameters)
     database = select_database(connection, table.database)
+    _check_database(database.name, table)
     primary = table.storage.primary
     if not table.is_view:
         hold_folders(connection, chosen=bool(primary.location))
@@ -399,6 +407,7 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
     if normalise(table.database) != stored.database:
         row = select_database(connection, table.database)
         database = row.name
+        _check_database(database, table)
         values["database_id"] = row.id
     try:
         with connection.begin_nested():
@@ -424,6 +433,17 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
             )
             .values(**storage_to_values(table.storage))
         )
+
+
+def _check_database(database: str, table: Table) -> None:
+    """Refuse a table of users in the database of temporary tables, which the housekeeping drops when they are unused.
+
+    Raises:
+        InvalidObjectError: the table is not a temporary one.
+    """
+    if database == TEMPORARY_DATABASE and TEMPORARY_NAMESPACE not in table.parameters:
+        reason = f"database {database} has the temporary tables of sessions only; choose another database"
+        raise InvalidObjectError("table", f"{database}.{table.name}", reason)
 
 
 def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[str, str]]:

@@ -161,7 +161,7 @@ def describe_table(
         check_file_options(full_name, data_source, file_options(data_source, properties, storage.serde_parameters))
     if storage.num_buckets > 0:
         properties.setdefault(BUCKETING_VERSION, "2")
-    if database == TEMPORARY_DATABASE:
+    if database == TEMPORARY_DATABASE and statement.temporary:
         properties[TEMPORARY_NAMESPACE] = context.session.database
     table = Table(
         database=database,
