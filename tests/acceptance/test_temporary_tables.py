@@ -107,7 +107,7 @@ def test_tables_of_users_do_not_come_among_the_temporary_ones(session: Session, 
             "CREATE TABLE hivex_temporary.mine AS SELECT 1 AS id",
             "ALTER TABLE kept RENAME TO hivex_temporary.kept",
         ):
-            # The housekeeping would drop it with its rows when nobody has used it for a day.
+            # The housekeeping drops it with its rows after a day in which no session has used it.
             with pytest.raises(InvalidObjectError, match="has the temporary tables of sessions only"):
                 other.sql(text)
         with pytest.raises(InvalidOperationError, match="temporary tables of all sessions"):
