@@ -1,4 +1,4 @@
-"""Conditions on rows, as pyarrow evaluates them and as the statistics of a file can exclude them."""
+"""Conditions on rows: their evaluation by pyarrow, and their exclusion by the statistics of a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NULL: pc.Expression = pc.scalar(pa.scalar(None, pa.bool_()))
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lowest and the highest value of a column in some rows, None where there is no value."""
+    """The lowest and the highest value of a column in some rows, None without a value."""
 
     minimum: Any
     maximum: Any
@@ -54,12 +54,12 @@ class Condition:
     """A predicate on the columns of one table, whose constants are values of the columns' types."""
 
     def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str, values: TypedValues) -> None:
-        """``columns`` are by lower-case name, and ``values`` give the constants of the session.
+        """Take ``columns`` by lower-case name, and ``values``, which converts constants as the session does.
 
         Raises:
             NoSuchColumnError: the predicate names another column.
             InvalidParametersError: a constant cannot be compared with its column.
-            InvalidOperationError: only Spark decides the predicate.
+            InvalidOperationError: only Spark can decide the predicate.
         """
         self._columns = columns
         self._table = table
@@ -69,7 +69,7 @@ class Condition:
         self.expression: pc.Expression = self._expression(self._predicate)
 
     def can_hold(self, ranges: Mapping[str, Range]) -> bool:
-        """Return whether a row may fulfil it, given what is known of the values of columns by lower-case name."""
+        """Return whether a row may fulfil the condition, given the ranges of columns by lower-case name."""
         return _can_hold(self._predicate, ranges)
 
     def _bound(self, predicate: Predicate) -> Predicate:
@@ -170,13 +170,13 @@ class Condition:
         scalar = pa.scalar(value, pa.float64()) if declared.family is Family.FLOATING else pa.scalar(value)
         found: pc.Expression = _COMPARE[sign](field, pc.scalar(scalar))
         if declared.family is Family.FLOATING and sign in (">", ">="):
-            # To Spark NaN is above all numbers.
+            # For Spark NaN is above all numbers.
             found = found | pc.is_nan(field)
         return found
 
 
 def _field(column: Column, width: int) -> pc.Expression:
-    """Return a column, padded to a number of characters if it is a CHAR: so Spark compares it with longer texts."""
+    """Return a column, padded to ``width`` characters if it is a CHAR, as in Spark's comparison with longer texts."""
     field = pc.field(column.name)
     return pc.utf8_rpad(field, width) if _is_shorter(column, width) else field
 

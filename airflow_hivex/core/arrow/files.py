@@ -28,10 +28,10 @@ _UNNAMED = "_col"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a file that is read at once: its number, its rows, and the number of rows before it.
+    """A part of a file that is read at once: its number, its number of rows, and the number of rows before it.
 
-    ``is_julian`` where days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
-    metadata columns, None where they were not asked for or are not known.
+    ``is_julian`` says that days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
+    metadata columns, None if they were not requested or are not known.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Reading(Protocol):
     """A reader of the files of one format; ``columns`` are the columns to read, by their names in files."""
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the parts of a file that may have rows that fulfil a condition, with their ``keys``."""
+        """Return the parts of a file that may have rows for a condition; ``keys`` requests ``Piece.keys``."""
 
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
@@ -55,7 +55,7 @@ class Reading(Protocol):
 
 @contextmanager
 def readable(file: Place) -> Iterator[None]:
-    """Turn errors of reading a file into ours.
+    """Raise errors from reading a file as a StorageError.
 
     Raises:
         StorageError: the file cannot be read.
@@ -75,7 +75,7 @@ def readable(file: Place) -> Iterator[None]:
 
 
 class OrcReading:
-    """Files of ORC, stripe by stripe; ``is_nested`` where the row is a struct, as in files of Hive's layout."""
+    """ORC files, stripe by stripe; ``is_nested`` if the row is a struct, as in files of Hive's layout."""
 
     def __init__(self, declared: Sequence[Column], *, is_nested: bool = False) -> None:
         self._declared = declared
@@ -141,7 +141,7 @@ class OrcReading:
         places = _places([field.name for field in fields], columns, (), self._declared)
         chosen = [f"{HIVE_ROW}.{fields[at].name}" for at in sorted(set(places.values()))]
         if any("." in fields[at].name for at in places.values()):
-            # A name with a point is taken for a path.
+            # pyarrow takes a name with a point for a path.
             chosen = [HIVE_ROW]
         if not chosen and not metadata:
             return {}
@@ -206,7 +206,7 @@ class ParquetReading:
 
 
 def _keys_of(tail: Tail) -> list[Keys | None]:
-    """Return the ranges of the metadata columns in each stripe, None where its statistics do not have them."""
+    """Return the ranges of the metadata columns in each stripe, None if its statistics do not have them."""
     statistics = tail.stripe_statistics
     if len(statistics) != len(tail.stripes):
         return [None] * len(tail.stripes)
@@ -222,10 +222,10 @@ def _array(values: pa.ChunkedArray) -> pa.Array:
 def _places(
     there: Sequence[str], columns: Sequence[Column], metadata: Sequence[str], declared: Sequence[Column]
 ) -> dict[str, int]:
-    """Return the place of each column in a file, by its name in the table, without those that the file lacks.
+    """Return the position of each column in a file, by its name in the table, without columns that the file lacks.
 
-    Names are compared as Spark compares them. A file of an older Hive has no names (``_col0``): its columns are found
-    by place among all that are ``declared``.
+    Names are compared as in Spark. A file of an older Hive has no names (``_col0``): its columns are found by position
+    among all ``declared`` columns.
     """
     if there and all(name.startswith(_UNNAMED) for name in there):
         by_place = {column.name: place for place, column in enumerate(declared) if place < len(there)}
@@ -242,7 +242,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 def orc_range(statistics: Message, declared: ColumnType, *, is_julian: bool) -> Range | None:
-    """Return the range of a column from the statistics of a stripe; None where these do not prove a range.
+    """Return the range of a column from the statistics of a stripe; None if they do not prove a range.
 
     ``is_julian`` as in ``Piece``.
     """
@@ -278,12 +278,12 @@ def _orc_bounds(statistics: Message, declared: Primitive, is_julian: bool) -> tu
 
 
 def _texts(minimum: str, maximum: str) -> tuple[str, str] | None:
-    # Writers order texts by their bytes or by UTF-16 units, which is the same against a text of ASCII.
+    # Writers order texts by their bytes or by UTF-16 units; in comparisons with an ASCII text both are the same.
     return (minimum, maximum) if minimum.isascii() and maximum.isascii() else None
 
 
 def _day(number: int) -> date:
-    """Return a day; one that Python does not have is the next one that it has."""
+    """Return a day; for a day outside of Python's range, the nearest day in it."""
     try:
         return _EPOCH + timedelta(days=number)
     except OverflowError:
@@ -322,7 +322,7 @@ def _parquet_range(statistics: Any, declared: ColumnType) -> Range | None:
     return None
 
 
-# Days of the calendar that files of ORC have, as days of the one that everybody else counts by.
+# Days of the calendar of ORC files, converted to days of the usual calendar.
 #
 # ORC numbers days before 1582-10-15 by the Julian calendar unless its footer says otherwise. Like Spark, readers here
 # keep year, month and day, and number them by the proleptic Gregorian calendar. Source: CalendarUtils of Apache ORC.
@@ -334,7 +334,7 @@ _JULIAN_DAY_OF_EPOCH = 2_440_588
 
 
 def gregorian(days: Any) -> Any:
-    """Return days since 1970-01-01, given those of the mixed calendar, as an array or a number."""
+    """Return days since 1970-01-01, converted from days of the mixed calendar, as an array or a number."""
     days = np.asarray(days, np.int64)
     # Richards's algorithm: year, month and day in the Julian calendar.
     e = 4 * (days + _JULIAN_DAY_OF_EPOCH + 1401) + 3
@@ -353,7 +353,7 @@ def gregorian(days: Any) -> Any:
 
 
 def with_gregorian_days(values: pa.Array) -> pa.Array:
-    """Return an array of which all days, at any depth, are numbered by the Gregorian calendar."""
+    """Return an array with all days, at any depth, converted to the Gregorian calendar."""
     declared = values.type
     if not _has_days(declared):
         return values

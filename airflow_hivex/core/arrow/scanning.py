@@ -1,4 +1,4 @@
-"""A scan of a plan as record batches: its files are read by several threads, in their order, share by share."""
+"""A scan of a plan as record batches: several threads read its files in order, share by share."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A data file: the values of its partition, the deleted rows there, and its numbers if it is an original one.
+    """A data file: the values of its partition, the deleted rows there, and its numbering if it is an original file.
 
-    One that other programs may change has the ``stamp`` that it had before its pieces were planned.
+    A file that other programs may change has the ``stamp`` from before its pieces were planned.
     """
 
     place: Place
@@ -70,11 +70,11 @@ class ArrowScan:
         filter: pc.Expression | None = None,
         threads: int | None = None,
     ) -> None:
-        """``values`` are those of the session, and ``filter`` is a further condition, as pyarrow evaluates it.
+        """Take ``values``, which converts values as the session does, and ``filter``, a further condition of pyarrow.
 
         Raises:
             NoSuchColumnError: the table has no column of a name.
-            InvalidOperationError: only Spark reads the format, or a type of a column.
+            InvalidOperationError: only Spark can read the format, or the type of a column.
         """
         self._scan = scan
         self._values_of = values
@@ -89,7 +89,7 @@ class ArrowScan:
         if condition is not None:
             wanted |= {each.name for each in everything if each.name.lower() in condition.columns}
         if filter is not None:
-            # Only the text of an expression of pyarrow names the columns that it reads.
+            # Only the text of a pyarrow expression has the names of its columns.
             wanted |= {each.name for each in everything if each.name in str(filter)}
         read = tuple(each for each in everything if each.name in wanted)
         self._read = tuple(each for each in read if each in scan.columns)
@@ -101,7 +101,7 @@ class ArrowScan:
         """Yield the rows; four times as many shares of pieces as there are threads are in memory at a time.
 
         Raises:
-            StorageError: a file cannot be read, or is not there.
+            StorageError: a file is missing or cannot be read.
         """
         deleted = DeletedRows(self._scan)
         with ThreadPoolExecutor(self._threads, thread_name_prefix="hivex-arrow") as pool:
@@ -206,7 +206,7 @@ class ArrowScan:
         columns: Sequence[Column],
         stay: pa.Array | None,
     ) -> dict[str, pa.Array]:
-        """Return columns in the types of the table, with the rows that stay."""
+        """Return columns in the types of the table, with only the rows that ``stay``."""
         count = piece.rows if stay is None else stay.true_count
         with readable(file.place):
             return {
@@ -228,7 +228,7 @@ class ArrowScan:
             columns = [each.filter(stay) for each in columns]
         columns += [self._partition_column(file, each, count) for each in self._keys]
         fields = [pa.field(each.name, self._types[each.name]) for each in (*self._read, *self._keys)]
-        # Also a batch without columns has a number of rows.
+        # A batch without columns has a number of rows, too.
         found = pa.RecordBatch.from_struct_array(
             pa.StructArray.from_buffers(pa.struct(fields), count, [None], children=columns)
         )
@@ -242,7 +242,7 @@ class ArrowScan:
         return pa.repeat(pa.scalar(value, self._types[key.name]), rows)
 
     def _visible(self, file: _File, piece: Piece) -> VisibleRows | None:
-        """Return the visible rows of a piece; None where the snapshot sees all."""
+        """Return the visible rows of a piece; None if the snapshot sees all rows."""
         if file.numbered is not None:
             if not file.deleted:
                 return None
@@ -262,7 +262,7 @@ def _readings(scan: Scan) -> dict[bool, Reading]:
     """Return the readings of a scan's files, by whether rows are structs in them.
 
     Raises:
-        InvalidOperationError: only Spark reads the format.
+        InvalidOperationError: only Spark can read the format.
     """
     if scan.format == "orc":
         return {each: OrcReading(scan.columns, is_nested=each) for each in (False, True)}
@@ -283,11 +283,11 @@ def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tupl
 
 
 def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
-    """Return the data files in a directory, with their sizes; a path may be one itself, if it need not be a folder.
+    """Return the data files in a directory, with their sizes; unless ``is_folder``, the path may be a file itself.
 
     Raises:
-        FolderExpectedError: it is a file, and must be a folder.
-        StorageError: it cannot be listed.
+        FolderExpectedError: the path is a file, and must be a folder.
+        StorageError: the directory cannot be listed.
     """
     where = place(path)
     try:
@@ -299,7 +299,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
         found = where.files()
     except OSError as error:
         raise StorageError(path, str(error)) from error
-    # As to Spark, a deeper file, or one of such a name, has no rows.
+    # As in Spark, deeper files, and files of such names, have no rows.
     return [(where / name, size) for name, size in found if "/" not in name and not name.startswith(("_", "."))]
 
 
@@ -307,7 +307,7 @@ def _check_unchanged(file: _File, table: str) -> None:
     """Refuse a file that has changed since its pieces were planned: they may be of two states of it.
 
     Raises:
-        StorageError: it has changed, or was deleted.
+        StorageError: the file has changed, or was deleted.
     """
     if file.stamp is None:
         return
@@ -326,7 +326,7 @@ def _filtered(rows: pa.RecordBatch, condition: pc.Expression) -> pa.RecordBatch:
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
-    """Yield the results of ``work`` in order, of which at most ``most`` are computed ahead."""
+    """Yield the results of ``work`` in order; at most ``most`` of them are computed ahead."""
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(pool.submit(work, item))
@@ -338,11 +338,12 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
 
 # The columns of a piece of a file in shares, so that few large pieces keep all threads busy.
 #
-# A table of some million rows has few stripes. Read whole, the last of them would leave processors without work.
+# A table of some million rows has few stripes. If stripes were read as a whole, processors would be idle during the
+# last ones.
 
 
 VALUES = 1_000_000
-"""The approximate number of values in a share. It takes some hundredths of a second, opening the file much less."""
+"""The approximate number of values in a share. Its read takes some hundredths of a second, opening a file much less."""
 
 
 class PieceRows:
@@ -362,7 +363,7 @@ class PieceRows:
         return () if self._visible is None else self._visible.metadata
 
     def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:
-        """Return for each row whether it is visible, given the metadata columns; None where all are."""
+        """Return for each row whether it is visible, given the metadata columns; None if all rows are."""
         if self._visible is None:
             return None
         with self._lock:
@@ -384,7 +385,7 @@ class PieceRows:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Some columns of a piece, among them some of its metadata columns."""
+    """Some columns of a piece, perhaps including metadata columns."""
 
     rows: PieceRows
     columns: Sequence[Column]
@@ -398,16 +399,16 @@ def shares_of(piece: Piece, visible: VisibleRows | None, columns: Sequence[Colum
         # The reader of nested rows would read the whole row for each share.
         number = 1
     rows = PieceRows(piece, visible, number)
-    # Neighbours are often alike: texts with texts, numbers with numbers.
+    # Adjacent columns often have similar types, such as texts or numbers.
     return [Share(rows, columns[at::number], () if at else rows.metadata) for at in range(number)]
 
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-"""The type that Spark's ``toArrow`` gives a TIMESTAMP. The values in files have no zone."""
+"""The type of a TIMESTAMP in Spark's ``toArrow``. The values in files have no zone."""
 
 
 def arrow_type(column: Column, table: str) -> pa.DataType:
-    """Return the type of a column, as Spark's ``toArrow`` gives it.
+    """Return the type of a column in pyarrow, as in Spark's ``toArrow``.
 
     Raises:
         InvalidOperationError: pyarrow has no such type.
@@ -440,10 +441,10 @@ def _arrow_type(declared: ColumnType) -> pa.DataType | None:
 
 
 def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.Array:
-    """Return values of a file in the type of the table, of which ``wanted`` is pyarrow's.
+    """Return values of a file in the table's type, which is ``wanted`` in pyarrow.
 
-    Fields of structs match by name, and those that the file lacks are NULL. Texts of CHAR are padded: files of other
-    writers have them without blanks at the end.
+    Fields of structs match by name, and fields that the file lacks are NULL. Texts of CHAR are padded: other writers
+    omit blanks at the end.
 
     Raises:
         pa.ArrowException: a value does not fit.

@@ -1,7 +1,7 @@
-"""Constants and partition keys as values of the columns' types, as a session of Spark reads them.
+"""Constants and partition keys as values of the columns' types, with the rules of a Spark session.
 
-A constant has a value here only where Spark compares it with the column alike in all of its modes (ANSI or not) and
-where pyarrow compares it exactly. All others are refused, so that a filter never means something else than in SQL.
+A constant is accepted only if Spark compares it with the column in the same way in all of its modes (ANSI or not), and
+pyarrow compares it exactly. Others are refused, so that a filter has the same meaning as in SQL.
 
 Source: Spark's AnsiTypeCoercion, TypeCoercion, ApplyCharTypePadding and SparkDateTimeUtils.getZoneId.
 """
@@ -63,7 +63,7 @@ _OF_CHAR = {
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.legacy.noCharPaddingInPredicate": "false",
 }
-"""The settings of Spark that change what a CHAR is, with the values that readers here follow."""
+"""The settings of Spark that change the meaning of CHAR, with the values that our readers assume."""
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -77,23 +77,23 @@ _EXACT_DOUBLE_DIGITS = 15
 
 
 class TypedValues:
-    """The values of texts and constants in one session on one cluster; ``configuration`` is that of its jobs."""
+    """Converts texts and constants as one session on one cluster does; ``configuration`` is that of its jobs."""
 
     def __init__(self, configuration: Mapping[str, str], table: str) -> None:
-        """``table`` is the one whose columns are compared.
+        """Take the configuration, and the ``table`` of the compared columns.
 
         Raises:
-            InvalidOperationError: the session's time zone is not known here.
+            InvalidOperationError: Python does not know the session's time zone.
         """
         self._table = table
         self._configuration = configuration
         self._zone = _zone(configuration.get(TIME_ZONE, "UTC"), table)
 
     def check(self, columns: Sequence[Column]) -> None:
-        """Refuse columns that Spark reads in another way by a setting of the session or the cluster.
+        """Refuse columns that Spark reads differently because of a setting of the session or the cluster.
 
         Raises:
-            InvalidOperationError: a setting changes what a CHAR is.
+            InvalidOperationError: a setting changes the meaning of CHAR.
         """
         if not any(each.name == "char" for column in columns for each in primitives(column.parsed_type)):
             return
@@ -106,7 +106,7 @@ class TypedValues:
         """Return the value of a partition column, from its text in the name of the partition.
 
         Raises:
-            ValueError: the text is not a value of the type that Python has, such as a day after the year 9999.
+            ValueError: Python has no value of the type for the text, such as for a day after the year 9999.
         """
         declared = column.parsed_type
         found = typed(text, declared)
@@ -121,7 +121,7 @@ class TypedValues:
         """Return the constant of a comparison with a column, in Python's type for it.
 
         Raises:
-            InvalidParametersError: only Spark compares it with the column.
+            InvalidParametersError: only Spark can compare the constant with the column.
         """
         return None if value is None else self._found(value, column, is_listed=False)
 
@@ -141,10 +141,10 @@ class TypedValues:
             )
 
     def constants(self, values: Sequence[Any], column: Column) -> tuple[Any, ...]:
-        """Return the constants of an IN, to which Spark gives one type together with the column.
+        """Return the constants of an IN, which Spark casts to a common type with the column.
 
         Raises:
-            InvalidParametersError: only Spark compares one of them with the column.
+            InvalidParametersError: only Spark can compare one of the constants with the column.
         """
         kinds = {type(value) for value in values if value is not None}
         declared = column.parsed_type
@@ -244,7 +244,7 @@ class TypedValues:
 
 
 def padded(text: str, declared: Primitive) -> str:
-    """Return a text as a value of its type: one of CHAR is padded with blanks, as Spark reads it."""
+    """Return a text as a value of its type: a CHAR is padded with blanks, as in Spark."""
     return text.ljust(declared.parameters[0]) if declared.name == "char" else text
 
 
@@ -254,10 +254,10 @@ def _whole(value: Any, declared: Primitive) -> Any:
         bound = 1 << declared.kind.bits
         return int(value) if _WHOLE.fullmatch(value) and -bound <= int(value) < bound else None
     if isinstance(value, float) and abs(value) >= _EXACT_DOUBLE:
-        # Spark compares doubles, to which it rounds the column.
+        # Spark rounds the column to doubles, and compares these.
         return None
     if not -(1 << 63) <= value < 1 << 63:
-        # To Spark such a comparison is true or false, also for NULL. Source: DecimalPrecision.
+        # In Spark such a comparison is true or false, also for NULL. Source: DecimalPrecision.
         return None
     if isinstance(value, Decimal) and not _has_common_type(value, 20, 0):
         return None
@@ -273,7 +273,7 @@ def _decimal(value: Any, declared: Primitive, is_listed: bool) -> Any:
         value = float(value)
     bound: int = 10**precision
     if isinstance(value, float):
-        # Spark compares doubles. Those of so few digits are different for different decimals.
+        # Spark compares doubles. With so few digits, different decimals have different doubles.
         if precision > _EXACT_DOUBLE_DIGITS:
             return None
         nearest = round(Fraction(value) * 10**scale)
@@ -294,9 +294,9 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a number that compares with each number of a scale as ``value`` does: itself, or one between two.
+    """Return a number that compares with each number of a scale as ``value`` does: the value, or a number between two.
 
-    None where pyarrow has no digit for it.
+    None if pyarrow has no digit for it.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

@@ -1,4 +1,4 @@
-"""The rows of a stripe that a snapshot sees, without those that are deleted."""
+"""The rows of a stripe that a snapshot sees, without deleted rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEY = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 class VisibleRows:
-    """The rows of a stripe that a snapshot sees; ``keys`` is None where the file has no statistics of the keys."""
+    """The rows of a stripe that a snapshot sees; ``keys`` is None if the file has no statistics of the keys."""
 
     def __init__(self, rows: int, keys: Keys | None, deleted: Deleted, written_by: WriteIdFilter | None) -> None:
         self._rows = rows
@@ -34,12 +34,12 @@ class VisibleRows:
 
     @property
     def metadata(self) -> tuple[str, ...]:
-        """Return the metadata columns that have to be read."""
+        """Return the names of the metadata columns to read."""
         key = _KEY if self._deleted and not self._is_numbered else ()
         return key if self._written_by is None else (*key, WRITE_ID)
 
     def among(self, metadata: Mapping[str, Any]) -> Any:
-        """Return for each row whether it is visible, given these columns; None where all are."""
+        """Return for each row whether it is visible, given these columns; None if all rows are."""
         found = None
         if self._deleted and self._is_numbered:
             found = np.ones(self._rows, bool)
@@ -56,7 +56,7 @@ class VisibleRows:
 
     @property
     def _is_numbered(self) -> bool:
-        """Return whether the rows have one writer and no gaps between their ids."""
+        """Return whether the rows have the same writer and no gaps between their ids."""
         keys = self._keys
         if keys is None or any(each.minimum != each.maximum for each in (keys.write_ids, keys.buckets)):
             return False
@@ -90,7 +90,7 @@ def _between(keys: Keys, deleted: Deleted) -> Iterator[tuple[tuple[int, int], An
 
 
 Deleted = Mapping[Writer, Any]
-"""The ids of the deleted rows of a partition, rising, by their writer."""
+"""The ids of a partition's deleted rows, in ascending order, by writer."""
 
 
 class DeletedRows:
@@ -100,8 +100,8 @@ class DeletedRows:
         """Read the delete deltas.
 
         Raises:
-            StorageError: one cannot be read.
-            InvalidOperationError: they have too many events for the memory of one process.
+            StorageError: a delete delta cannot be read.
+            InvalidOperationError: there are too many events for the memory of one process.
         """
         self._by_place: dict[str, dict[Writer, Any]] = {}
         if not scan.deletes:
@@ -122,7 +122,7 @@ class DeletedRows:
         has_originals = np.array([name in with_originals for name in numbers], bool)
         buckets = keys[1].astype(np.int64)
         if len(places):
-            # Hive 2 has the number of the bucket in the ids of rows of original files, and nothing else.
+            # In Hive 2 the bucket property of rows in original files is only the number of the bucket.
             is_plain = has_originals[places] & (keys[0] == FIRST_WRITE_ID) & (buckets >> VERSION_SHIFT == 0)
             buckets = np.where(is_plain, 1 << VERSION_SHIFT | buckets << WRITER_SHIFT, buckets)
         order = np.lexsort((keys[2], buckets, keys[0], places))

@@ -43,9 +43,9 @@ _MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
 _GAP = 1_000_000
-"""The number of event ids that are left out after a restore, so that no id of a lost event is given again."""
+"""The number of event ids that are skipped after a restore, so that ids of lost events are not used again."""
 _MOST_RECENT = 4
-"""The events of a bookmark: a change, its commit, and some before them."""
+"""The number of events in a bookmark: a change, its commit, and some events before them."""
 CHANNEL = "hivex_events"
 """The channel on which PostgreSQL notifies of new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
@@ -99,7 +99,7 @@ class EventType(enum.Enum):
     DROP_PARTITION = "DROP_PARTITION"
     """Partitions were dropped: ``partitions`` and ``objects``."""
     ALTER_PARTITION = "ALTER_PARTITION"
-    """Partitions were changed: ``partitions`` and ``objects``; ``was`` is the earlier name of one that was renamed."""
+    """Partitions were changed: ``partitions`` and ``objects``; ``was`` is the earlier name of a renamed partition."""
     REGISTER_COPY = "REGISTER_COPY"
     """Copies were registered: ``cluster``, ``partitions`` (null: the table) and ``directories``."""
     UNREGISTER_COPY = "UNREGISTER_COPY"
@@ -107,9 +107,9 @@ class EventType(enum.Enum):
     CREATE_LINK = "CREATE_LINK"
     """A link was created: ``object``, ``added_partitions`` and ``removed_partitions``."""
     ALTER_LINK = "ALTER_LINK"
-    """A link shows other partitions, or has other properties; the message is that of CREATE_LINK."""
+    """A link shows other partitions, or has other properties; the message has the fields of CREATE_LINK."""
     DROP_LINK = "DROP_LINK"
-    """A link was dropped; the message is that of CREATE_LINK."""
+    """A link was dropped; the message has the fields of CREATE_LINK."""
     COMMIT_TXN = "COMMIT_TXN"
     """A transaction with write ids has committed: ``write_ids``, ``table_ids`` and ``partitions`` by table.
 
@@ -126,7 +126,7 @@ class EventType(enum.Enum):
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
     """Statistics of ``partitions`` have changed, of the ``columns``."""
     UNKNOWN = "UNKNOWN"
-    """A type that this release does not know; a later one has recorded it."""
+    """A type that this release does not know; a later release has recorded the event."""
 
     @classmethod
     def _missing_(cls, value: object) -> EventType:  # noqa: ARG003 - given by Python
@@ -148,9 +148,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The place of a reader in the log: the id of the last event that was read, and the last events themselves.
+    """The place of a reader in the log: the id of the last event that it has read, and the last events themselves.
 
-    A log that was restored from a backup has other events under their ids.
+    After a restore from a backup the log may have other events under these ids.
     """
 
     position: int
@@ -175,9 +175,9 @@ def record(
 ) -> None:
     """Write an event in the caller's transaction. One round trip; no other writer waits for it.
 
-    Call it last, or in a block of :func:`deferred`, when all that the transaction waits for has been acquired:
-    so an event that depends on another one is recorded after it, and gets a higher id. A ``message`` that is a
-    function is called when the event is sent.
+    Call it last, or in a block of :func:`deferred`, after the transaction has acquired all its locks: so an event that
+    depends on another event is recorded after it, and gets a higher id. If ``message`` is a function, it is called when
+    the event is sent.
     """
 
     def made() -> Call:
@@ -196,7 +196,7 @@ def deferred(connection: Connection) -> Iterator[list[Call]]:
     """Collect the events of the block, for the caller to send as the last calls of its transaction."""
     events: list[Call] = []
     waiting: list[Callable[[], Call]] = []
-    # Of a connection that is lost in the block, nothing can be asked afterwards.
+    # If the connection is lost in the block, it cannot be asked afterwards.
     info = connection.info
     info[_DEFERRED] = waiting
     try:
@@ -208,7 +208,7 @@ def deferred(connection: Connection) -> Iterator[list[Call]]:
 
 @contextmanager
 def at_once(connection: Connection) -> Iterator[None]:
-    """Send the events of the block as they are recorded, also within :func:`deferred`."""
+    """Send each event of the block at once, also within :func:`deferred`."""
     waiting = connection.info.pop(_DEFERRED, None)
     try:
         yield
@@ -226,7 +226,7 @@ def recording(
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
 ) -> Call:
-    """:func:`record` as one of the last calls of an exchange."""
+    """Return the call of :func:`record`, as one of the last calls of an exchange."""
     return _RECORD(
         event_ms=now_ms,
         type=type.value,
@@ -238,14 +238,14 @@ def recording(
 
 
 def announcing(now_ms: int) -> Call:
-    """Wake the processes that wait for events, if there are any, when the transaction commits; after its last event."""
+    """Return the call that wakes processes waiting for events at the commit; it comes after the last event."""
     return _ANNOUNCE(now_ms=now_ms)
 
 
 class NotificationLog:
     """Reads the log.
 
-    Events are recorded without an id, so that commits do not wait for each other. A reader gives ids to those that
+    Events are recorded without an id, so that commits do not wait for each other. A reader gives ids to the events that
     were committed since the last reader, in the order in which they were recorded.
     """
 
@@ -259,14 +259,14 @@ class NotificationLog:
             return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())
 
     def lag(self, after: int) -> int:
-        """Return the number of events above ``after``, those without an id included. One round trip."""
+        """Return the number of events above ``after``, including events without an id. One round trip."""
         numbered = select(counters.c.value).where(_OF_EVENTS).scalar_subquery()
         recorded = select(func.count()).select_from(recorded_events).scalar_subquery()
         with self._store.read() as connection:
             return int(connection.execute(select(numbered + recorded)).scalar_one()) - after
 
     def events(self, after: int | None = None, limit: int = 1000) -> list[Event]:
-        """Return up to ``limit`` events above ``after``, oldest first; by default from the oldest that is kept.
+        """Return up to ``limit`` events above ``after``, oldest first; by default from the oldest stored event.
 
         Three round trips, more when there are new events.
 
@@ -279,7 +279,7 @@ class NotificationLog:
         query = select(notification_log).where(log.event_id > (after or 0)).order_by(log.event_id).limit(limit)
         with self._store.read() as connection:
             rows = connection.execute(query).all()
-            # Asked for afterwards, so that no event is missing that was purged between the two.
+            # Read afterwards, so that an event that is purged between the two reads is noticed.
             purged = int(connection.execute(select(counters.c.value).where(_OF_PURGED)).scalar_one())
         if after is not None and after < purged:
             raise EventsPurgedError(after, purged)
@@ -297,8 +297,8 @@ class NotificationLog:
 
         Raises:
             EventsPurgedError: events behind the place were purged.
-            EventsReplacedError: the database was restored from a backup since the place was noted. The ids of its
-                next events are above those of the lost ones, so that other readers notice, too.
+            EventsReplacedError: the database was restored from a backup since the place was noted. The ids of its next
+                events are above the ids of lost events, so that other readers notice the restore, too.
         """
         self._number()
         first = bookmark.recent[0].id if bookmark.recent else bookmark.position + 1
@@ -320,15 +320,15 @@ class NotificationLog:
         return new, bookmark.after(new)
 
     def note_restore(self) -> None:
-        """Note that the database was restored from a backup: what processes remember of it is of no use any more.
+        """Note that the database was restored from a backup, so that processes discard their caches of it.
 
-        The ids of the next events are above those of lost ones. Readers of the log get ``EventsPurgedError``.
+        The ids of the next events are above the ids of lost events. Readers of the log get ``EventsPurgedError``.
         """
         self._number()
         self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
-        """Remove events that are older, up to the first one that is not; return their number. Safe to repeat."""
+        """Remove older events, up to the first event that is not older; return their number. Safe to repeat."""
         self._number()
         return self._store.write(lambda connection: _purge(connection, recorded_before_ms), name="purge")
 
@@ -359,10 +359,10 @@ def _between(above: int, to: int | None) -> Select[Any]:
 
 
 def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
-    """Begin another incarnation of the metastore, unless the last event is not the one that a reader has seen."""
+    """Begin another incarnation of the metastore, if the last event is still the one that a reader has ``seen``."""
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     if seen is not None and number > max(seen, at_least):
-        # Another reader has noticed, too.
+        # Another reader has noticed the restore, too.
         return
     following = max(number, at_least) + _GAP
     connection.execute(update(counters).where(_OF_EVENTS | _OF_PURGED).values(value=following))
@@ -370,8 +370,8 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
 
 
 def _give_ids(connection: Connection, last: int) -> bool:
-    """Move a batch of events to the log, those up to a sequence; return whether more of them may be left."""
-    # One reader at a time; the events that it sees have committed.
+    """Move a batch of events, up to the sequence ``last``, to the log; return whether more of them may be left."""
+    # One reader at a time does this; the events that it sees are committed.
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     move = _move_on_postgresql if connection.dialect.name == "postgresql" else _move_on_sqlite
     moved = move(connection, number, last)
@@ -381,7 +381,7 @@ def _give_ids(connection: Connection, last: int) -> bool:
 
 
 def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
-    """Move the oldest events, and return their number. Others may become visible between two statements: it is one."""
+    """Move the oldest events, in one statement since others may become visible between two; return their number."""
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE)
     gone = delete(recorded_events).where(sequence.in_(oldest)).returning(recorded_events).cte("gone")
@@ -390,7 +390,7 @@ def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
 
 
 def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
-    """Move the oldest events, and return their number. A writer of the file is alone."""
+    """Move the oldest events, and return their number. SQLite has one writer at a time."""
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE).subquery()
     highest = connection.execute(select(func.max(oldest.c.sequence))).scalar_one()
@@ -429,7 +429,7 @@ class PartitionEventType(enum.IntEnum):
 
 
 class PartitionEvents:
-    """The marks of partitions: a client says that a partition is loaded, and others ask for that.
+    """The marks of partitions: a client marks a partition as loaded, and other clients check the mark.
 
     A mark is on the names of its table and partition, as in Hive, and only the housekeeping removes it. It stays when
     the table or the partition is dropped or renamed, and holds for the object that gets the name.
@@ -463,13 +463,13 @@ class PartitionEvents:
         try:
             name = check_partition_name(partition)
         except InvalidObjectError:
-            # It cannot be marked.
+            # Such a partition cannot have a mark.
             return False
         is_it = and_(_E.database == database, _E.table == table, _E.partition == name, _E.type == event.value)
         with self._store.read() as connection:
             return connection.execute(select(_E.event_ms).where(is_it)).first() is not None
 
     def purge(self, marked_before_ms: int) -> int:
-        """Remove the marks that are older; return their number. Safe to repeat."""
+        """Remove older marks; return their number. Safe to repeat."""
         removal = delete(partition_events).where(_E.event_ms < marked_before_ms)
         return self._store.write(lambda connection: connection.execute(removal).rowcount, name="purge")

@@ -1,7 +1,7 @@
 """The files of a write to an external table: put into place, taken back, or settled.
 
-A write puts its files into the folders of the table under names that have its token. It hides a file that it replaces
-under such a name, too, until it is certain that the write counts.
+A write moves its files into the folders of the table under names with its token. It hides replaced files under such
+names, too, until it is certain that the write counts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _STAGED = re.compile(r"(\d+)_0(.*)")
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The files of a write for one folder: ``staged`` is the hidden folder where they are, None without any.
+    """The files of a write for one folder: ``staged`` is the hidden folder with the files, None without files.
 
-    With ``overwrite`` they replace all visible files of the folder.
+    With ``overwrite`` the files replace all visible files of the folder.
     """
 
     location: str
@@ -32,12 +32,13 @@ class NewFiles:
 
 
 def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str, check: Callable[[], None]) -> None:
-    """Put the files of a write into their folders. One after the other becomes visible.
+    """Move the files of a write into their folders, where they become visible one after the other.
 
-    ``check`` is called before each folder; its error ends it.
+    ``check`` is called before each folder; its error ends the publication.
 
     Raises:
-        StorageError: a file could not be moved, or another program has removed it. :func:`take_back` comes next.
+        StorageError: a file could not be moved, or another program has removed it. The caller then calls
+            :func:`take_back`.
     """
     for each in new:
         check()
@@ -51,12 +52,12 @@ def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: st
 
 
 def take_back(files: ClusterFiles, locations: Sequence[str], token: str, depth: int) -> None:
-    """Remove the files of a write from its folders, and bring back those that it has hidden. Safe to repeat.
+    """Remove the files of a write from its folders, and restore the files that it has hidden. Safe to repeat.
 
-    Folders of partitions that are empty then go, too, ``depth`` levels of them.
+    Folders of partitions that are empty then are deleted, too, up to ``depth`` levels.
 
     Raises:
-        StorageError: not all could be done.
+        StorageError: some files could not be removed or restored.
     """
     for location in locations:
         hidden = []
@@ -77,23 +78,23 @@ def take_back(files: ClusterFiles, locations: Sequence[str], token: str, depth: 
 
 
 def settle(files: ClusterFiles, locations: Sequence[str], token: str) -> None:
-    """Delete the files that a write has replaced, once it counts. Safe to repeat.
+    """Delete the files that a committed write has replaced. Safe to repeat.
 
     Raises:
-        StorageError: not all could be deleted.
+        StorageError: some files could not be deleted.
     """
     for location in locations:
         for entry in files.list_entries(location):
             if entry.startswith(".") and entry.endswith(f".{token}"):
                 files.delete_file(f"{location}/{entry}")
-                # Hadoop's sums of the earlier file.
+                # Hadoop's checksums of the earlier file.
                 files.delete_file(f"{location}/{entry.removesuffix(f'.{token}')}.crc")
 
 
 def _visible(name: str, token: str, format: str) -> str:
     staged = _STAGED.fullmatch(name)
     number, ending = (staged[1], staged[2]) if staged is not None else (name, "")
-    # The last part of a name says how a file is compressed, where the file does not say it itself.
+    # The last part of a name is the compression of the file, if the file itself does not record it.
     return f"part-{number}-{token}{_SUFFIXES.get(format, '')}{ending}"
 
 

@@ -1,4 +1,4 @@
-"""The file system of one cluster: lists what a copy holds, deletes what was dropped."""
+"""The file system of one cluster: listings, small reads and writes, moves, copies and deletes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MOST_TRIES = 10
 _DELETED_AT_ONCE = 8
 _LINKS_OF_LEAF = 2
 _TIMES_OF_CHANGE = ("mtime", "LastModified", "last_modified", "modificationTime", "updated")
-"""The names that file systems of fsspec have for the time of a file's last change."""
+"""The names for the time of a file's last change in the file systems of fsspec."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """The size of a file in bytes, and the time of its last change as its file system has it."""
+    """The size of a file in bytes, and the time of its last change in the form of its file system."""
 
     size_bytes: int
     changed: str
@@ -41,10 +41,10 @@ class FileStamp:
 class ClusterFiles:
     """Directories below the root of a cluster's file system, by their location relative to it.
 
-    ``filesystem`` is the root's URI. ``storage_options`` go to fsspec as they are, but for S3, which pyarrow reads.
+    ``filesystem`` is the root's URI. ``storage_options`` are passed to fsspec or, for S3, converted for pyarrow.
 
     Raises:
-        StorageError: there is no such file system, or what it needs is not installed.
+        StorageError: the file system is unknown, or a package that it needs is not installed.
     """
 
     def __init__(self, filesystem: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -63,18 +63,18 @@ class ClusterFiles:
         return cls(cluster.filesystem, cluster.storage_options)
 
     def exists(self, location: str) -> bool:
-        """Return whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         path = self._path(location)
         with _storage(path):
             return type_of(self._fs, path) is not None
 
     def check_access(self) -> bool:
-        """Return whether the root is there; if so, a file can be written in it and deleted again, which is tried.
+        """Return whether the root exists, after writing and deleting a file in an existing root as a trial.
 
-        A root that is not there yet has to have a folder above it in which it can be made, where there are folders.
+        A missing root must have a folder above it in which it can be made, if the file system has folders.
 
         Raises:
-            StorageError: the file system cannot be reached, or not be written to.
+            StorageError: the file system cannot be reached or written.
         """
         path = self._root or "/"
         with _storage(self._filesystem):
@@ -97,9 +97,9 @@ class ClusterFiles:
             return False
 
     def free_bytes(self) -> int | None:
-        """Return the space for new files; None where the file system does not report it, as with object stores.
+        """Return the free space in bytes; None if the file system does not report it, such as an object store.
 
-        Of a root that is not there yet it is the space of the folder in which it would be made.
+        For a missing root this is the space of the folder in which it would be made.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -113,7 +113,7 @@ class ClusterFiles:
             return shutil.disk_usage(folder).free
 
     def is_file(self, location: str) -> bool:
-        """Return whether a file, not a directory, is there.
+        """Return whether a location is a file rather than a directory.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -135,10 +135,10 @@ class ClusterFiles:
     def list_files(self, location: str) -> dict[str, int]:
         """Return all data files below a location, at any depth: name relative to it, and size in bytes.
 
-        Hidden ones are left out, as Spark and Hive do; a location that does not exist has no files.
+        Hidden files are left out, as in Spark and Hive; a missing location has no files.
 
         Raises:
-            FolderExpectedError: it is a file.
+            FolderExpectedError: the location is a file.
             StorageError: the file system cannot be read.
         """
         if self.is_file(location):
@@ -146,9 +146,9 @@ class ClusterFiles:
         return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
-        """Yield all files below a location, hidden ones too: name relative to it, and size in bytes; in no order.
+        """Yield all files below a location, including hidden ones: name relative to it, and size in bytes; in no order.
 
-        The name of a file is empty where the location is that file. What goes away meanwhile is left out.
+        If the location is a file, its name is empty. Files that are deleted meanwhile are left out.
 
         Raises:
             StorageError: a directory cannot be read.
@@ -161,7 +161,7 @@ class ClusterFiles:
                     yield name[len(path) :].strip("/"), size
 
     def list_loose_files(self, location: str) -> list[str]:
-        """Return the names of the files below a directory, or the empty name where the location is a file; sorted.
+        """Return the sorted names of the files below a directory; if the location is a file, an empty name.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -174,11 +174,9 @@ class ClusterFiles:
         return list(self.list_files(location))
 
     def list_entries(self, location: str, depth: int = 0) -> list[str]:
-        """Return all files and directories, hidden ones too, ``depth`` levels below a directory, relative to it.
+        """Return the sorted paths of all entries, including hidden ones, ``depth`` levels below a directory.
 
-        Sorted.
-
-        A directory that does not exist has no files. One listing for depth 0.
+        Paths are relative to the directory. A missing directory has no entries. One listing for depth 0.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -190,20 +188,20 @@ class ClusterFiles:
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def list_folders(self, location: str) -> list[str]:
-        """Return the names of the folders in a directory, without hidden ones; none where it does not exist.
+        """Return the names of the folders in a directory, without hidden ones; an empty list if it is missing.
 
         Raises:
-            FolderExpectedError: it is a file.
-            StorageError: it cannot be listed.
+            FolderExpectedError: the location is a file.
+            StorageError: the directory cannot be listed.
         """
         return sorted(name for name in self._names(location, FOLDER) if not name.startswith((".", "_")))
 
     def list_data_files(self, location: str) -> list[str]:
-        """Return the names of the files in a directory, without hidden ones; none where it does not exist.
+        """Return the names of the files in a directory, without hidden ones; an empty list if it is missing.
 
         Raises:
-            FolderExpectedError: it is a file.
-            StorageError: it cannot be listed.
+            FolderExpectedError: the location is a file.
+            StorageError: the directory cannot be listed.
         """
         return sorted(name for name in self._names(location, FILE) if not is_hidden(name))
 
@@ -217,10 +215,10 @@ class ClusterFiles:
         return [name.rpartition("/")[2] for name, kind, _ in entries if kind == wanted]
 
     def move_file(self, location: str, target: str) -> None:
-        """Give a file another place in the same file system, where no file is.
+        """Move a file to a free place in the same file system.
 
         Raises:
-            StorageError: the file is not there, there is one in the new place, or it cannot be moved.
+            StorageError: the file is missing, the new place has a file, or the file cannot be moved.
         """
         path, place = self._path(location), self._path(target)
         with _storage(path):
@@ -230,7 +228,7 @@ class ClusterFiles:
             self._fs.mv(path, place)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
-        """Return the folders ``depth`` levels below a location that hold a directory of this name, relative to it.
+        """Return the folders ``depth`` levels below a location that contain a directory of this name, relative to it.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -243,7 +241,7 @@ class ClusterFiles:
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
     def read_text(self, location: str) -> str | None:
-        """Return the text of a small file, or None if it is not there; what is not UTF-8 in it is replaced.
+        """Return the text of a small file, or None if it is missing; bytes that are not UTF-8 are replaced.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -258,15 +256,15 @@ class ClusterFiles:
             return content.decode(errors="replace")
 
     def write_text(self, location: str, text: str) -> None:
-        """Write a small file, in the place of one that may be there. A reader finds one of them, never a part.
+        """Write a small file, or replace it. A reader finds the old or the new file, never a part.
 
         Raises:
-            StorageError: it could not be written.
+            StorageError: the file could not be written.
         """
         path = self._path(location)
         with _storage(path):
             if not isinstance(self._fs, LocalFileSystem):
-                # Object stores show what is written as a whole.
+                # Object stores show a file only once it is complete.
                 self._fs.pipe_file(path, text.encode())
                 return
             temporary = f"{path}.{uuid.uuid4().hex}"
@@ -277,7 +275,7 @@ class ClusterFiles:
                 Path(temporary).unlink(missing_ok=True)
 
     def size(self, location: str) -> int | None:
-        """Return the size of a file in bytes, or None if no file is there.
+        """Return the size of a file in bytes, or None if the file is missing.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -286,7 +284,7 @@ class ClusterFiles:
         return None if found is None else found.size_bytes
 
     def stamp(self, location: str) -> FileStamp | None:
-        """Return the size and the time of the last change of a file, None if no file is there.
+        """Return the size and the time of the last change of a file, None if the file is missing.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -315,11 +313,11 @@ class ClusterFiles:
                 yield chunk
 
     def local_path(self, location: str) -> str | None:
-        """Return the path of a location for functions of the operating system; None on other file systems."""
+        """Return the path of a location for functions of the operating system; None for remote file systems."""
         return self._path(location) if isinstance(self._fs, LocalFileSystem) else None
 
     def is_same_file(self, location: str, other: ClusterFiles, other_location: str) -> bool:
-        """Return whether a location is the very file of another file system, such as by links or a shared folder.
+        """Return whether a location is the same file as a location of another file system, by links or a shared folder.
 
         Only local file systems can decide this: for others the answer is False.
         """
@@ -332,10 +330,10 @@ class ClusterFiles:
             return False
 
     def link(self, location: str, target: str) -> bool:
-        """Link a file under a second name, which must be free; return False where the file system has no such links.
+        """Link a file under a second name, which must be free; return False if the file system has no hard links.
 
         Raises:
-            StorageError: there is a file of that name, or it cannot be linked.
+            StorageError: another file has the name, or the file cannot be linked.
         """
         source, place = self.local_path(location), self.local_path(target)
         if source is None or place is None:
@@ -351,14 +349,14 @@ class ClusterFiles:
         return True
 
     def write_chunks(self, location: str, chunks: Iterable[bytes], *, new: bool = False) -> None:
-        """Write a file from pieces, in the place of one that may be there, and make the folders above it.
+        """Write a file from pieces, or replace it, and make the folders above it.
 
         On a local disk a reader finds the old file or the new one. An error leaves no part of a file there. A killed
-        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part. With ``new``
-        no file may be there, and a killed writer may leave a part of it.
+        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part of the file.
+        With ``new`` the place must be free, and a killed writer may leave a part of the file.
 
         Raises:
-            StorageError: the file could not be written, or is ``new`` and there already.
+            StorageError: the file could not be written, or is ``new`` and exists already.
         """
         path = self._path(location)
         folder, _, name = path.rpartition("/")
@@ -369,7 +367,7 @@ class ClusterFiles:
             with _storage(path):
                 self._fs.makedirs(folder, exist_ok=True)
         with _writing(path):
-            # Object stores have no such mode; there the caller has looked before.
+            # Object stores have no such mode; for them the caller has checked the place before.
             file = self._fs.open(written, "xb" if is_local else "wb")
         try:
             with _writing(path), file:
@@ -377,7 +375,7 @@ class ClusterFiles:
                     file.write(chunk)
             if is_replaced:
                 with _storage(path):
-                    # Hadoop compares a file with the sums of an earlier one of that name, if these are there.
+                    # Hadoop compares a file with the checksums of an earlier file of the same name, if they exist.
                     Path(f"{folder}/.{name}.crc").unlink(missing_ok=True)
                     Path(written).replace(path)
         except BaseException:
@@ -386,10 +384,10 @@ class ClusterFiles:
             raise
 
     def make_directory(self, location: str) -> None:
-        """Make a directory and those above it; it may exist.
+        """Make a directory and its parents; it may exist.
 
         Raises:
-            StorageError: it cannot be made.
+            StorageError: the directory cannot be made.
         """
         path = self._path(location)
         with _storage(path):
@@ -397,14 +395,14 @@ class ClusterFiles:
 
     @property
     def renames_directories(self) -> bool:
-        """Return whether a directory gets another place at once; in an object store each of its files is copied."""
+        """Return whether a directory is moved at once; in an object store each of its files is copied."""
         return not is_object_store(self._filesystem)
 
     def move_directory(self, location: str, target: str) -> None:
-        """Give a directory another place in the same file system, where there is nothing.
+        """Move a directory to a free place in the same file system.
 
         Raises:
-            StorageError: the directory is not there, there is something in the new place, or it cannot be moved.
+            StorageError: the directory is missing, the new place is not free, or the directory cannot be moved.
         """
         path, place = self._path(location), self._path(target)
         with _storage(path):
@@ -419,10 +417,10 @@ class ClusterFiles:
             self._fs.invalidate_cache(path.rpartition("/")[0])
 
     def copy_directory(self, location: str, target: str) -> None:
-        """Copy a directory and all below it to a place where there is nothing.
+        """Copy a directory with all its files to a free place.
 
         Raises:
-            StorageError: it could not be copied, or not all of it.
+            StorageError: the directory could not be copied completely.
         """
         source, place = self._path(location), self._path(target)
         with _storage(source):
@@ -430,11 +428,11 @@ class ClusterFiles:
             self._fs.copy(source, place, recursive=True)
 
     def delete_directory(self, location: str) -> None:
-        """Delete a directory and all below it; one that is not there is fine.
+        """Delete a directory with all its files, if it exists.
 
         Raises:
             InvalidOperationError: the location is the root itself.
-            StorageError: it could not be deleted, or not all of it.
+            StorageError: the directory could not be deleted completely.
         """
         path = self._path(location)
         if path.rstrip("/") == self._root:
@@ -446,7 +444,7 @@ class ClusterFiles:
                 self._fs.invalidate_cache(path)
                 if type_of(self._fs, path) is None:
                     return
-                # Another process may be deleting the same.
+                # Another process may be deleting the same directory.
                 with suppress(FileNotFoundError):
                     if isinstance(self._fs, LocalFileSystem):
                         _delete_folders_in(path)
@@ -455,28 +453,28 @@ class ClusterFiles:
             self._fs.rm(path, recursive=True)
 
     def delete_file(self, location: str) -> None:
-        """Delete a file; one that is not there is fine.
+        """Delete a file, if it exists.
 
         Raises:
-            StorageError: it could not be deleted.
+            StorageError: the file could not be deleted.
         """
         path = self._path(location)
         with _storage(path), suppress(FileNotFoundError):
             self._fs.rm_file(path)
 
     def delete_empty_directories(self, location: str, depth: int) -> None:
-        """Delete a directory if it is empty, then those above it likewise, ``depth`` in all.
+        """Delete a directory if it is empty, then its parents in the same way, ``depth`` directories in all.
 
-        One that holds anything stays, and ends it; what cannot be deleted is of no consequence.
+        The first directory that is not empty, or cannot be deleted, ends this without an error.
         """
         if isinstance(self._fs, ArrowFSWrapper):
-            # To pyarrow, which has HDFS and S3, it would mean to delete all that is in them.
+            # With pyarrow, for HDFS and S3, this call would delete all files in the directory.
             return
         for _ in range(depth):
             try:
                 self._fs.rmdir(self._path(location))
             except (OSError, ValueError, NotImplementedError):
-                # Not empty, gone already, or a file system without directories of its own.
+                # The directory is not empty or already deleted, or the file system has no directories.
                 return
             location = location.rpartition("/")[0]
 
@@ -488,9 +486,10 @@ class ClusterFiles:
 
 
 def _delete_folders_in(path: str) -> None:
-    """Delete the folders in a local directory, several at a time: each waits for the disk for most of its time."""
+    """Delete the folders in a local directory, several at the same time, since each mostly waits for the disk."""
     status = Path(path).lstat()
-    # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count none.
+    # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count no
+    # links.
     if not stat.S_ISDIR(status.st_mode) or status.st_nlink == _LINKS_OF_LEAF:
         return
     with os.scandir(path) as entries:
@@ -503,7 +502,7 @@ def _delete_folders_in(path: str) -> None:
 
 @contextmanager
 def _writing(location: str) -> Iterator[None]:
-    """Translate errors of a file that is written; those of the source of its bytes are ours already."""
+    """Translate errors of a written file; errors of the source of its bytes are translated already."""
     try:
         yield
     except OSError as error:
@@ -528,9 +527,9 @@ FILE, FOLDER = "file", "directory"
 
 
 def type_of(fs: Any, path: str) -> str | None:
-    """Return whether a file or a folder is there, None for neither.
+    """Return ``file`` or ``directory``, None if neither exists.
 
-    What fsspec has for this takes a store that does not answer for an empty one.
+    The function of fsspec takes a store that does not answer for an empty one.
     """
     try:
         return str(fs.info(path)["type"])
@@ -539,9 +538,9 @@ def type_of(fs: Any, path: str) -> str | None:
 
 
 def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
-    """Yield name, type and size of all that is below a directory, or of the file itself; to ``depth`` levels below.
+    """Yield name, type and size of each entry below a directory, to ``depth`` levels, or of the file itself.
 
-    fsspec's own way takes directories that cannot be read for empty.
+    The function of fsspec takes unreadable directories for empty ones.
     """
     if depth is None and isinstance(fs, ArrowFSWrapper):
         yield from _selected(fs, path)
@@ -603,7 +602,7 @@ def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
             try:
                 size = entry.stat().st_size
             except FileNotFoundError:
-                # Gone meanwhile, or a link to nothing.
+                # The file was deleted meanwhile, or is a broken link.
                 if not entry.is_symlink():
                     continue
                 size = 0

@@ -87,15 +87,15 @@ def hash_file(path: str, checked: Callable[[], object]) -> str:
 def copy_small_files(
     files: Iterable[tuple[str, str, int]], checked: Callable[[], object]
 ) -> list[tuple[int, str, str]]:
-    """Copy files of at most :data:`SMALL` bytes one after the other; return for each what :func:`copy_file` does.
+    """Copy files of at most :data:`SMALL` bytes one after the other; return the result of :func:`copy_file` for each.
 
     Each file is a source, a place without a file, and a size in bytes. ``checked`` is called before each file, and
-    may raise. An error leaves the copies before it, and no part of the file that it is about.
+    may raise. An error leaves the earlier copies, and no part of the failed one.
 
     Raises:
         StorageError: a source cannot be read, or a copy cannot be written, such as over a file.
     """
-    # Thousands of files take little but these calls, so that there is no function between.
+    # For thousands of files these calls take most of the time, so there is no function in between.
     opened, read, write, pread, close, sha256 = os.open, os.read, os.write, os.pread, os.close, hashlib.sha256
     done = []
     for source, place, size_bytes in files:
@@ -105,7 +105,7 @@ def copy_small_files(
         try:
             origin = opened(source, _READ)
             try:
-                # One more byte than there should be.
+                # One more byte than expected, to notice a longer file.
                 content = read(origin, size_bytes + 1)
                 while len(content) < size_bytes and (more := read(origin, size_bytes + 1 - len(content))):
                     content += more
@@ -162,7 +162,7 @@ def _made(place: str) -> Iterator[int]:
 
 
 class _of:  # noqa: N801 - reads as a word of its `with`
-    """Translate the errors of a path. A class, as each file takes several of them."""
+    """Translate the errors of a path. A class, since each file needs several of them."""
 
     __slots__ = ("_path",)
 

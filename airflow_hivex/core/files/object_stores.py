@@ -1,4 +1,4 @@
-"""S3 and what speaks its language, by pyarrow's own client: options of a cluster, and the file system they lead to."""
+"""S3 and compatible stores, through pyarrow's own client: the options of a cluster, and its file system."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from airflow_hivex.core.errors import StorageError
 
 SCHEMES = ("s3", "s3a", "s3n")
-"""Spark calls the same store s3a; s3n and s3 are its older names."""
+"""The schemes of S3: Spark calls the same store s3a; s3n and s3 are older names."""
 
 _NAMES = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
-"""s3fs's names of options, which fsspec users know, and pyarrow's."""
+"""The names of options in s3fs, which users of fsspec know, with the names in pyarrow."""
 _TAKEN = (
     "access_key",
     "secret_key",
@@ -32,27 +32,27 @@ _TAKEN = (
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""Variables that pyarrow does not read, or not all of them. The first one counts."""
+"""Environment variables that pyarrow does not read, or not always. The first one that is set counts."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
-"""In seconds. A cluster that cannot be reached is reported soon."""
+"""Time-outs in seconds, so that an unreachable cluster is reported soon."""
 _OF_OTHERS = "us-east-1"
-"""The region where the endpoint is not Amazon's, and nothing has to be looked up."""
+"""The region for endpoints of other stores than Amazon's, which need no look-up."""
 _ATTEMPTS = 3
 
 
 def is_object_store(filesystem: str) -> bool:
-    """Return whether a file system's URI is of S3."""
+    """Return whether the URI of a file system is one of S3."""
     return filesystem.partition(":")[0].lower() in SCHEMES
 
 
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
-    """Return pyarrow's file system for a root in S3, the same one for the same options; nothing is asked yet.
+    """Return pyarrow's file system for a root in S3, the same object for the same options; sends no request yet.
 
-    ``options`` have pyarrow's names, or s3fs's; ``endpoint_url`` is that of another store than Amazon's. Keys, region
-    and endpoint that are not given come from the environment, as for all clients of Amazon.
+    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for other stores than Amazon's. Missing keys,
+    region and endpoint come from the environment, as for all clients of Amazon.
 
     Raises:
-        StorageError: an option is not known.
+        StorageError: an option is unknown.
     """
     given = {"region": _of_environment(_REGIONS), "endpoint_url": _of_environment(_ENDPOINTS), **options}
     return _opened(filesystem, json.dumps(given, sort_keys=True, default=str))

@@ -1,7 +1,8 @@
-"""The directories of a transactional table of Hive, as they are registered here.
+"""The directories of a transactional table of Hive, for their registration.
 
-Hive finds out by listing which of them count; here rows say it. Those that a snapshot of Hive's transactions reads are
-registered, and no others. Source: docs/reference/directories.md, "Directories of a snapshot".
+Hive lists folders to find the directories that count; here the catalog has rows for them. Only the directories that a
+snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md, "Directories of a
+snapshot".
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 _OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
-"""The end of the names of files that hold the valid length of a streamed file."""
+"""The end of the names of files with the valid length of a streamed file."""
 
 _COMPACTED = "_metadata_acid"
 
@@ -47,8 +48,8 @@ _COMPACTED = "_metadata_acid"
 class HiveDirectories:
     """The registered contents of a table.
 
-    ``next_write_id`` is the first that Hive has not given, ``highest_txn_id`` the highest transaction of a compaction
-    in the names of directories, 0 without one.
+    ``next_write_id`` is the first write id that Hive has not allocated. ``highest_txn_id`` is the highest transaction
+    of a compaction in the names of directories, 0 without one.
     """
 
     found: tuple[NewDirectory, ...]
@@ -69,7 +70,7 @@ _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]
 
 
 class DirectoryReader:
-    """The directories of one table, as Hive's snapshot sees them."""
+    """Reads the directories of one table that Hive's snapshot sees."""
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class DirectoryReader:
         self._root = table.storage.primary.location
 
     def read(self, partitions: Sequence[str]) -> HiveDirectories:
-        """Return the directories of the table, whose partitions have these names.
+        """Return the directories of the table; ``partitions`` are the names of its partitions.
 
         Lists the table's folder once, and reads the tail of each ORC or Parquet file.
 
         Raises:
-            InvalidOperationError: a directory holds rows that are not committed, or of a form that is not read here.
+            InvalidOperationError: a directory has rows that are not committed, or of an unsupported form.
             InvalidObjectError: a file cannot be read.
             StorageError: the file system cannot be read.
         """
@@ -140,7 +141,7 @@ class DirectoryReader:
         """Return the entries of a folder that Hive reads: a base, original files, deltas.
 
         Raises:
-            InvalidOperationError: some of their rows do not count, or may count later.
+            InvalidOperationError: some rows in the entries do not count, or may count later.
         """
         where = self._of(partition)
         entries = [*place.files, *(name for name, _ in place.originals)]
@@ -164,7 +165,7 @@ class DirectoryReader:
         """Refuse a folder to which a transaction of Hive is writing: its rows would be lost when it commits.
 
         Raises:
-            InvalidOperationError: there is one.
+            InvalidOperationError: a transaction of Hive is writing to the folder.
         """
         opened = self._write_ids.open_ids
         for directory in filter(None, map(parse_directory, names)):
@@ -181,9 +182,9 @@ class DirectoryReader:
                 raise InvalidOperationError(_OPERATION, where, reason)
 
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the bases that a compaction has made, where their names do not say it.
+        """Return the bases that a compaction has made, but whose names do not show it.
 
-        It matters only for a base whose own write id is not committed.
+        This matters only for a base whose own write id is not committed.
         """
         found = []
         for name in place.files:
@@ -222,7 +223,7 @@ class DirectoryReader:
         """Return the row of a directory, or of an original file.
 
         Raises:
-            InvalidOperationError: its files are of a form that is not read here.
+            InvalidOperationError: the files have an unsupported form.
         """
         of_files = {name: described[self._uri(partition, entry, name)] for name, _ in files}
         self._check_columns(partition, entry, of_files)
@@ -271,7 +272,7 @@ class DirectoryReader:
         return HIVE_LAYOUT
 
     def _check_columns(self, partition: str | None, entry: AcidDirectory | str, files: Mapping[str, AcidFile]) -> None:
-        """Refuse files whose columns have other names than the table's: here columns are found by their names."""
+        """Refuse files whose columns have other names than the table's columns: we find columns by name."""
         known = {column.name for column in self._table.columns}
         for name, each in files.items():
             strange = [column for column in each.columns if column not in known]
@@ -287,11 +288,11 @@ class DirectoryReader:
     def _check_deleted_originals(self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory]) -> None:
         """Refuse delete events of Hive 2 in a bucket with several original files.
 
-        Hive 2 names these rows by the number of the bucket, and numbers them through its one file; for a second one it
-        has no rule (HIVE-16177).
+        Hive 2 identifies these rows by the number of the bucket, and numbers them through its only file; for a second
+        file it has no rule (HIVE-16177).
 
         Raises:
-            InvalidOperationError: there are such events.
+            InvalidOperationError: the table has such events.
         """
         files: dict[str | None, Counter[int | None]] = defaultdict(Counter)
         for (partition, entry, _), row in zip(wanted, found, strict=True):
@@ -336,8 +337,8 @@ _WRITE_ID, _BUCKET = ACID_FIELDS[1], ACID_FIELDS[2]
 class AcidFile:
     """An ORC file: ``is_nested`` says that it has Hive's metadata columns, and the table's columns in a struct.
 
-    ``columns`` are the table's as the file calls them, in small letters. A nested file has events: ``changes`` counts
-    updates and deletes where the writer has noted them.
+    ``columns`` are the names of the table's columns in the file, in lower case. A nested file has events: ``changes``
+    is the number of updates and deletes, if the writer has recorded it.
     """
 
     rows: int
@@ -356,7 +357,7 @@ def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
 
 
 def read_writers(uris: Sequence[str]) -> list[frozenset[tuple[int, int]]]:
-    """Return the pairs of original write id and bucket property in nested files. Reads two columns of each.
+    """Return the pairs of original write id and bucket property in each nested file. Reads two columns of each file.
 
     Raises:
         InvalidObjectError: a file cannot be read as ORC.

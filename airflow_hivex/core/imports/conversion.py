@@ -1,6 +1,6 @@
 """Databases, tables, partitions and functions of a Hive metastore as objects of the catalog. No I/O.
 
-What cannot be an object here raises an error with the reason; what becomes something else is noted.
+An object that cannot be converted raises an error with the reason; notes describe changes of an object.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ STATISTICS = (
     "COLUMN_STATS_ACCURATE",
     "STATS_GENERATED_VIA_STATS_TASK",
 )
-"""Parameters in which Hive keeps statistics. They become statistics here, which change with the table."""
+"""Parameters in which Hive stores statistics. They become statistics of the catalog, which change with the table."""
 SPARK_STATISTICS = "spark.sql.statistics."
-"""The prefix of the parameters in which Spark keeps statistics."""
+"""The prefix of the parameters in which Spark stores statistics."""
 
 AS_EXTERNAL = "it is managed without transactions in Hive, and becomes an external table"
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A table as it will be here. ``notes`` say what is not as it is in Hive."""
+    """A converted table. ``notes`` describe the differences from Hive."""
 
     table: Table
     notes: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Converted:
 def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, ...]]:
     """Return a database, and notes; its location is relative to the root of the cluster.
 
-    A location outside of it is given up for the default one: tables have their own locations.
+    A location outside of the root is replaced by the default one: tables have their own locations.
     """
     location, notes = "", []
     if hive.locationUri:
@@ -100,11 +100,11 @@ def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, 
 def convert_table(hive: Any, cluster: Cluster, *, keeps_others: bool = False) -> Converted:
     """Return a table or view whose primary copy is on ``cluster``.
 
-    With ``keeps_others`` a table or view that only another engine reads is one of format ``OTHER_ENGINE``.
+    With ``keeps_others`` a table or view that only another engine can read gets the format ``OTHER_ENGINE``.
 
     Raises:
-        InvalidObjectError: it cannot be a table here.
-        LocationOutsideClusterError: it lies outside of the root of the cluster.
+        InvalidObjectError: the table cannot be converted.
+        LocationOutsideClusterError: the table lies outside of the root of the cluster.
     """
     name = f"{hive.dbName}.{hive.tableName}"
     _check_type(name, hive)
@@ -162,7 +162,7 @@ def _check_type(name: str, hive: Any) -> None:
     """Refuse an object that is neither a table nor a view.
 
     Raises:
-        InvalidObjectError: it is a materialized view, or an index.
+        InvalidObjectError: the object is a materialized view, or an index.
     """
     if hive.tableType not in {each.value for each in TableType}:
         raise InvalidObjectError("table", name, f"objects of Hive's type {hive.tableType} do not exist here")
@@ -172,7 +172,7 @@ def _refuse_others(name: str, hive: Any) -> None:
     """Refuse a table of another system.
 
     Raises:
-        InvalidObjectError: it is one.
+        InvalidObjectError: the table belongs to another system.
     """
     parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
     for key in _FORMAT_OF_OTHERS:
@@ -182,7 +182,7 @@ def _refuse_others(name: str, hive: Any) -> None:
 
 
 def _is_of_other_engine(hive: Any) -> bool:
-    """Return whether the rows of a table are not those of files that are read here."""
+    """Return whether only another engine can read the rows of a table."""
     parameters = {key.lower(): value for key, value in (hive.parameters or {}).items()}
     if any(key in parameters for key in _FORMAT_OF_OTHERS):
         return True
@@ -201,7 +201,7 @@ def _other_storage(table: str, sd: Any, cluster: Cluster) -> StorageDescriptor:
 
 
 def _type_of_others(text: str) -> str:
-    """Return the text of a type, which may be one that does not exist here."""
+    """Return the text of a type, which may be unknown here."""
     try:
         return _type(text)
     except SqlError:
@@ -237,7 +237,7 @@ def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: boo
 
 
 def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of an object without those that have a place of their own here."""
+    """Return the parameters of an object, without parameters that become other fields of the object."""
     own = (PARTITION_ROW_IDS, MOVING_FOLDER, TEMPORARY_NAMESPACE)
     gone = {each.lower() for each in (*STATISTICS, _COMMENT, *own)}
     return {
@@ -263,10 +263,10 @@ def _transactional(table: Table, notes: list[str]) -> Converted:
 
 
 def _checked(table: Table) -> Table:
-    """Return a table after the rules of CREATE TABLE.
+    """Return a table after checking it by the rules of CREATE TABLE.
 
     Raises:
-        InvalidObjectError: it breaks one.
+        InvalidObjectError: the table breaks a rule.
     """
     name = table.full_name
     columns = table.columns
@@ -295,8 +295,8 @@ def convert_storage(table: str, sd: Any, parameters: Mapping[str, str], cluster:
     """Return the storage descriptor of a table or partition that Hive reads; ``parameters`` are those of the table.
 
     Raises:
-        InvalidObjectError: its SerDe, input format or types are not known here.
-        LocationOutsideClusterError: it lies outside of the root of the cluster.
+        InvalidObjectError: the SerDe, the input format or a type is unknown.
+        LocationOutsideClusterError: the location is outside of the root of the cluster.
     """
     serde, given = sd.serdeInfo, dict(sd.serdeInfo.parameters or {})
     known = serde_of(serde.serializationLib or "", given)
@@ -402,13 +402,13 @@ class PartitionConverter:
         self._cluster = cluster
 
     def convert(self, hive: Any, new: Partition) -> Partition:
-        """Return a partition: ``new`` has its values as the table stores them, and its name.
+        """Return a converted partition; ``new`` has its values in stored form, and its name.
 
-        The location is empty where it is the default one, below the table's.
+        The location is empty if it is the default one, below the table's folder.
 
         Raises:
-            InvalidObjectError: it cannot be a partition of the table.
-            LocationOutsideClusterError: it lies outside of the root of the cluster.
+            InvalidObjectError: the table cannot have the partition.
+            LocationOutsideClusterError: the partition lies outside of the root of the cluster.
         """
         table = self._table
         name = f"{table.full_name} {new.name}"
@@ -430,7 +430,7 @@ class PartitionConverter:
         )
 
     def _own_storage(self, hive: Any, location: str) -> StorageDescriptor | None:
-        # Most partitions are stored as their table, which a comparison of the structures themselves shows quickly.
+        # Most partitions are stored as their table; a comparison of the Thrift structures shows this quickly.
         if self._is_data_source or _without_location(hive.sd) == self._like:
             return None
         table = self._table
@@ -451,18 +451,18 @@ def _without_location(sd: Any) -> dict[str, object]:
 
 
 def hive_partition_name(hive_table: Any, hive: Any) -> str:
-    """Return the name of a partition as Hive spells it."""
+    """Return the name of a partition in Hive's spelling."""
     return partition_name([key.name for key in hive_table.partitionKeys], hive.values)
 
 
 _NAMESPACE = "view.catalogAndNamespace.part."
-"""Parameters in which Spark keeps the current catalog (0) and database (1) of a view's creator."""
+"""The prefix of the parameters in which Spark stores the current catalog (0) and database (1) of a view's creator."""
 
 
 def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
-    """Return the query of a view with all its tables named with their databases, and its columns as the view's.
+    """Return the query of a view, with databases before all names of tables, and with the view's column names.
 
-    The query is read, not analysed: whether its tables and columns exist shows when it is used.
+    The query is parsed, not analysed: a missing table or column is noticed only when the view is used.
 
     Raises:
         InvalidObjectError: the text cannot be read as a query.
@@ -491,7 +491,7 @@ def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
 
 
 JAVA = 1
-"""The one type of functions that Hive has. Source: Hive FunctionType."""
+"""The only type of functions in Hive. Source: Hive FunctionType."""
 
 _RESOURCE_TYPES = {1: ResourceType.JAR, 2: ResourceType.FILE, 3: ResourceType.ARCHIVE}
 OWNER_NUMBERS = {kind: number for number, kind in _OWNER_TYPES.items()}
@@ -502,7 +502,7 @@ def convert_function(hive: Any, database: str) -> PermanentFunction:
     """Return a function of Hive; ``database`` is the name of its database here.
 
     Raises:
-        InvalidObjectError: it, or one of its resources, is of another type than Hive has.
+        InvalidObjectError: the function, or one of its resources, has a type that Hive does not have.
     """
     full_name = f"{database}.{hive.functionName}"
     if hive.functionType not in (None, JAVA):

@@ -1,7 +1,6 @@
-"""A client of a Hive metastore's Thrift server: reads only. The one module that knows Thrift.
+"""A client of a Hive metastore's Thrift server, which only reads. Only this module knows Thrift.
 
-The bindings are those of Hive 4 that pyiceberg ships. For the calls made here, metastores from Hive 2.3 on
-understand them.
+The bindings are those of Hive 4 that pyiceberg ships. Metastores from Hive 2.3 on understand the calls of this module.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ class HiveAddress:
 
 @dataclass(frozen=True, slots=True)
 class HiveTransport:
-    """The way to connect to a metastore, as Hive's settings of the server say it.
+    """The way to connect to a metastore, as in the server's own settings of Hive.
 
     ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. The
-    certificates that the server's is verified by are in ``ca_file`` (PEM); None stands for those of the system.
+    certificates by which the server's certificate is verified are in ``ca_file`` (PEM); None means the system's ones.
     """
 
     tls: bool = False
@@ -75,7 +74,7 @@ class HiveTransport:
 
 
 def parse_addresses(text: str) -> tuple[HiveAddress, ...]:
-    """Return the servers that ``thrift://host:port[,thrift://host:port ...]`` names, as ``hive.metastore.uris`` does.
+    """Return the servers of ``thrift://host:port[,thrift://host:port ...]``, the form of ``hive.metastore.uris``.
 
     Raises:
         InvalidHiveAddressError: the text has another form.
@@ -158,7 +157,7 @@ class HiveMetastoreClient:
         return sorted(self._call(f"list the tables of {database}", lambda client: client.get_all_tables(database)))
 
     def tables(self, database: str, names: Sequence[str]) -> list[Any]:
-        """Return the existing ones of the named tables."""
+        """Return the named tables that exist."""
         types = self._types
         request = types.GetTablesRequest(
             dbName=database,
@@ -177,19 +176,19 @@ class HiveMetastoreClient:
         return [self._call(doing, partial(_function, database=database, name=name)) for name in names]
 
     def partition_names(self, database: str, table: str) -> list[str]:
-        """Return the names of all partitions of a table, as Hive spells them."""
+        """Return the names of all partitions of a table, in Hive's spelling."""
         doing = f"list the partitions of {database}.{table}"
         return list(self._call(doing, lambda client: client.get_partition_names(database, table, -1)))
 
     def partitions(self, database: str, table: str, names: Sequence[str]) -> list[Any]:
-        """Return the existing ones of the named partitions."""
+        """Return the named partitions that exist."""
         doing = f"read {len(names)} partitions of {database}.{table}"
         return list(self._call(doing, lambda client: client.get_partitions_by_names(database, table, list(names))))
 
     # -- statistics of columns ----------------------------------------------------------
 
     def table_statistics(self, database: str, table: str, columns: Sequence[str]) -> list[Any]:
-        """Return the statistics of a table's columns, of those that have any."""
+        """Return the statistics of the columns of a table that have any."""
         request = self._types.TableStatsRequest(dbName=database, tblName=table, colNames=list(columns))
         doing = f"read the statistics of {database}.{table}"
         return list(self._call(doing, lambda client: client.get_table_statistics_req(request)).tableStats or ())
@@ -197,7 +196,7 @@ class HiveMetastoreClient:
     def partition_statistics(
         self, database: str, table: str, columns: Sequence[str], names: Sequence[str]
     ) -> Mapping[str, Sequence[Any]]:
-        """Return the statistics of the columns of partitions, by the names that Hive gives to these."""
+        """Return the statistics of the columns of partitions, by Hive's names of the partitions."""
         request = self._types.PartitionsStatsRequest(
             dbName=database, tblName=table, colNames=list(columns), partNames=list(names)
         )
@@ -222,8 +221,8 @@ class HiveMetastoreClient:
     def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
         """Return the write ids of a table that are committed in a snapshot.
 
-        A metastore before Hive 3 has no write ids; the transaction ids stand in the names of directories there, as its
-        upgrade takes them over.
+        A metastore before Hive 3 has no write ids; names of its directories have transaction ids, which its upgrade
+        turns into write ids.
 
         Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
         """
@@ -240,18 +239,18 @@ class HiveMetastoreClient:
         bits = listed.abortedBits or b""
         of_state: dict[bool, list[int]] = {True: [], False: []}
         for index, write_id in enumerate(listed.invalidWriteIds or ()):
-            # A bit for each of them. Source: java.util.BitSet.toByteArray.
+            # A bit for each exception. Source: java.util.BitSet.toByteArray.
             of_state[index < 8 * len(bits) and bool(bits[index // 8] >> index % 8 & 1)].append(write_id)
         return ValidWriteIdList.of(name, listed.writeIdHighWaterMark, of_state[False], of_state[True])
 
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
-        """Return the answer to a call; ``without``, if given, where the server has no such method."""
+        """Return the answer to a call, or ``without``, if given, when the server has no such method."""
         try:
             return self._call_once(doing, call, without)
         except HiveUnavailableError:
-            # The server closes connections that are idle, or old. All calls read, so that one may be repeated.
+            # The server closes idle and old connections. All calls only read, so a call may be repeated.
             log.info("Connecting to the Hive metastore again, to %s", doing)
             return self._call_once(doing, call, without)
 
@@ -260,7 +259,7 @@ class HiveMetastoreClient:
         try:
             return call(self._connected(doing))
         except thrift.TApplicationException as error:
-            # What follows on this connection is not known.
+            # The state of this connection is not known any more.
             self.close()
             if without is not None and error.type == _UNKNOWN_METHOD:
                 return without
@@ -278,7 +277,7 @@ class HiveMetastoreClient:
             if isinstance(error, TProtocolException):
                 self.close()
                 raise HiveProtocolError(self._shown, doing, _reason(error)) from error
-            # One that the method declares: the connection goes on.
+            # The method declares this error: the connection stays usable.
             raise HiveRefusedError(self._shown, doing, _reason(error)) from error
         except (ValueError, TypeError, MemoryError, OverflowError, struct.error) as error:
             # A reply that cannot be decoded.
@@ -289,7 +288,7 @@ class HiveMetastoreClient:
             raise
 
     def _message_of(self, error: BaseException) -> str:
-        """Return the words of an error; of a server that has never answered also a reason that it may have."""
+        """Return the text of an error; for a server that has never answered, with a possible reason."""
         hint = "" if self._has_answered else f"; {_OTHER_TRANSPORT}"
         return f"{_reason(error)}{hint}"
 
@@ -345,7 +344,7 @@ _OTHER_TRANSPORT = (
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the words of an error without the full stop at their end, also for errors of Thrift without a text."""
+    """Return the text of an error without the full stop at its end, also for errors of Thrift without a text."""
     text = str(getattr(error, "message", None) or error or "")
     return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")
 

@@ -1,8 +1,8 @@
-"""Statistics of a Hive metastore as those of ANALYZE. Pure.
+"""Statistics of a Hive metastore, converted to statistics of ANALYZE. Pure.
 
-Hive and Spark keep counts and sizes in the parameters of tables and partitions. Statistics of columns are structures of
-Hive's own, or Spark's parameters. Minima and maxima of texts and times are skipped: Hive does not have them, or has
-them in a form of its own.
+Hive and Spark store counts and sizes in the parameters of tables and partitions. Statistics of columns are Hive's
+structures, or Spark's parameters. Minima and maxima of texts and times are skipped: Hive does not have them, or has
+another form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EPOCH = date(1970, 1, 1)
 def convert_statistics(
     parameters: Mapping[str, str], columns: Sequence[Column], of_columns: Iterable[Any], now_ms: int
 ) -> Statistics | None:
-    """Return the statistics of a table or partition; None where neither Hive nor Spark knows its size.
+    """Return the statistics of a table or partition; None if neither Hive nor Spark knows its size.
 
     ``of_columns`` are Hive's structures.
     """
@@ -46,7 +46,7 @@ def convert_statistics(
 
 
 def _number(parameters: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of these parameters that is a number; Hive writes -1 for what it does not know."""
+    """Return the first of these parameters that is a number; Hive writes -1 for an unknown number."""
     for name in names:
         text = parameters.get(name, "")
         if text.isascii() and text.isdigit():

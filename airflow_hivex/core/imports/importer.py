@@ -1,7 +1,7 @@
-"""The import of a Hive metastore: object by object, each in one database transaction with all that belongs to it.
+"""The import of a Hive metastore: one database transaction for each object and all its parts.
 
-A table is read from Hive as a whole before anything of it is written, so that a metastore which stops half-way leaves
-no half table, and repeating the import goes on behind the last table.
+A table is read from Hive completely before its rows are written. So a metastore that stops half-way leaves no half
+table, and a repeated import continues behind the last table.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class HiveImporter:
     def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
         """Yield the result for each object, as soon as it is certain; tables, views, then functions of each database.
 
-        ``databases`` and ``tables`` are patterns as those of SHOW, in which ``*`` and ``|`` have a meaning. With
-        ``tables`` no functions are imported.
+        ``databases`` and ``tables`` are patterns as in SHOW, with ``*`` and ``|``. With ``tables`` no functions are
+        imported.
 
         Raises:
             HiveUnavailableError, HiveProtocolError: the metastore has stopped, or the server is not a metastore.
@@ -122,7 +122,7 @@ class HiveImporter:
         if not wanted.location:
             differing.pop("location", None)
         if not differing or stored.name == DEFAULT_DATABASE:
-            # Every metastore has this one, and its tables have their own locations.
+            # Every metastore has this database, and its tables have their own locations.
             return ImportedObject("database", name, ImportOutcome.PRESENT, notes=notes)
         return ImportedObject("database", name, ImportOutcome.DIFFERS, notes=(*_notes_of(differing), *notes))
 
@@ -164,7 +164,7 @@ class HiveImporter:
             return None
 
     def _again(self, found: ImportedTable, stored: StoredTable) -> ImportedObject:
-        """Return the result for an object of whose name there is one; new partitions of an external table are added."""
+        """Return the result for an object whose name exists already; new partitions of an external table are added."""
         compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
         own = {key: value for key, value in stored.parameters.items() if key != PARTITION_ROW_IDS}
         differing = _differences(replace(stored, parameters=own), found.table, compared)
@@ -218,7 +218,7 @@ class HiveImporter:
         """Return a table with its partitions, directories and statistics.
 
         Raises:
-            HivexError: it, or one of its partitions, cannot be taken over.
+            HivexError: the table, or one of its partitions, cannot be imported.
         """
         converted = convert_table(hive, self._cluster)
         table = converted.table
@@ -279,7 +279,7 @@ class HiveImporter:
     # -- writing ------------------------------------------------------------------------
 
     def _write(self, found: ImportedTable) -> None:
-        """Create a table with all that belongs to it, in one database transaction."""
+        """Create a table with its partitions, directories and statistics, in one database transaction."""
         services, context = self._services, self._context
         if found.directories is not None:
             # Marks the root of the cluster: from now on its files are the warehouse's.
@@ -292,7 +292,7 @@ class HiveImporter:
             )
 
     def _add(self, stored: StoredTable, found: ImportedTable) -> None:
-        """Add the partitions of an external table that have come in Hive since it was imported."""
+        """Add the partitions that an external table has got in Hive since it was imported."""
         locks = self._services.statement_locks
         names = [each.name for each in found.partitions]
         change_metadata(
@@ -304,11 +304,11 @@ class HiveImporter:
 
 
 _FATAL = (HiveUnavailableError, StoreError)
-"""Errors that end the import: every other object would have them, too."""
+"""Errors that end the import: every other object would have the same error."""
 
 
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
-    """Return the table, which says up to which write id its rows got their ids from Hive."""
+    """Return the table with the highest write id for which Hive has numbered the rows."""
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
         return found

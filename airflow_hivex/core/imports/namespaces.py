@@ -1,8 +1,8 @@
 """The import of a namespace from another metastore of this warehouse: its rows are copied, as of one snapshot.
 
-All tables are read in one transaction of the source, whose locks keep the cleaner away. Their files are copied and
-verified first. One transaction here then creates all tables, so that a killed import leaves none of them; the next one
-uses the files that it has copied.
+All tables are read in one transaction of the source, whose locks keep the cleaner away. The files are copied and
+verified first. Then one transaction here creates all tables. So a killed import leaves no table, and the next import
+uses the copied files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MARKER = "_hivex_import"
 """A hidden file in the folder of a table whose files are being copied; its text names the source."""
 
 _NOWHERE = ""
-"""The target of plans: no cluster of the source has this name, so that the source's copies do not matter."""
+"""The target of plans: no cluster of the source has this name, so the source's copies do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,13 @@ class NamespaceImporter:
     ) -> list[ImportedObject]:
         """Import the tables and views of a namespace, all or none; return the result for each object.
 
-        Objects whose name is taken here are left as they are. External tables and links are refused, the others are
-        imported nevertheless. ``tables`` is a pattern as that of SHOW; ``into`` is the name here, by default the same.
+        Existing objects of the same names stay unchanged. External tables and links are refused, and the other objects
+        are imported nevertheless. ``tables`` is a pattern as in SHOW; ``into`` is the name here, by default the same.
 
         Raises:
             NoSuchDatabaseError: the source has no such namespace.
-            CopyAlteredError: files of the source are not as they are registered, or a copy differs.
-            InvalidOperationError: files of others lie where a table would, or the pattern matches nothing.
+            CopyAlteredError: files of the source differ from their registration, or from a copy.
+            InvalidOperationError: other files lie in the place of a table, or the pattern matches no table.
             HivexError: a metastore or a file system cannot be used.
         """
         name, here = normalise(namespace), normalise(into or namespace)
@@ -126,7 +126,7 @@ class NamespaceImporter:
         with self._sources.open(self._user, _AGENT) as running:
             before = self._source.catalog.snapshot([(name, each) for each in names])
             taken, wanted, views = self._sort(before.tables.values(), here)
-            # Where each object is refused, there is no use of an empty database.
+            # If all objects are refused, an empty database is useless.
             is_wanted = bool(wanted or views or functions or not (names or links))
             if is_wanted and not self._exists(here):
                 found.append(_result("database", here, dry_run=dry_run))
@@ -183,7 +183,7 @@ class NamespaceImporter:
         return taken, wanted, views
 
     def _functions(self, name: str, here: str) -> list[PermanentFunction]:
-        """Return the functions of the namespace as those of the one here. The addresses of their files stay."""
+        """Return the functions of the source, moved to the namespace here. The addresses of their files stay."""
         found = []
         for each in self._source.catalog.get_functions(name):
             definition = sql_function(each)
@@ -249,7 +249,7 @@ class NamespaceImporter:
     def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> dict[int, str]:
         """Copy the files of all tables; return the checksums of their directories, by their ids in the source.
 
-        Those that the source knows are compared.
+        Checksums that the source knows are compared.
         """
         target = self._services.files_to_change(self._cluster)
         copies = []
@@ -310,16 +310,16 @@ class NamespaceImporter:
         functions: Sequence[PermanentFunction],
         stop: threading.Event,
     ) -> None:
-        """Copy the files, and create all objects in one transaction. Others that create them wait meanwhile.
+        """Copy the files, and create all objects in one transaction. Other statements that create them wait meanwhile.
 
-        A database that it has made goes again if the import is refused. A killed import leaves it to the next one.
+        If the import is refused, a database that it has created is dropped. A killed import leaves it to the next one.
         """
         if self._exists(here):
             self._create(here, planned, views, functions, stop)
             return
         parameters = dict(database.parameters)
         if CLUSTER in parameters:
-            # The names of the source's clusters mean nothing here.
+            # The names of the source's clusters have no meaning here.
             parameters[CLUSTER] = self._cluster.name
         self._services.catalog.create_database(
             replace(database, name=here, location="", parameters=parameters, id=None, created_at=None)
@@ -333,7 +333,7 @@ class NamespaceImporter:
             raise
 
     def _take_back(self, here: str) -> None:
-        """Drop the database that this import has made, unless others use it by now. It does not wait for them."""
+        """Drop the database that this import has created, unless others use it by now; does not wait for them."""
         services = self._services
 
         def drop(connection: Connection) -> None:
@@ -351,10 +351,10 @@ class NamespaceImporter:
             log.warning("Database %s, which the refused import has made, stays: %s", here, error)
 
     def _check_names(self, here: str, views: Sequence[StoredTable], functions: Sequence[PermanentFunction]) -> None:
-        """Refuse definitions that name objects of another namespace, where the namespace here is closed.
+        """Refuse definitions that name objects of another namespace, if the namespace here is closed.
 
         Raises:
-            ForeignNameError: one does so.
+            ForeignNameError: a definition names an object of another namespace.
         """
         for view in views:
             self._services.namespaces.check_view(replace(view, database=here))
@@ -439,7 +439,7 @@ class NamespaceImporter:
         return True
 
     def _folder(self, here: str) -> str:
-        """Return the folder of the namespace here; that of a new one is its default."""
+        """Return the folder of the namespace here; a new namespace gets the default folder."""
         try:
             return self._services.catalog.get_database(here).location
         except NoSuchDatabaseError:
@@ -463,7 +463,7 @@ def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
 
 
 def _directories(plan: _Planned, checksums: Mapping[int, str]) -> HiveDirectories:
-    """Return the directories as they are registered here, with the write ids that they have in the source."""
+    """Return the directories for their registration here, with the write ids of the source."""
     copied = ((each.partition, each.registered) for each in plan.directories)
     found = [
         _directory(partition, registered, checksums[registered.id])

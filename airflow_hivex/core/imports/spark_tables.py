@@ -1,4 +1,4 @@
-"""Tables of data sources, which Spark keeps in a Hive metastore as parameters that Hive does not read.
+"""Tables of data sources, which Spark stores in a Hive metastore as parameters that Hive does not read.
 
 Source: Spark's HiveExternalCatalog: ``spark.sql.sources.provider`` names the format, ``spark.sql.sources.schema`` is
 the schema in JSON (in parts of 4,000 characters where it is longer), ``path`` among the parameters of the SerDe is the
@@ -24,13 +24,13 @@ _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tiny
 
 
 def provider(parameters: Mapping[str, str]) -> str | None:
-    """Return the data source of a table in small letters, None for a table that Hive reads."""
+    """Return the data source of a table in lower case, None for a table that Hive can read."""
     name = parameters.get(_PROVIDER, "hive").lower()
     return None if name == "hive" else name.removeprefix("org.apache.spark.sql.execution.datasources.")
 
 
 def lists_no_partitions(parameters: Mapping[str, str]) -> bool:
-    """Return whether Spark finds the partitions of a partitioned table in its folder, not in the metastore."""
+    """Return whether Spark finds the partitions of a table in its folder rather than in the metastore."""
     return parameters.get(_PARTITION_PROVIDER, "").lower() != "catalog"
 
 
@@ -40,14 +40,14 @@ def options(serde_parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def path(serde_parameters: Mapping[str, str]) -> str | None:
-    """Return the location of a table, None where the storage descriptor has it."""
+    """Return the location of a table, None if the storage descriptor has it."""
     return next((value for name, value in serde_parameters.items() if name.lower() == "path"), None)
 
 
 def columns(table: str, parameters: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a table with its partition keys among them, in small letters.
+    """Return the columns of a table, including its partition keys, in lower case.
 
-    A column whose name has capitals has it as the name in files.
+    A name with capitals becomes the column's name in files.
 
     Raises:
         InvalidObjectError: the schema is missing, or has types that cannot be stored.

@@ -1,4 +1,4 @@
-"""Imported objects: the result for each, and the writing of a table with all that belongs to it."""
+"""Imported objects: the result for each, and the writing of a table with all its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ImportedTable:
-    """A table as it is to be here, with all that belongs to it."""
+    """A table to create here, with its partitions, directories and statistics."""
 
     table: Table
     notes: tuple[str, ...]
@@ -35,7 +35,7 @@ class ImportedTable:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object, for people."""
+        """Return the kind of the object, to be shown."""
         if self.table.is_view:
             return "view"
         if self.table.is_insert_only:
@@ -51,10 +51,10 @@ class TableWriter:
         self._cluster = cluster
 
     def prepare(self, found: ImportedTable) -> None:
-        """Ensure that the transactions of the source's compactions, which names of directories have, are known here.
+        """Ensure that the transaction ids of the source's compactions, in names of directories, are known here.
 
         Raises:
-            InvalidOperationError: one of these ids is that of a transaction here, which has not committed.
+            InvalidOperationError: one of these ids belongs to a transaction here that has not committed.
         """
         assert found.directories is not None
         highest = found.directories.highest_txn_id
@@ -82,7 +82,7 @@ class TableWriter:
         created = catalog.create_table(table, txn_id=txn_id)
         directories = found.directories
         if directories is not None:
-            # The write id of this definition comes after those of the source.
+            # The write id of this definition comes after the write ids of the source.
             take_write_id(connection, running_id, created.id, at_least=directories.next_write_id)
         self.add_partitions(connection, created, found, txn_id)
         if directories is not None:
@@ -108,8 +108,8 @@ class TableWriter:
 class ImportOutcome(enum.Enum):
     """The result for one object.
 
-    ``PLANNED`` is that of a dry run. ``PRESENT`` is an object that was there before and is equal; one that ``DIFFERS``
-    was left as it is. ``REFUSED`` is an object that cannot be taken over.
+    ``PLANNED`` is the result of a dry run. A ``PRESENT`` object existed before and is equal; an object that ``DIFFERS``
+    existed and stays unchanged. A ``REFUSED`` object cannot be imported.
     """
 
     IMPORTED = "imported"
@@ -124,9 +124,9 @@ class ImportedObject:
     """A database, table, view or function, and its result.
 
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
-    ``function``, or ``table`` for one that was refused. ``partitions`` counts those that were added or would be,
-    ``directories`` the registered directories and original files, ``size_bytes`` the bytes that were copied or would
-    be. ``notes`` say why it differs or was refused, or what is not as it is in Hive.
+    ``function``, or ``table`` for a refused table. ``partitions`` is the number of added partitions, ``directories``
+    the number of registered directories and original files, ``size_bytes`` the number of copied bytes, for a dry run as
+    planned. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
     """
 
     kind: str
@@ -139,10 +139,10 @@ class ImportedObject:
 
     @property
     def has_rows(self) -> bool:
-        """Return whether the object is a table, and so neither a database, a view nor a function."""
+        """Return whether the object is a table rather than a database, view or function."""
         return self.kind.endswith("table")
 
     @property
     def is_missing(self) -> bool:
-        """Return whether the object is not here as it is in Hive."""
+        """Return whether the object was refused, or differs from the source."""
         return self.outcome in (ImportOutcome.DIFFERS, ImportOutcome.REFUSED)

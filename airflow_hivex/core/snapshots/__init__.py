@@ -1,1 +1,1 @@
-"""Snapshots: which transactions and write ids are open, aborted or committed at one moment."""
+"""Snapshots: the transactions and write ids that are open, aborted or committed at one moment."""

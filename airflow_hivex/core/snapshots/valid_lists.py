@@ -1,4 +1,4 @@
-"""Snapshots: which transactions and which write ids of a table are committed for a reader.
+"""Snapshots: the transactions, and the write ids of a table, that are committed for a reader.
 
 Functions here take part in the caller's transaction. Source: docs/reference/snapshots.md, "Making a snapshot"
 (Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
@@ -48,14 +48,14 @@ from airflow_hivex.core.store.schema import (
     txns,
 )
 
-# Written out, so that both databases see that the index of unsettled transactions answers it. PostgreSQL concludes
-# the second half from the first one; SQLite uses a partial index only for a query that has its condition.
+# Written out, so that both databases use the index of unsettled transactions. PostgreSQL derives the second half from
+# the first; SQLite uses a partial index only for a query with its condition.
 _IS_UNSETTLED = txns.c.state != literal_column("'c'")
 IS_OPEN = and_(txns.c.state == literal_column("'o'"), _IS_UNSETTLED)
 IS_ABORTED = and_(txns.c.state == literal_column("'a'"), _IS_UNSETTLED)
 
 
-# More exceptions than this are looked up as a range of transaction ids instead of one by one.
+# More exceptions are looked up as a range of transaction ids instead of one by one.
 _MOST_EXCEPTIONS = 1000
 
 
@@ -64,14 +64,14 @@ _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
 def as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
-    """Return all ids as one text: a row for each would take several times as long to read."""
-    # A bound separator could not be prepared for SQLite.
+    """Return all ids as one text, which is read several times faster than a row for each id."""
+    # SQLite cannot prepare a statement with a bound separator.
     separator: Any = literal_column("','")
     return func.aggregate_strings(cast(ids, Text), separator)
 
 
 def ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
-    """Return the ids of transactions as one text."""
+    """Return the ids of transactions that satisfy a condition, as one text."""
     return select(as_text(txns.c.id)).where(condition).scalar_subquery()
 
 
@@ -110,7 +110,7 @@ _OPEN, _ABORTED = 1, 2
 
 def _lists_of(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
     def mapped(kind: int, state: ColumnElement[bool]) -> Select[Any]:
-        # By the few rows of the tables, however many transactions there are.
+        # Found by the few rows of the tables, for any number of transactions.
         is_unsettled = select(txns.c.id).where(txns.c.id == _MAPPING.txn_id, state).exists()
         own = select(_MAPPING.table_id).where(_MAPPING.txn_id.in_(ids))
         return (
@@ -131,9 +131,9 @@ LISTS = PreparedForIds(_lists_of)
 
 
 def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name) as the transactions of ``rows`` leave them.
+    """Return the write id lists of tables (id to full name) after the commit of the transactions of ``rows``.
 
-    Their own write ids count as committed. ``rows`` are those of :data:`LISTS`, read in their commit.
+    Their own write ids count as committed. ``rows`` are the answer to :data:`LISTS`, read in the commit.
     """
     found: dict[tuple[int, int], set[int]] = {(kind, table_id): set(_read_ids(text)) for kind, table_id, text in rows}
     return {
@@ -149,22 +149,22 @@ def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWri
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
-    """Return the current snapshot; with ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
+    """Return the current snapshot; for ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
 
-    One statement, so that both databases answer it from one consistent state: an id is handed
-    out and its row written in the same database transaction, so none is ever missing between.
+    One statement, so that both databases answer from one consistent state: a database transaction that allocates an id
+    also writes its row, so no id is ever missing in between.
     """
     last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
     return valid_txns_of(last, open_text, aborted_text, txn_id)
 
 
 def valid_txns_of(last: int, open_text: str | None, aborted_text: str | None, txn_id: int | None) -> ValidTxnList:
-    """Return the current snapshot, or that of a transaction, from the last id handed out and the ids not committed."""
+    """Return the current snapshot, or a transaction's, from the last allocated id and the open and aborted ids."""
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
         _without(sorted(_read_ids(text)), high_watermark, txn_id) for text in (open_text, aborted_text)
     )
-    # A transaction has one state, so that what ValidTxnList.of ensures is so.
+    # A transaction has one state, so the checks of ValidTxnList.of are not needed.
     return ValidTxnList(high_watermark, open_ids, aborted_ids, open_ids[0] if open_ids else None)
 
 
@@ -173,9 +173,9 @@ def _read_ids(text: str | None) -> Iterator[int]:
 
 
 def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[int, ...]:
-    """Return the sorted ids up to the high watermark, but for one."""
+    """Return the sorted ids up to the high watermark, without the id ``txn_id``."""
     seen = ids[: bisect_right(ids, high_watermark)]
-    # Only the newest can be one's own.
+    # Only the newest id can be the reader's own.
     return tuple(seen[:-1] if seen and seen[-1] == txn_id else seen)
 
 
@@ -187,7 +187,7 @@ def read_valid_write_ids(
 ) -> dict[int, ValidWriteIdList]:
     """Return the write id lists of tables (id to full name), by table id. One round trip for any number of tables.
 
-    ``marks`` are those of the tables, read before.
+    ``marks`` are the marks of the tables, read before.
     """
     ids = list(tables)
     if not ids:
@@ -209,7 +209,7 @@ def write_id_lists(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name), from rows as the statements above have them."""
+    """Return the write id lists of tables (id to full name), from the rows of the statements above."""
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     open_ids: dict[int, set[int]] = defaultdict(set)
@@ -243,7 +243,7 @@ def write_id_lists(
 
 
 def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield rows that were read for a transaction, and the highest write ids that all transactions have taken."""
+    """Yield rows that were read for a transaction, with the highest write ids of all transactions."""
     highest: dict[int, int] = {}
     for row in rows:
         yield row
@@ -270,8 +270,8 @@ _IS_OURS = counters.c.name == literal_column("'incarnation'")
 def incarnation() -> ScalarSelect[int]:
     """Return the incarnation of the metastore as a part of a statement, NULL before the first restore from a backup.
 
-    Transaction ids, write ids, versions and event ids go on from the backup, so that they repeat those of changes that
-    the restore has lost. What a process remembers is of use in the same incarnation only.
+    Transaction ids, write ids, versions and event ids continue from the backup, so they repeat ids of changes that the
+    restore has lost. The caches of a process are valid only in the same incarnation.
     """
     return select(cast(counters.c.value, BigInteger)).where(_IS_OURS).scalar_subquery()
 
@@ -290,6 +290,6 @@ def keep_moment(connection: Connection, moment: Moment) -> int:
 
 
 def purge_moments(connection: Connection) -> int:
-    """Remove the moments that no copy has any more, and return their number."""
+    """Remove the moments without copies, and return their number."""
     used = select(cluster_storage_descriptors.c.moment_id).where(cluster_storage_descriptors.c.moment_id.is_not(None))
     return connection.execute(delete(copied_moments).where(copied_moments.c.id.not_in(used))).rowcount

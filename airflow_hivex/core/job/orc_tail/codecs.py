@@ -35,7 +35,7 @@ def compression(number: int) -> Compression:
     """Return the compression of this number.
 
     Raises:
-        ValueError: it cannot be read here.
+        ValueError: the compression is not supported.
     """
     known = {kind.value: kind for kind in Compression}
     if number not in known:
@@ -50,7 +50,7 @@ def decompress(data: bytes, kind: Compression) -> bytes:
     """Return the decompressed bytes.
 
     Raises:
-        ValueError: the data is damaged; pyarrow's and zlib's errors for the same.
+        ValueError: the data is damaged; pyarrow and zlib raise their own errors for it.
     """
     if kind is Compression.NONE:
         return data
@@ -87,7 +87,7 @@ def _with_size(chunk: bytes, codec: str, size: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """Return the size that a block of Snappy begins with."""
+    """Return the decompressed size, with which a block of Snappy begins."""
     size = 0
     for at, byte in enumerate(chunk[:5]):
         size |= (byte & 0x7F) << 7 * at
@@ -97,7 +97,7 @@ def _snappy_size(chunk: bytes) -> int:
 
 
 def _lz4_size(chunk: bytes) -> int:
-    """Return the size of what an LZ4 block holds: its sequences' literals and matches.
+    """Return the decompressed size of an LZ4 block: its sequences' literals and matches.
 
     Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
     """
@@ -128,7 +128,7 @@ def _lz4_length(chunk: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def compress(data: bytes, kind: Compression, block_size: int) -> bytes:
-    """Return the data in chunks of at most ``block_size`` bytes, as they are where compressing does not help."""
+    """Return the data in chunks of at most ``block_size`` bytes; chunks that do not become smaller stay as they are."""
     if kind is Compression.NONE:
         return data
     step = min(max(block_size, 1), _MOST_IN_CHUNK)

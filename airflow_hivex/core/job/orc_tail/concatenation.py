@@ -1,7 +1,7 @@
-"""Several ORC files made one: their stripes are copied as they are, one file's behind the other's.
+"""Several ORC files joined into one: their stripes are copied unchanged, file by file.
 
 Source: docs/reference/spark.md, "Compaction"; ``OrcFile.mergeFiles`` of Apache ORC, which skips files silently where
-this refuses them.
+this module refuses them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Concatenated:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Stripes of a file that follow each other from the byte ``start`` on, and the tail of a file of them alone."""
+    """Consecutive stripes of a file from the byte ``start`` on, and the tail of a file with only these stripes."""
 
     file: Place
     tail: Tail
@@ -39,7 +39,7 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
     """Return the stripes of a file from ``first`` to before ``end``; their statistics are merged.
 
     Raises:
-        JobError: it is a full ACID file without the last keys of all stripes, or has other rows than inserts.
+        JobError: a full ACID file lacks the last keys of some stripes, or has other rows than inserts.
     """
     if (first, end) == (0, len(tail.stripes)):
         return Slice(file, tail)
@@ -61,18 +61,18 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
 
 
 def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
-    """Return one file with the stripes of all, in the order of the slices, made without decoding them.
+    """Make one file with the stripes of all slices, in order, without decoding them.
 
     Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: slices of
     a full ACID table have to follow each other by their keys. The files stay.
 
     Args:
-        target: the new file; none of those that stripes are taken from.
+        target: the new file, which must not be a source of stripes.
         slices: one or more, of files of equal types and compression. Attributes of types, which say what Spark
             calls a type, may be missing in some.
 
     Raises:
-        JobError: two differ; nothing is written then. Or a file was changed meanwhile; the target is deleted then.
+        JobError: two slices differ, and no file is written. Or a file was changed meanwhile, and the target is deleted.
     """
     if not slices or any(target.path == each.file.path for each in slices):
         raise ValueError("A concatenation needs sources, and a target that is not one of them.")
@@ -84,7 +84,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
 
 
 def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None:
-    """Refuse files whose differences readers of one file could no longer see."""
+    """Refuse files with differences that readers of the joined file could not see."""
     attributed = _first_with_attributes(tails)
     noted = attributes(tails[attributed].types)
     for source, tail in zip(sources, tails, strict=True):
@@ -111,7 +111,7 @@ def _first_with_attributes(tails: Sequence[Tail]) -> int:
 
 
 def _joined(tails: Sequence[Tail]) -> Tail:
-    """Return the tail of the file that has the stripes of all."""
+    """Return the tail of the file that has all stripes."""
     statistics = [tail.statistics for tail in tails]
     merged = [merge(columns) for columns in zip(*statistics, strict=True)] if all(statistics) else []
     return (
@@ -124,7 +124,7 @@ def _joined(tails: Sequence[Tail]) -> Tail:
 
 
 def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
-    """Return the first value of each key; what describes the rows of a full ACID file is put together."""
+    """Return the first value of each key; the key index and the counts of full ACID files are combined."""
     found = [tail.user_metadata for tail in tails]
     merged = dict(chain.from_iterable(metadata.items() for metadata in reversed(found)))
     if KEY_INDEX in merged:
@@ -136,7 +136,7 @@ def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
 
 
 def _counts(tail: Tail) -> list[int]:
-    """Return how many rows of a full ACID file are inserts, updates and deletes."""
+    """Return the numbers of inserts, updates and deletes in a full ACID file."""
     return list(map(int, tail.user_metadata[STATISTICS].split(b",")))
 
 

@@ -1,9 +1,9 @@
-"""Full ACID files as Hive reads them, made from flat files by editing their tails.
+"""Full ACID files in Hive's layout, made from flat files by editing their tails.
 
 ORC numbers its columns in pre-order: the sixth column of a flat file, a placeholder, has the number that
-the struct ``row`` needs, and what comes behind it has the numbers of the struct's fields. So only the tail
-is rewritten, whatever the size of the file. A struct has a stream that says which of its values are
-there, as the placeholder has; readers leave the placeholder's other stream alone.
+the struct ``row`` needs, and the columns behind it have the numbers of the struct's fields. So only the tail is
+rewritten, whatever the size of the file is. Like the placeholder, a struct has a stream that says which values are
+present; readers ignore the placeholder's other stream.
 Source: docs/reference/directories.md, "Row layout"; https://orc.apache.org/docs/acid.html.
 """
 
@@ -20,7 +20,7 @@ from airflow_hivex.core.job.orc_tail.wire import Message
 from airflow_hivex.core.job.storage import Place
 
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
-"""The fields of a full ACID file; readers know it by them."""
+"""The fields of a full ACID file, by which readers recognise it."""
 KEY_INDEX, STATISTICS, VERSION_KEY = "hive.acid.key.index", "hive.acid.stats", "hive.acid.version"
 VERSION = b"2"
 
@@ -28,25 +28,25 @@ _FLAT_KINDS = [Kind.STRUCT, Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG,
 _OPERATION, _ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID = range(1, 5)
 WRITE_ID, ROW = 5, 6
 KEY = (_ORIGINAL_WRITE_ID, _BUCKET, _ROW_ID)
-"""The columns that rows are sorted by."""
+"""The sort columns of the rows."""
 _OPERATIONS = (0, 1, 2)
-"""Insert, update, delete."""
+"""The numbers of the operations insert, update and delete."""
 
 
 def nest(source: Place, target: Place) -> int:
-    """Make a flat file a full ACID file of Hive; the size in bytes of the result.
+    """Make a flat file a full ACID file of Hive; return the size of the result in bytes.
 
     The flat file's first six columns are, by their place and whatever their names, operation (int), original
     write id (bigint), bucket (int), row id (bigint), write id (bigint) and a boolean, the placeholder: true
-    for rows, NULL for delete events, which then have a null ``row``; a file has only one of both. The columns behind
-    it become the fields of ``row``. The rows have to be sorted by the original write id, bucket and row id: readers
-    of Hive rely on it.
+    for rows, NULL for delete events, which then have a null ``row``; a file has only rows or only events. The columns
+    behind it become the fields of ``row``. The rows have to be sorted by the original write id, bucket and row id:
+    readers of Hive rely on this order.
 
-    The file is moved to ``target``, which may be ``source`` itself in a local file system. Where one of both
-    is not in a local file system, it is copied and ``source`` stays.
+    The file is moved to ``target``, which may be ``source`` itself in a local file system. If either place is not in a
+    local file system, the file is copied and ``source`` stays.
 
     Raises:
-        JobError: ``source`` cannot be read, is not an ORC file or not of this form; nothing is changed then.
+        JobError: ``source`` cannot be read, is not an ORC file or has another form; then no file is changed.
     """
     return replace_tail(source, target, nested(source, read_tail(source)))
 
@@ -55,7 +55,7 @@ def nested(file: Place, tail: Tail) -> Tail:
     """Return the tail that makes a flat file, whose tail is given, a full ACID file of Hive; see :func:`nest`.
 
     Raises:
-        JobError: the file is not of the form that is needed.
+        JobError: the file does not have the needed form.
     """
     _refuse_other_forms(file, tail)
     _refuse_mixtures(file, tail)
@@ -77,7 +77,7 @@ def _refuse_other_forms(file: Place, tail: Tail) -> None:
 def _refuse_mixtures(file: Place, tail: Tail) -> None:
     """Refuse rows in files with delete events: below a null ``row`` readers expect no values, not even null ones.
 
-    Where all rows are null, readers skip the fields of ``row``, and values there do no harm.
+    If all rows are null, readers skip the fields of ``row``, and values there do no harm.
     """
     if tail.statistics:
         present = tail.statistics[ROW].number(VALUES)
@@ -102,12 +102,12 @@ def _nested(tail: Tail) -> Tail:
 
 
 def _of_struct(statistics: list[Message]) -> list[Message]:
-    """Return the statistics of all columns, where those of the placeholder are what a struct has."""
+    """Return the statistics of all columns, with the placeholder's statistics reduced to those of a struct."""
     return [columns.without(BOOLEANS) if at == ROW else columns for at, columns in enumerate(statistics)]
 
 
 def _key_index(file: Place, tail: Tail) -> bytes:
-    """Return the last key of each stripe; the stripe is read only when its statistics do not have the key."""
+    """Return the last key of each stripe; a stripe is read only if its statistics do not have the key."""
     statistics = tail.stripe_statistics
     keys = []
     for at in range(len(tail.stripes)):
@@ -121,7 +121,7 @@ def _key_index(file: Place, tail: Tail) -> bytes:
 
 
 def _counts(file: Place, tail: Tail) -> bytes:
-    """Return how many rows are inserts, updates and deletes."""
+    """Return the numbers of inserts, updates and deletes, encoded for the tail."""
     counts = [0] * len(_OPERATIONS)
     known = integer_range(tail.statistics[_OPERATION]) if tail.statistics else None
     if known is not None and known.minimum == known.maximum and known.minimum in _OPERATIONS:

@@ -1,4 +1,4 @@
-"""Stripes of full ACID files that are rewritten by pyarrow: which can be, and what a file of them says in its tail.
+"""Stripes of full ACID files that pyarrow rewrites: the conditions, and the tail of the new file.
 
 Source: Apache ORC's C++ reader and writer as pyarrow uses them.
 """
@@ -32,13 +32,13 @@ _SIMPLE = (
     *(Kind.TIMESTAMP, Kind.BINARY, *_TEXTS),
 )
 _DAY_MS = 86_400_000
-# Fractions of seconds before 1970 are written in two ways, and pyarrow's moments are nanoseconds of 64 bits.
+# Writers have two forms for fractions of seconds before 1970, and pyarrow's times are nanoseconds in 64 bits.
 _FIRST_MOMENT_MS = _DAY_MS
 _LAST_MOMENT_MS = (1 << 63) // 1_000_000 - _DAY_MS
 
 
 class Keys(NamedTuple):
-    """Between what the parts of the rows' keys are in a stripe; ``written_by`` are the write ids behind the keys."""
+    """The ranges of the parts of the rows' keys in a stripe; ``written_by`` has the write ids behind the keys."""
 
     write_ids: Range
     buckets: Range
@@ -47,20 +47,20 @@ class Keys(NamedTuple):
 
     @property
     def lowest(self) -> tuple[int, int, int]:
-        """Return no row's key is below it."""
+        """Return a lower bound of the keys of all rows."""
         return self.write_ids.minimum, self.buckets.minimum, self.row_ids.minimum
 
     @property
     def highest(self) -> tuple[int, int, int]:
-        """Return no row's key is above it."""
+        """Return an upper bound of the keys of all rows."""
         return self.write_ids.maximum, self.buckets.maximum, self.row_ids.maximum
 
 
 def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
-    """Return the keys of each stripe, as far as its statistics have them.
+    """Return the ranges of the keys of each stripe, from its statistics.
 
     Raises:
-        JobError: they do not say it.
+        JobError: the statistics do not have the ranges.
     """
     statistics = tail.stripe_statistics
     with as_job_error(file, "put together"):
@@ -70,7 +70,7 @@ def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
 
 
 def known_keys(columns: Sequence[Message]) -> Keys | None:
-    """Return the keys of a stripe from the statistics of its columns; None where they do not have them."""
+    """Return the ranges of a stripe's keys from the statistics of its columns; None if these do not have them."""
     wanted = (*KEY, WRITE_ID)
     ranges = [integer_range(columns[column]) for column in wanted if column < len(columns)]
     known = [found for found in ranges if found is not None]
@@ -85,10 +85,9 @@ def _keys(columns: Sequence[Message]) -> Keys:
 
 
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
-    """Return whether pyarrow can rewrite these stripes behind those of ``like`` without a change for readers.
+    """Return whether pyarrow can rewrite these stripes behind the stripes of ``like`` without a change for readers.
 
-    Not so are files that differ in form or types, parts of structs, lists and maps, and moments before 1970 or after
-    2262.
+    It cannot if files differ in form or types, nor structs, lists and maps, nor times before 1970 or after 2262.
     """
     types = tail.types
     noted, of_like = attributes(types), attributes(like.types)
@@ -119,12 +118,12 @@ def _is_in_range(statistics: Message) -> bool:
 
 
 def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice:
-    """Return a file that pyarrow has written, as one with the types and the form of those whose stripes it has.
+    """Return a file that pyarrow has written, described with the types and the form of its ``sources``.
 
-    Its columns are those of the ``sources`` by their place; where rows are structs, with a placeholder, see ``nest``.
+    Its columns are the columns of the ``sources`` by position; if rows are structs, with a placeholder, see ``nest``.
 
     Raises:
-        JobError: the file cannot be read, or its columns are others.
+        JobError: the file cannot be read, or has other columns.
     """
     tail = read_tail(file)
     if is_nested:
@@ -137,6 +136,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """Return the type as stripes store it, where all texts are alike."""
+    """Return the type in the form of stripes, which store all kinds of texts alike."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

@@ -33,7 +33,7 @@ _FOOTER_LENGTH = 2
 _FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
 _FOOTER_STRIDE, _FOOTER_ENCRYPTION, _FOOTER_CALENDAR = 8, 10, 11
 JULIAN_GREGORIAN = 1
-"""The calendar of a file whose days before 1582-10-15 are those of the Julian calendar."""
+"""The calendar of a file in which days before 1582-10-15 are days of the Julian calendar."""
 _ITEM_NAME, _ITEM_VALUE = 1, 2
 _STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
 _METADATA_STRIPE_STATISTICS = 1
@@ -65,12 +65,12 @@ class Tail:
 
     @property
     def block_size(self) -> int:
-        """Return the most bytes that are compressed as one chunk."""
+        """Return the greatest number of bytes that are compressed as one chunk."""
         return self.postscript.number(_PS_BLOCK_SIZE, _DEFAULT_BLOCK_SIZE)
 
     @property
     def row_index_stride(self) -> int:
-        """Return the number of rows that have an entry of their own in the indexes."""
+        """Return the number of rows for each entry in the indexes."""
         return self.footer.number(_FOOTER_STRIDE)
 
     @property
@@ -80,7 +80,7 @@ class Tail:
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
             "row index stride": self.row_index_stride,
-            # Readers take this calendar, too, where none is given (orc.proleptic.gregorian.default).
+            # Readers take this calendar, too, if none is given (orc.proleptic.gregorian.default).
             "calendar": self.footer.number(_FOOTER_CALENDAR) or JULIAN_GREGORIAN,
         }
 
@@ -101,12 +101,12 @@ class Tail:
 
     @property
     def statistics(self) -> list[Message]:
-        """Return the statistics of all columns; empty where the writer has left them out."""
+        """Return the statistics of all columns; an empty list if the writer has left them out."""
         return self.footer.messages(_FOOTER_STATISTICS)
 
     @property
     def stripe_statistics(self) -> list[list[Message]]:
-        """Return the statistics of all columns for each stripe; empty where the writer has not written them."""
+        """Return the statistics of all columns for each stripe; an empty list if the writer has left them out."""
         found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
         return [stripe.messages(_STRIPE_STATISTICS_COLUMN) for stripe in found]
 
@@ -131,7 +131,7 @@ class Tail:
     def part(self, first: int, end: int) -> Tail:
         """Return the tail of a file that begins with the stripes from ``first`` to before ``end`` and has no others.
 
-        Statistics of the columns are still those of all stripes.
+        The statistics of the columns still cover all stripes.
         """
         chosen = self.footer.messages(_FOOTER_STRIPE)[first:end]
         shift = chosen[0].number(_STRIPE_OFFSET) - len(MAGIC)
@@ -148,7 +148,7 @@ class Tail:
         )
 
     def described_as(self, other: Tail) -> Tail:
-        """Return the tail with the types of another, and with the calendar that its dates are numbered by."""
+        """Return the tail with the types of another tail, and with the calendar by which its dates are numbered."""
         calendar = other.footer.numbers(_FOOTER_CALENDAR)
         return replace(self, footer=self.footer.replaced(_FOOTER_CALENDAR, calendar)).with_types(other.types)
 
@@ -171,7 +171,7 @@ class Tail:
     def followed_by(self, others: Sequence[Tail]) -> Tail:
         """Return the tail of a file that also has the stripes of other files behind its own.
 
-        Statistics of the columns are this tail's. Those of the stripes are left out when a file has no statistics.
+        The statistics of the columns are this tail's. The statistics of stripes are left out if a file has none.
         """
         tails = [self, *others]
         stripes: list[Message] = []
@@ -216,10 +216,10 @@ class Tail:
 
 
 def read_tail(file: Place) -> Tail:
-    """Return the tail of a file: one read of its end, two where the tail is long.
+    """Return the tail of a file, by one read of its end, or two reads for a long tail.
 
     Raises:
-        JobError: the file cannot be read, is cut off, encrypted or no ORC file.
+        JobError: the file cannot be read, is cut off or encrypted, or is not an ORC file.
     """
     with as_job_error(file), file.open() as data:
         size = data.size()
@@ -274,9 +274,9 @@ _PIECE = 8 * 1024 * 1024
 
 
 def replace_tail(source: Place, target: Place, tail: Tail) -> int:
-    """Make the file with this tail at ``target``; the size in bytes.
+    """Make the file with this tail at ``target``; return its size in bytes.
 
-    In a local file system the file is changed where it is and moved; elsewhere it is copied.
+    In a local file system the file is changed in its place and moved; elsewhere it is copied.
     """
     with as_job_error(source, "rewritten"):
         if isinstance(source.filesystem, pafs.LocalFileSystem) and isinstance(target.filesystem, pafs.LocalFileSystem):
@@ -291,7 +291,7 @@ def _edit(source: Path, target: Path, tail: Tail) -> int:
         file.write(end)
         file.truncate()
     for file_path in (source, target):
-        # Hadoop's checksums, which are of the file as it was.
+        # Hadoop's checksums, which belong to the earlier content of the file.
         file_path.with_name(f".{file_path.name}.crc").unlink(missing_ok=True)
     if source != target:
         shutil.move(source, target)

@@ -1,4 +1,4 @@
-"""Types of an ORC file's columns, as far as its tail is edited, and their statistics, merged from several files.
+"""Types of an ORC file's columns, for editing its tail, and their statistics, merged from several files.
 
 Statistics that cannot be merged exactly are left out: readers take missing ones as "anything may be there".
 Source: orc_proto.proto of Apache ORC and the ``merge`` methods of its ``ColumnStatisticsImpl``.
@@ -26,7 +26,7 @@ UTC_MINIMUM, UTC_MAXIMUM = 3, 4
 
 
 class Kind(enum.IntEnum):
-    """The types that matter here, by ORC's number."""
+    """The types that this folder distinguishes, by ORC's number."""
 
     BOOLEAN = 0
     BYTE = 1
@@ -51,7 +51,7 @@ def kind(type_: Message) -> int:
 
 
 def children(type_: Message) -> list[int]:
-    """Return the columns below."""
+    """Return the numbers of the columns below."""
     return type_.numbers(_TYPE_SUBTYPES)
 
 
@@ -61,12 +61,12 @@ def names(type_: Message) -> list[str]:
 
 
 def decimal_parameters(type_: Message) -> tuple[int, int]:
-    """Return the precision and the scale of a decimal type, 0 where they are missing."""
+    """Return the precision and the scale of a decimal type, 0 if they are missing."""
     return type_.number(_TYPE_PRECISION), type_.number(_TYPE_SCALE)
 
 
 def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
-    """Return a struct of these names and columns, with the attributes of another."""
+    """Return a struct with these names and columns, and with the attributes of ``like``."""
     rest = like.without(_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES)
     own = Message().replaced(_TYPE_KIND, [Kind.STRUCT])
     if fields:
@@ -76,7 +76,7 @@ def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
 
 
 def described(types: Sequence[Message]) -> list[Message]:
-    """Return the types without their attributes, to be compared: writers pack columns and order fields as they like."""
+    """Return the types without attributes, in a form to compare: writers pack and order their fields differently."""
     return [
         Message(
             tuple(
@@ -91,7 +91,7 @@ def described(types: Sequence[Message]) -> list[Message]:
 
 
 def attributes(types: Sequence[Message]) -> list[list[bytes]]:
-    """Return the attributes of each type that its writer has noted; Spark notes its own name of the type."""
+    """Return the attributes that writers have added to each type; Spark adds its own name of the type."""
     return [sorted(type_.all(_TYPE_ATTRIBUTE)) for type_ in types]
 
 
@@ -103,7 +103,7 @@ class Range(NamedTuple):
 
 
 def integer_range(statistics: Message) -> Range | None:
-    """Return the statistics of a column of integers; None when they do not."""
+    """Return the range of a column of integers; None if the statistics do not have it."""
     integers = Message.parse(statistics.data(INTEGERS))
     if not (integers.has(MINIMUM) and integers.has(MAXIMUM)):
         return None
@@ -111,7 +111,7 @@ def integer_range(statistics: Message) -> Range | None:
 
 
 def timestamp_range(statistics: Message) -> Range | None:
-    """Return the statistics of a column of timestamps, in milliseconds of UTC; None when they do not."""
+    """Return the range of a column of timestamps, in milliseconds of UTC; None if the statistics do not have it."""
     moments = Message.parse(statistics.data(TIMESTAMPS))
     if not (moments.has(UTC_MINIMUM) and moments.has(UTC_MAXIMUM)):
         return None
@@ -130,7 +130,7 @@ _MOST = 2**63 - 1
 def merge(statistics: Sequence[Message]) -> Message:
     """Return the statistics of all rows together."""
     merged = Message().replaced(VALUES, [sum(part.number(VALUES) for part in statistics)])
-    # A part without values has nothing to say about them.
+    # A part without values does not restrict the merged statistics.
     parts = [part for part in statistics if part.number(VALUES)]
     for number, merge_type in _TYPES.items():
         if parts and all(part.has(number) for part in parts):
@@ -147,7 +147,7 @@ def _all_have(parts: Sequence[Message], number: int) -> bool:
 
 
 def _signed(parts: Sequence[Message], number: int, choose: Callable[[list[int]], int]) -> Message:
-    """Return the field of one number, chosen or computed from all; none when a part lacks it or it does not fit."""
+    """Return the field of one number, computed from all parts; empty if a part lacks it or it does not fit."""
     if not _all_have(parts, number):
         return Message()
     value = choose([signed(part.number(number)) for part in parts])
@@ -196,7 +196,7 @@ def _strings(parts: Sequence[Message]) -> Message:
 
 
 def _bound(parts: Sequence[Message], exact: int, cut: int, choose: Callable[[list[bytes]], bytes]) -> Message:
-    """Return the lowest or highest of all: the value itself, or of a long one a bound that begins as it does."""
+    """Return the lowest or highest text of all parts: the value itself, or for a long value a bound."""
     if not all(part.has(exact) or part.has(cut) for part in parts):
         return Message()
     chosen = choose([part.data(exact) if part.has(exact) else part.data(cut) for part in parts])
@@ -231,7 +231,7 @@ def _moment(
     default: int,
     choose: Callable[[list[tuple[int, int]]], tuple[int, int]],
 ) -> Message:
-    """Return the lowest or highest moment; nanoseconds below the millisecond are kept plus one, or left out."""
+    """Return the lowest or highest time; nanoseconds below the millisecond are stored plus one, or left out."""
     if not _all_have(parts, milliseconds):
         return Message()
     moment, nano = choose([(signed(part.number(milliseconds)), part.number(nanos, default + 1) - 1) for part in parts])

@@ -30,7 +30,7 @@ class Message:
 
     @classmethod
     def parse(cls, data: bytes) -> Message:
-        """Return the message that the bytes are.
+        """Return the message of encoded bytes.
 
         Raises:
             ValueError: the bytes are not a valid message.
@@ -79,7 +79,7 @@ class Message:
         return found if isinstance(found, bytes) else b""
 
     def has(self, number: int) -> bool:
-        """Return whether the field is there."""
+        """Return whether the message has the field."""
         return self._last(number) is not None
 
     def _last(self, number: int) -> int | bytes | None:
@@ -113,7 +113,7 @@ class Message:
         return Message(tuple(field for field in self.fields if field.number not in numbers))
 
     def replaced(self, number: int, values: Iterable[int | bytes | Message]) -> Message:
-        """Return the message with these values of a field, where its first value was, or at the end."""
+        """Return the message with these values of a field, in the place of its first value or at the end."""
         new = tuple(_field(number, value) for value in values)
         places = [at for at, field in enumerate(self.fields) if field.number == number]
         at = places[0] if places else len(self.fields)
@@ -141,7 +141,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Return a number of at most 64 bits, not negative."""
+    """Return the encoding of a number of at most 64 bits, not negative."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -156,10 +156,10 @@ def packed(values: Sequence[int]) -> bytes:
 
 
 def signed(value: int) -> int:
-    """Return the number that a ``sint64`` stands for."""
+    """Return the number of an encoded ``sint64``."""
     return (value >> 1) ^ -(value & 1)
 
 
 def unsigned(value: int) -> int:
-    """Return the VARINT that a ``sint64`` is written as."""
+    """Return the VARINT that encodes a ``sint64``."""
     return (value << 1) ^ (value >> 63)
