@@ -159,7 +159,7 @@ def route_input(bound: BoundTable) -> RouteInput:
 
 
 def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
-    """Return which of the registered directories a snapshot reads."""
+    """Return the state of the registered directories for a snapshot: the ones that it reads, and the others."""
     seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
     return directory_state(seen, write_ids, _ALL_TXNS)
 

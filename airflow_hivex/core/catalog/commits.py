@@ -114,7 +114,7 @@ class Commits:
         """Return the present point: commits of the past are not after it. Six round trips.
 
         Raises:
-            NoSuchDatabaseError, NoSuchTableError: it does not exist.
+            NoSuchDatabaseError, NoSuchTableError: the table does not exist.
             InvalidOperationError: the table is not transactional.
         """
         with self._store.read() as connection:

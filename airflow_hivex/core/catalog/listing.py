@@ -125,7 +125,7 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition, and the directories that current readers need, without the ones that the cleaner will delete."""
+    """A partition, and the directories that current readers need, without obsolete directories."""
 
     name: str
     created_at: datetime

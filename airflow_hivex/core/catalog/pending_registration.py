@@ -68,9 +68,9 @@ def hidden(
 ) -> str | None:
     """Return the reason why a write to partitions (None: without partitions) cannot count, or None if it can.
 
-    A base directory hides all directories of lower write ids, also those that its statement could not see. The commit
-    does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert between
-    the snapshot of a transaction and its INSERT OVERWRITE; with shared locks, both run at the same time.
+    A base directory hides all directories of lower write ids, also directories that its statement could not see. The
+    commit does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert
+    between the snapshot of a transaction and its INSERT OVERWRITE; with shared locks, both run at the same time.
     """
     if not write.overwrite:
         if directories.has_later_base(connection, table, names, write.write_id):

@@ -192,7 +192,7 @@ def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement
 
 
 def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dates: bool = True) -> str | None:
-    """Return the text of ``value`` if the stored texts of the key have the order of its values, else None."""
+    """Return ``value`` as stored text, if the texts of this key sort in the order of its values, else None."""
     position = _key(table, column)
     key_type = None if position is None else table.partition_keys[position].parsed_type
     if key_type == _STRING and isinstance(value, str):

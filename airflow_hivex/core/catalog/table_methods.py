@@ -214,7 +214,7 @@ class TableMethods(StorePart):
         Copies on other clusters are withdrawn. As in Hive, the partitions of a table stay where they are.
 
         Raises:
-            NoSuchTableError, NoSuchPartitionError: it does not exist.
+            NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the table is managed.
             InvalidObjectError: a managed table is there.
         """
@@ -249,7 +249,7 @@ class TableMethods(StorePart):
         Copies on other clusters are withdrawn: they lie at the old place of the folder.
 
         Raises:
-            NoSuchTableError: it does not exist.
+            NoSuchTableError: the table does not exist.
             InvalidOperationError: the table is managed.
             InvalidObjectError: a managed table is there.
         """

@@ -125,7 +125,7 @@ def check_new_database(
     """Refuse a new database with properties or a location that it cannot have; see ``check_location``.
 
     Raises:
-        InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: it has one.
+        InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: a value is not valid.
     """
     check_database_properties(context, name, properties)
     mode = properties.get(NAMESPACE_MODE)

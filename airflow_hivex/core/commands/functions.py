@@ -93,7 +93,7 @@ def _described(function: PermanentFunction, *, extended: bool) -> Result:
 
 
 def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction, command: str) -> Result:
-    """Return the rows of a command of Spark's on the cluster of a query without tables."""
+    """Return the rows of a command of Spark, run on the cluster of queries without tables."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)

@@ -207,7 +207,7 @@ def refuse_table(context: StatementContext, operation: str, name: TableName, *, 
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the table or view exists.
-        NoSuchLinkError, NoSuchDatabaseError: it does not exist.
+        NoSuchLinkError, NoSuchDatabaseError: neither a table nor a view has the name.
     """
     if if_exists:
         return

@@ -435,7 +435,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the partitions that ``among`` may cover, with those of the statement's own transaction; sorted."""
+    """Return the sorted partitions that ``among`` may cover, including new ones of the statement's own transaction."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:

@@ -281,7 +281,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
 
 
 def _meaning(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property that decides how the data is stored; a full ACID table need not name its kind."""
+    """Return the value of a property that decides how the data is stored, with the default of a full ACID table."""
     is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
     return properties.get(name, _FULL_ACID if is_kind else "").lower()
 

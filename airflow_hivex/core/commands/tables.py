@@ -1,4 +1,4 @@
-"""CREATE, DROP, RENAME and COMMENT of tables, their properties, and the files of those that were dropped."""
+"""CREATE, DROP, RENAME and COMMENT of tables, their properties, and the files of dropped tables."""
 
 from __future__ import annotations
 

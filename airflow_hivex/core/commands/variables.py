@@ -197,7 +197,7 @@ def statement_of(context: StatementContext, statement: ExecuteImmediate) -> Imme
 
 
 def _into(context: StatementContext, statement: ExecuteImmediate, result: Result) -> Result:
-    """Assign the one row of a result to variables; no row is NULL for each."""
+    """Assign the only row of a result to variables; without a row, NULL to each variable."""
     if len(result.rows) > 1:
         reason = "its query returns several rows; INTO takes one"
         raise InvalidOperationError(statement.kind, ", ".join(statement.into), reason)

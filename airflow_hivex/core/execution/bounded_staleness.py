@@ -36,7 +36,7 @@ ReadContents = Callable[[StoredTable, Predicate | None], TableContents]
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table that a query reads, the condition on its partitions, and what a link shows of its contents."""
+    """A table that a query reads, the condition on its partitions, and a function that returns its shown contents."""
 
     table: StoredTable
     predicate: Predicate | None

@@ -1,4 +1,4 @@
-"""Files whose rows go to a table, and which a commit makes superfluous: those of LOAD DATA and of EXCHANGE PARTITION.
+"""Files of LOAD DATA and EXCHANGE PARTITION: their rows go to a table, and the commit makes them superfluous.
 
 A row of ``pending_writes`` names the files before they are read. So two statements do not take the same file, and the
 housekeeping deletes the files if the process is killed after its commit.
@@ -42,7 +42,7 @@ class ConsumedFiles:
         pending_writes.change_document(connection, self.id, registered=True)
 
     def finish(self, services: Services) -> None:
-        """Delete the files after the commit. The housekeeping deletes those that remain."""
+        """Delete the files after the commit. The housekeeping deletes the remaining files."""
         _delete(services, self)
 
 

@@ -41,7 +41,7 @@ class Names:
             self._links |= self._context.services.links.find(new)
 
     def of(self, name: TableName) -> QualifiedName:
-        """Return the database and name of a table; for a link those of its source."""
+        """Return the database and name of a table; for a link, of its source."""
         link = self.link(name)
         return self._context.session.qualify(name) if link is None else link.source
 

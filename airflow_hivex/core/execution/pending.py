@@ -111,7 +111,7 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
 
 
 def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:
-    """Undo all writes of a transaction, or of one of its writers; with ``before``, only those of earlier sessions."""
+    """Undo all writes of a transaction, or of one of its writers; with ``before``, only writes of earlier sessions."""
     with services.store.read() as connection:
         found = pending_writes.of_transaction(connection, txn_id, writer=writer)
     writes = [write for write in found if before is None or write.began < before]
@@ -120,7 +120,7 @@ def take_back_writer(services: Services, txn_id: int, writer: str | None = None,
 
 
 def delete_abandoned(services: Services) -> int:
-    """Delete files that no commit can register any more: those of aborted transactions, and of killed statements."""
+    """Delete files that no commit can register any more: files of aborted transactions, and of killed statements."""
     gone = after = 0
     while True:
         with services.store.read() as connection:

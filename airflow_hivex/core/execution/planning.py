@@ -260,7 +260,7 @@ def _folders(
 
 
 def _originals(partition: BoundPartition, place: str) -> list[OriginalFiles]:
-    """Return the original files of a partition: the ones in its folder, and the ones in each base or delta."""
+    """Return the original files of a partition, in its folder and in each base or delta."""
     found = []
     loose: list[tuple[str, int]] = []
     for directory in partition.directories:

@@ -39,8 +39,8 @@ from airflow_hivex.core.transactions.shared_state import next_statement_id
 class OpenWrite:
     """A statement's write to a table, and the target in its job's plan.
 
-    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table. The
-    ``operation`` of this row is that of an earlier session.
+    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table. An
+    earlier session has begun the ``operation`` of this row.
     """
 
     table: StoredTable

@@ -122,7 +122,7 @@ def error_to_json(error: HivexError, cause: BaseException | None = None) -> str:
 
 
 def is_error(text: str) -> bool:
-    """Return whether a document is that of a job that failed."""
+    """Return whether a document is the document of a failed job."""
     return "error" in json.loads(text)
 
 

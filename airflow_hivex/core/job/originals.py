@@ -137,5 +137,5 @@ def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
-    """Return the files of a scan: the result of ``input_file_name()`` for each plain path."""
+    """Return the name of each file in Spark's ``input_file_name()``, by plain path."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}

@@ -263,7 +263,7 @@ def parameters_of(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
     """Return all parameters of a primitive type, from the parameters in a text.
 
     Raises:
-        ValueError: they are not parameters of that type. The text of the error is the reason.
+        ValueError: the type cannot have these parameters. The text of the error is the reason.
     """
     defaults = KINDS[name].defaults
     if len(given) > len(defaults):

@@ -1,4 +1,4 @@
-"""Compactions: their types and states, what a request asks for, and an entry of the queue or the history.
+"""Compactions: their types and states, requests, and entries of the queue or the history.
 
 Source: docs/reference/compaction.md, "Queue and history" (Hive TxnStore, CompactionInfo, ShowCompactionsOperation).
 """
@@ -44,7 +44,7 @@ class CompactionType(enum.Enum):
         """Return the type of that name, in any case.
 
         Raises:
-            InvalidObjectError: there is no such type.
+            InvalidObjectError: the text is not a type of compaction.
         """
         wanted = text.strip().upper().replace("-", "_").replace(" ", "_")
         if wanted not in cls.__members__:

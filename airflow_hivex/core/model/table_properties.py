@@ -46,10 +46,10 @@ def normalised(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_properties(table: str, properties: Mapping[str, str], *, external: bool, bucketed: bool) -> None:
-    """Refuse properties whose meaning is not honoured, where their loss would change answers or lose files.
+    """Refuse properties that we do not support, and without which answers would change or files would be lost.
 
     Raises:
-        InvalidObjectError: there is one.
+        InvalidObjectError: a property is not supported.
     """
     given = {name.lower(): value.strip().lower() for name, value in properties.items()}
     for name in sorted(given.keys() & _CLAUSES.keys()):

@@ -209,7 +209,7 @@ class Links(JoinsTransactions):
         properties: Mapping[str, str],
         unset: Collection[str] = (),
     ) -> None:
-        """Add properties to those of a link, and remove others.
+        """Add properties to a link, and remove other properties.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.

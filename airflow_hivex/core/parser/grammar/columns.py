@@ -21,10 +21,10 @@ def read_added_columns(
 ) -> tuple[Column, ...]:
     """Return the columns of ADD COLUMNS: a list in parentheses or one column; CASCADE and RESTRICT are ignored.
 
-    ``several`` may also stand without parentheses. ``places`` takes the places that they are given.
+    With ``several`` a list may also stand without parentheses. ``places`` collects the places of columns.
 
     Raises:
-        StatementSyntaxError: it is not a list of columns.
+        StatementSyntaxError: the text is not a list of columns.
         UnsupportedStatementError: a column is given a place without ``places``, or belongs to a struct.
     """
     if not cursor.at_symbol("("):

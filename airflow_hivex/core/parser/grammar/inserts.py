@@ -95,7 +95,7 @@ def read_insert(cursor: Cursor) -> Insert | InsertDirectory:
     """Return the statement whose word INSERT is read.
 
     Raises:
-        StatementSyntaxError: it is not SQL, or a row of VALUES is longer than another.
+        StatementSyntaxError: the text is not SQL, or a row of VALUES is longer than another.
         UnsupportedStatementError: the statement writes a link, or files of a format that cannot be written.
     """
     if at_directory(cursor):

@@ -40,7 +40,7 @@ def read_create_temporary(
     """Return the statement whose words up to TEMPORARY are read.
 
     Raises:
-        StatementSyntaxError: it is not SQL.
+        StatementSyntaxError: the text is not SQL.
         UnsupportedStatementError: the object is of another kind, or the statement reads files or runs a Java class.
     """
     kind = cursor.peek()

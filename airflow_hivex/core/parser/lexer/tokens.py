@@ -20,7 +20,7 @@ from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.statements import PlacedName, Span, TableName
 
 CATALOG = "spark_catalog"
-"""Spark's name of the one catalog."""
+"""Spark's name of the only catalog."""
 _ONE_CATALOG = f"the only catalog is {CATALOG}"
 
 

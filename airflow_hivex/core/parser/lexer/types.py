@@ -46,7 +46,7 @@ def read_type(cursor: Cursor) -> str:
     """Return the type that must come next, as Hive spells it, with lengths filled in.
 
     Raises:
-        StatementSyntaxError: there is no such type, or its parameters are wrong.
+        StatementSyntaxError: the text is not a type, or its parameters are wrong.
     """
     return str(_type(cursor, in_statement=True))
 
