@@ -447,7 +447,7 @@ def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.A
     omit blanks at the end.
 
     Raises:
-            pa.ArrowException: a value does not fit.
+        pa.ArrowException: a value does not fit the type.
     """
     given = values.type
     has_char = any(each.name == "char" for each in primitives(declared))

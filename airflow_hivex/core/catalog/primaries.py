@@ -49,7 +49,7 @@ def switch_primary(
         NoSuchTableError: the table was dropped.
         CopyOutdatedError: a partition or a directory was added since the copy.
         InvalidOperationError: the primary cluster was changed meanwhile, or a partition's copy lies outside of the
-            folder.
+            table's folder.
     """
     current = _locked(connection, table)
     root, places = _places(connection, current, cluster)
@@ -91,7 +91,7 @@ def replace_primary(
     Raises:
         NoSuchTableError: the table was dropped.
         InvalidOperationError: the primary cluster was changed meanwhile, or a partition's copy lies outside of the
-            folder.
+            table's folder.
     """
     current = _locked(connection, table)
     root, places = _places(connection, current, cluster)

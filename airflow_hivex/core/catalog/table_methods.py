@@ -216,7 +216,7 @@ class TableMethods(StorePart):
         Raises:
             NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the table is managed.
-            InvalidObjectError: a managed table is there.
+            InvalidObjectError: the location belongs to a managed table.
         """
 
         def work(connection: Connection) -> None:
@@ -251,7 +251,7 @@ class TableMethods(StorePart):
         Raises:
             NoSuchTableError: the table does not exist.
             InvalidOperationError: the table is managed.
-            InvalidObjectError: a managed table is there.
+            InvalidObjectError: the location belongs to a managed table.
         """
 
         def work(connection: Connection) -> None:

@@ -258,7 +258,7 @@ def _own_error(context: StatementContext, running: Running, error: BaseException
 
 
 def _abort(context: StatementContext, txn_id: int, error: BaseException) -> bool:
-    """Abort the transaction, and return whether it is certain to be aborted now."""
+    """Abort the transaction; return whether the abort is certain."""
     reason = (str(error) or type(error).__name__).partition("\n")[0]
     try:
         try:

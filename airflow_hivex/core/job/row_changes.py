@@ -328,7 +328,7 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
 
 
 def _given_fields(rows: DataFrame) -> dict[str, str]:
-    """Return the names of the source's columns by lower-case name."""
+    """Return the spelling of each of the source's column names, by lower-case name."""
     return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
 
 

@@ -61,7 +61,7 @@ class Kept:
         return self._frames[-1]
 
     def check(self) -> None:
-        """Ensure that no executor that had stored rows at an earlier call is lost.
+        """Ensure that no executor with stored rows was lost since an earlier call.
 
         Raises:
             KeptRowsLostError: the rows that were read since may not belong together.

@@ -55,7 +55,7 @@ _lock = threading.Lock()
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether the value of a property, option or URI parameter of this name is a secret."""
+    """Return whether a property, option or URI parameter with this name has a secret value."""
     return _SECRET_NAME.search(name) is not None
 
 
