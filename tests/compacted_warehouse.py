@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.catalog.partitions import partition_ids
@@ -23,13 +23,13 @@ from airflow_hivex.core.model.directories import (
     directory_state,
     parse_directory,
 )
-from airflow_hivex.core.model.objects import Table
+from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnType
 from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList, ValidWriteIdList
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.store.schema import directories, directory_copies
+from airflow_hivex.core.store.schema import directories
 
 Row = tuple[int, int]
 
@@ -210,31 +210,16 @@ class CompactedWarehouse:
         (folder / "bucket_00000").write_text(json.dumps([list(row) for row in rows]))
 
     def _register(
-        self, connection: Connection, table: Table, partition: str | None, names: Iterable[str], txn_id: int
+        self, connection: Connection, table: StoredTable, partition: str | None, names: Iterable[str], txn_id: int
     ) -> None:
-        place = partition_ids(connection, table, [partition])[partition] if partition else None
-        for name in names:
-            parsed = parse_directory(name)
-            assert parsed is not None
-            row = {
-                "table_id": table.id,
-                "partition_id": place,
-                "name": name,
-                "kind": parsed.kind.value,
-                "min_write_id": parsed.min_write_id,
-                "max_write_id": parsed.max_write_id,
-                "statement_id": None,
-                "visibility_txn_id": txn_id,
-                "row_layout": "flat",
-                "files": 1,
-                "rows": 1,
-                "size_bytes": self._size(table.name, partition, name),
-                "txn_id": txn_id,
-            }
-            new_id = connection.execute(insert(directories).values(**row).returning(directories.c.id)).scalar_one()
-            copy = {"directory_id": new_id, "cluster": "c1", "registered_ms": 0}
-            connection.execute(insert(directory_copies).values(**copy))
+        values = nullable_values(partition) if partition else ()
+        written = [
+            WrittenDirectory(partition, values, name, 1, 1, self._size(table.name, partition, name), "flat")
+            for name in names
+        ]
+        registration = Registration.of_compaction(table, partition, written, txn_id, "c1")
+        self.metastore.catalog.joining(connection).register(registration)
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> StoredTable:
         # Its own row: locations that are relative to the cluster.
         return self.metastore.catalog.get_table("default", name)
