@@ -42,8 +42,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.asset_events",
                     "airflow_hivex.operators.compaction",
                     "airflow_hivex.operators.compaction_worker",
-                    "airflow_hivex.operators.replication",
-                    "airflow_hivex.operators.query",
+                    "airflow_hivex.operators.copying",
                     "airflow_hivex.operators.links",
                     "airflow_hivex.operators.namespaces",
                     "airflow_hivex.operators.page_links",
@@ -51,7 +50,6 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_hivex.operators.query_deferral",
                     "airflow_hivex.operators.query_output",
                     "airflow_hivex.operators.replication",
-                    "airflow_hivex.operators.query",
                     "airflow_hivex.operators.transaction",
                 ],
             }

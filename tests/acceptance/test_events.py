@@ -215,7 +215,7 @@ def keys_of_messages(metastore: Metastore) -> dict[EventType, set[str]]:
 def documented_keys(type: EventType) -> set[str]:
     """The keys that the page of events names for a type."""
     words = described()[type.name]
-    if "the message is that of CREATE_LINK" in words:
+    if "the message has the fields of CREATE_LINK" in words:
         words = described()[EventType.CREATE_LINK.name]
     return set(re.findall(r"``(\w+)``", words))
 
@@ -270,6 +270,7 @@ def test_every_call_that_changes_something_leaves_an_event(
     calls: dict[str, Callable[[], object]] = {
         "catalog.create_database": lambda: catalog.create_database(Database("d")),
         "catalog.alter_database": lambda: catalog.alter_database("d", Database("d", description="changed")),
+        "catalog.change_database": lambda: catalog.change_database("d", lambda found: replace(found, owner="ann")),
         "catalog.create_function": lambda: catalog.create_function(PermanentFunction("d", "f", "org.example.F")),
         "catalog.alter_function": lambda: catalog.alter_function(
             "d", "f", PermanentFunction("d", "f", "org.example.G")
