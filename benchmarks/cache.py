@@ -20,9 +20,9 @@ from sqlalchemy import Connection, insert
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.cache.cached_store import CachedStore
-from airflow_hivex.core.cache.entries import size_of_partitions
 from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.cache.valid_entries import size_of_partitions
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.model.objects import (
     ClusterStorageDescriptor,
     Column,

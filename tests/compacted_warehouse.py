@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 from sqlalchemy import Connection
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.catalog.partitions import partition_ids
+from airflow_hivex.core.catalog.partition_rows import partition_ids
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.model.directories import (
     base_name,

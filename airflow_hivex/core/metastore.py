@@ -13,7 +13,7 @@ from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.follower import RegisteredCache, registered_caches
 from airflow_hivex.core.cache.metadata_cache import MetadataCache
 from airflow_hivex.core.catalog.commits import Commits
-from airflow_hivex.core.catalog.listing import CatalogListing
+from airflow_hivex.core.catalog.listed_objects import CatalogListing
 from airflow_hivex.core.catalog.pending_registration import register_pending_writes
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import ClusterHealth
@@ -59,7 +59,7 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating
 from airflow_hivex.core.store.engine import DatabaseClock, Store
 from airflow_hivex.core.transactions.housekeeper import Housekeeper
-from airflow_hivex.core.transactions.listing import TransactionListing
+from airflow_hivex.core.transactions.listed_transactions import TransactionListing
 from airflow_hivex.core.transactions.locks.manager import LockManager
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.shared_settings import agree

@@ -16,7 +16,7 @@ from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.health import answer_of
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.files.object_stores import is_object_store, open_object_store

@@ -24,7 +24,7 @@ def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partition
     :param partitions: names of partitions, such as ``ds=2013-01-01``
     :raises HivexError: the link does not exist, or its table cannot have such a partition
     """
-    from airflow_hivex.core.catalog.partitions import spelled_name
+    from airflow_hivex.core.catalog.partition_rows import spelled_name
 
     hook = WarehouseHook(hivex_conn_id)
     links = hook.get_metastore().links

@@ -15,7 +15,7 @@ from pyarrow import orc
 from sqlalchemy import event
 
 from airflow_hivex.core import Metastore, Session
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.doctor import doctor
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError, UnknownClusterError
 from airflow_hivex.core.model.findings import Finding, FindingKind
@@ -382,7 +382,7 @@ def test_a_table_that_a_query_is_making_is_no_finding(
     services = metastore.services
 
     def hide(connection: object) -> None:
-        hidden = tables.insert_table(connection, made, 0, hidden=True)  # type: ignore[arg-type]
+        hidden = table_rows.insert_table(connection, made, 0, hidden=True)  # type: ignore[arg-type]
         services.transactions.allocate_in(connection, [txn_id], int(hidden.id or 0))  # type: ignore[arg-type]
 
     services.store.write(hide)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from airflow_hivex.core.cache.cached_metadata import CachedMetadata, WrittenTable
+from airflow_hivex.core.cache.cached_metadata_reader import CachedMetadata, WrittenTable
 from airflow_hivex.core.cache.counting import Kind, Miss
-from airflow_hivex.core.cache.entries import Partitions
-from airflow_hivex.core.catalog import partitions
+from airflow_hivex.core.cache.valid_entries import Partitions
+from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, checked_list
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError, NoSuchPartitionError
 from airflow_hivex.core.model.identifiers import normalise
@@ -99,7 +99,7 @@ class CachedStore(CachedMetadata):
             if partition is not None or found.is_complete:
                 self.cache.count(named, Kind.PARTITIONS, None)
                 if partition is None:
-                    raise NoSuchPartitionError(stored.database, stored.name, partitions.name_of(stored, values))
+                    raise NoSuchPartitionError(stored.database, stored.name, partition_rows.name_of(stored, values))
                 return partition
             self.cache.count(named, Kind.PARTITIONS, Miss.COLD)
         begun = self._begin()
@@ -139,7 +139,7 @@ class CachedStore(CachedMetadata):
         if kept is None:
             return super().get_partitions_by_names(database, table, names, valid_write_ids, cluster)
         stored, found = kept
-        wanted = dict.fromkeys(partition_values(partitions.spelled_name(stored, name)) for name in names)
+        wanted = dict.fromkeys(partition_values(partition_rows.spelled_name(stored, name)) for name in names)
         return sorted(
             (found.by_values[values] for values in wanted if values in found.by_values), key=lambda each: each.id
         )
@@ -315,4 +315,4 @@ class CachedStore(CachedMetadata):
 
 
 def _spelled(table: StoredTable, values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(partition_values(partitions.name_of(table, values)))
+    return tuple(partition_values(partition_rows.name_of(table, values)))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow_hivex.core.cache.counting import Counting, Kind, Miss
-from airflow_hivex.core.cache.entries import (
+from airflow_hivex.core.cache.valid_entries import (
     OF_VIEW,
     ContentsKey,
     Definition,

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
-from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.catalog.partition_rows import spelled_name
 from airflow_hivex.core.catalog.table_events import of_table, record_table_event
-from airflow_hivex.core.catalog.tables import select_table, select_table_for_change, update_table
+from airflow_hivex.core.catalog.table_rows import select_table, select_table_for_change, update_table
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, InvalidTransactionRequestError
 from airflow_hivex.core.events.notification_log import EventType

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import capacity, copies, partitions, tables
+from airflow_hivex.core.catalog import capacity, copy_rows, partition_rows, table_rows
 from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
-from airflow_hivex.core.catalog.copies import NewCopies
+from airflow_hivex.core.catalog.copy_rows import NewCopies
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.history import TableHistory, read_history
-from airflow_hivex.core.catalog.snapshot_reader import SnapshotReading
+from airflow_hivex.core.catalog.metadata_reader import SnapshotReading
 from airflow_hivex.core.errors import CopyMismatchError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -60,7 +60,7 @@ class CopyMethods(SnapshotReading):
             raise InvalidOperationError("register_copy", stored.full_name, f"{cluster} is its primary cluster")
         root = target.relative(location) if location else stored.storage.primary.location
         primary = self._clusters.get(stored.storage.primary.cluster)
-        found = copies.compare(
+        found = copy_rows.compare(
             bound,
             ClusterFiles.of(primary),
             ClusterFiles.of(target),
@@ -130,12 +130,12 @@ class CopyMethods(SnapshotReading):
     def copy_checksums(self, directories: Collection[RegisteredDirectory]) -> dict[int, str]:
         """Return the known checksums of registered directories, by id; a checksum is the same on each cluster."""
         with self._read() as connection:
-            return copies.checksums_of(connection, [each.id for each in directories])
+            return copy_rows.checksums_of(connection, [each.id for each in directories])
 
     def registered_ms(self, directories: Collection[RegisteredDirectory], cluster: str) -> dict[int, int]:
         """Return the time at which each directory was registered on a cluster, by id."""
         with self._read() as connection:
-            return copies.registered_ms(connection, [each.id for each in directories], cluster)
+            return copy_rows.registered_ms(connection, [each.id for each in directories], cluster)
 
     def history(self, table: StoredTable, clusters: Collection[str]) -> TableHistory:
         """Return the bounds of a table's history, and the moments of its copies on clusters."""
@@ -148,7 +148,7 @@ class CopyMethods(SnapshotReading):
         def work(connection: Connection) -> None:
             self._lock_for_copies(connection, table)
             use = capacity.lock_use(connection, table.id, new.cluster)
-            names = copies.add_copies(connection, new, self._clock())
+            names = copy_rows.add_copies(connection, new, self._clock())
             capacity.check_use(connection, use)
             message = {
                 "cluster": new.cluster,
@@ -172,7 +172,7 @@ class CopyMethods(SnapshotReading):
 
         def work(connection: Connection) -> None:
             self._lock_for_copies(connection, stored)
-            copies.drop_copies(connection, stored, list(ids.values()) if stored.is_partitioned else None, cluster)
+            copy_rows.drop_copies(connection, stored, list(ids.values()) if stored.is_partitioned else None, cluster)
             message = {"cluster": cluster, "partitions": sorted(ids) if stored.is_partitioned else None}
             self._record(connection, EventType.UNREGISTER_COPY, stored, bound.write_ids, None, message)
 
@@ -180,9 +180,9 @@ class CopyMethods(SnapshotReading):
 
     @staticmethod
     def _lock_for_copies(connection: Connection, table: StoredTable) -> None:
-        if not tables.lock_for_change(connection, [table.id]):
+        if not table_rows.lock_for_change(connection, [table.id]):
             raise NoSuchTableError(table.database, table.name)
-        tables.raise_versions(connection, [table.id])
+        table_rows.raise_versions(connection, [table.id])
 
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
@@ -197,7 +197,8 @@ class CopyMethods(SnapshotReading):
             raise InvalidOperationError("register_copy", table.full_name, "the table has no partition keys")
         if wanted is not None:
             names = {
-                partitions.name_of(table, partition_values(each) if isinstance(each, str) else each) for each in wanted
+                partition_rows.name_of(table, partition_values(each) if isinstance(each, str) else each)
+                for each in wanted
             }
             missing = names.difference(bound.partition_names)
             if missing:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, or_
 
-from airflow_hivex.core.catalog import databases, functions, links, tables
+from airflow_hivex.core.catalog import database_rows, functions, link_rows, table_rows
 from airflow_hivex.core.catalog.functions import record_function_event
 from airflow_hivex.core.catalog.rows import database_document, database_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
@@ -37,8 +37,8 @@ class DatabaseMethods(StorePart):
         )
 
         def work(connection: Connection) -> Database:
-            name = databases.insert_database(connection, placed, self._clock())
-            stored = database_from_row(databases.select_database(connection, name))
+            name = database_rows.insert_database(connection, placed, self._clock())
+            stored = database_from_row(database_rows.select_database(connection, name))
             self._record_database(connection, EventType.CREATE_DATABASE, stored)
             return stored
 
@@ -50,7 +50,7 @@ class DatabaseMethods(StorePart):
         Raises:
             NoSuchDatabaseError: the database does not exist.
         """
-        (found,) = self._store.ask(databases.finding(name), connection=self._connection)
+        (found,) = self._store.ask(database_rows.finding(name), connection=self._connection)
         if not found:
             raise NoSuchDatabaseError(normalise(name))
         return database_from_row(found[0])
@@ -69,10 +69,10 @@ class DatabaseMethods(StorePart):
         """
 
         def work(connection: Connection) -> Database:
-            changed = change(database_from_row(databases.select_database_for_change(connection, name)))
+            changed = change(database_from_row(database_rows.select_database_for_change(connection, name)))
             location = self._default_cluster.relative(changed.location) if changed.location else ""
-            databases.update_database(connection, name, replace(changed, location=location))
-            stored = database_from_row(databases.select_database(connection, name))
+            database_rows.update_database(connection, name, replace(changed, location=location))
+            stored = database_from_row(database_rows.select_database(connection, name))
             self._record_database(connection, EventType.ALTER_DATABASE, stored)
             return stored
 
@@ -89,19 +89,19 @@ class DatabaseMethods(StorePart):
         """
 
         def work(connection: Connection) -> list[StoredTable]:
-            stored = database_from_row(databases.select_database(connection, name))
-            names = tables.select_table_names(connection, stored.name, None) if cascade else []
-            ids = [table.id for table in tables.select_tables(connection, [(stored.name, each) for each in names])]
-            dropped = tables.select_tables_by_id(connection, tables.lock_for_change(connection, ids))
+            stored = database_from_row(database_rows.select_database(connection, name))
+            names = table_rows.select_table_names(connection, stored.name, None) if cascade else []
+            ids = [table.id for table in table_rows.select_tables(connection, [(stored.name, each) for each in names])]
+            dropped = table_rows.select_tables_by_id(connection, table_rows.lock_for_change(connection, ids))
             if cascade:
-                of_others = links.links_to([table.id for table in dropped])
-                wanted = or_(links.links_in(stored.name), of_others)
-                self._drop_links(connection, links.describe_links(connection, wanted))
+                of_others = link_rows.links_to([table.id for table in dropped])
+                wanted = or_(link_rows.links_in(stored.name), of_others)
+                self._drop_links(connection, link_rows.describe_links(connection, wanted))
             for batch in batches([table.id for table in dropped]):
-                tables.mark_dropped(connection, batch, self._clock())
+                table_rows.mark_dropped(connection, batch, self._clock())
                 self._end_compactions(connection, batch, None, self._clock())
             gone = self._drop_functions(connection, stored) if cascade else []
-            databases.delete_database(connection, stored.name)
+            database_rows.delete_database(connection, stored.name)
             for function in gone:
                 record_function_event(connection, self._clock(), EventType.DROP_FUNCTION, function)
             for table in dropped:
@@ -116,7 +116,7 @@ class DatabaseMethods(StorePart):
     @staticmethod
     def _drop_functions(connection: Connection, database: Database) -> list[PermanentFunction]:
         assert database.id is not None
-        databases.lock_for_drop(connection, database.id)
+        database_rows.lock_for_drop(connection, database.id)
         found = functions.select_functions(connection, database.name, None)
         functions.delete_functions(connection, database.id)
         return found
@@ -127,7 +127,7 @@ class DatabaseMethods(StorePart):
         The database that stores temporary tables of sessions is not among them.
         """
         with self._read() as connection:
-            names = databases.select_database_names(connection, pattern)
+            names = database_rows.select_database_names(connection, pattern)
         return [name for name in names if name != TEMPORARY_DATABASE]
 
     def _record_database(self, connection: Connection, type: EventType, database: Database) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from airflow_hivex.core.catalog.partitions import delete_storage_descriptors
+from airflow_hivex.core.catalog.partition_rows import delete_storage_descriptors
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable, Table

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.database_rows import matching, select_database
 from airflow_hivex.core.catalog.rows import stored_time
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.clock import to_datetime

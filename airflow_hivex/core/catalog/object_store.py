@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.copy_methods import CopyMethods
 from airflow_hivex.core.catalog.database_methods import DatabaseMethods
 from airflow_hivex.core.catalog.functions import FunctionMethods
@@ -43,7 +43,7 @@ class ObjectStore(DatabaseMethods, FunctionMethods, TableMethods, PartitionMetho
     def _record_registration(self, connection: Connection, registration: Registration, added: Sequence[int]) -> None:
         table, txn_id = registration.table, registration.txn_id
         if registration.reveals_table:
-            (stored,) = tables.select_tables_by_id(connection, [table.id])
+            (stored,) = table_rows.select_tables_by_id(connection, [table.id])
             self._record(connection, EventType.CREATE_TABLE, stored, None, txn_id, of_table(stored))
         if added:
             message = of_partitions(self._stored(connection, table, added))

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from airflow_hivex.core.catalog import directories, history, links, partitions, tables
+from airflow_hivex.core.catalog import directories, history, link_rows, partition_rows, table_rows
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
-from airflow_hivex.core.catalog.links import record_link_event
-from airflow_hivex.core.catalog.partitions import DroppedPartition
+from airflow_hivex.core.catalog.link_rows import record_link_event
+from airflow_hivex.core.catalog.partition_rows import DroppedPartition
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.store_part import StorePart
@@ -42,8 +42,8 @@ class PartitionMethods(StorePart):
         Raises:
             InvalidObjectError: the values do not fit the table's partition keys.
         """
-        texts = partitions.stored_values(table.full_name, table.partition_keys, values)
-        return Partition(table.database, table.name, texts, partitions.name_of(table, texts), location)
+        texts = partition_rows.stored_values(table.full_name, table.partition_keys, values)
+        return Partition(table.database, table.name, texts, partition_rows.name_of(table, texts), location)
 
     def add_partitions(
         self,
@@ -66,21 +66,21 @@ class PartitionMethods(StorePart):
 
         def work(connection: Connection) -> list[str]:
             stored = self._partitioned(connection, database, table, "ADD PARTITION", write_ids, for_change=True)
-            by_name = {partitions.name_of(stored, partition.values): partition for partition in new}
-            existing = partitions.partition_ids(connection, stored, list(by_name))
-            names = partitions.new_partition_names(stored, new, existing, if_not_exists)
+            by_name = {partition_rows.name_of(stored, partition.values): partition for partition in new}
+            existing = partition_rows.partition_ids(connection, stored, list(by_name))
+            names = partition_rows.new_partition_names(stored, new, existing, if_not_exists)
             places = {name: self._place(stored, by_name[name]) for name in names}
             for name, place in places.items():
                 if place:
-                    tables.check_partition_apart(connection, stored, name, place)
-            added = partitions.insert_partitions(
+                    table_rows.check_partition_apart(connection, stored, name, place)
+            added = partition_rows.insert_partitions(
                 connection, stored, places, self._clock(), {name: by_name[name] for name in names}
             )
             lost = sorted(set(names) - set(added))
             if lost and not if_not_exists:
                 raise AlreadyExistsError("partition", f"{stored.full_name} {lost[0]}")
             if added:
-                tables.raise_versions(connection, [stored.id])
+                table_rows.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, added.values()))
                 self._record_change(connection, EventType.ADD_PARTITION, stored, write_ids, txn_id, message)
             return sorted(added)
@@ -125,8 +125,8 @@ class PartitionMethods(StorePart):
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partition", write_ids)
-            row = partitions.select_partition(connection, stored, partitions.name_of(stored, values))
-            secondaries = partitions.secondaries_of(connection, [row.id])
+            row = partition_rows.select_partition(connection, stored, partition_rows.name_of(stored, values))
+            secondaries = partition_rows.secondaries_of(connection, [row.id])
             return self._partition_seen_from(stored, row, secondaries.get(row.id, ()), cluster)
 
     def get_partitions(
@@ -159,8 +159,8 @@ class PartitionMethods(StorePart):
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_names", write_ids)
-            ids = partitions.partition_ids(
-                connection, stored, [partitions.spelled_name(stored, name) for name in names]
+            ids = partition_rows.partition_ids(
+                connection, stored, [partition_rows.spelled_name(stored, name) for name in names]
             )
             return self._load(connection, stored, sorted(ids.values()), cluster)
 
@@ -217,17 +217,17 @@ class PartitionMethods(StorePart):
 
         def work(connection: Connection) -> list[StoredPartition]:
             stored = self._partitioned(connection, database, table, "DROP PARTITION", write_ids, for_change=True)
-            ids = partitions.partition_ids(connection, stored, names)
+            ids = partition_rows.partition_ids(connection, stored, names)
             missing = [name for name in names if name not in ids]
             if missing and not if_exists:
                 raise NoSuchPartitionError(stored.database, stored.name, missing[0])
             dropped = self._load(connection, stored, list(ids.values()), None)
             gone = self._stored(connection, stored, ids.values())
-            lost = links.forget_dropped(connection, list(ids.values()))
-            partitions.mark_dropped(connection, list(ids.values()), self._clock())
+            lost = link_rows.forget_dropped(connection, list(ids.values()))
+            partition_rows.mark_dropped(connection, list(ids.values()), self._clock())
             self._end_compactions(connection, [stored.id], list(ids), self._clock())
             if dropped:
-                tables.raise_versions(connection, [stored.id])
+                table_rows.raise_versions(connection, [stored.id])
                 history.begin_with(connection, stored.id, txn_id, self._clock())
                 message = of_partitions(gone)
                 self._record_change(connection, EventType.DROP_PARTITION, stored, write_ids, txn_id, message)
@@ -239,7 +239,7 @@ class PartitionMethods(StorePart):
 
     def _record_lost(self, connection: Connection, table: StoredTable, lost: Mapping[LinkName, Sequence[str]]) -> None:
         """Record the partitions that static links have lost, because their source has dropped them."""
-        for link in links.describe_links(connection, links.links_to([table.id])):
+        for link in link_rows.describe_links(connection, link_rows.links_to([table.id])):
             if link.name in lost:
                 names = lost[link.name]
                 log.warning("Link %s has lost partitions that %s dropped: %s", link.name, table.full_name, names)
@@ -269,18 +269,18 @@ class PartitionMethods(StorePart):
             stored = self._partitioned(connection, database, table, "ALTER PARTITION", write_ids, for_change=True)
             by_name: dict[str, Partition] = {}
             for each in changed:
-                name = partitions.name_of(stored, each.values)
+                name = partition_rows.name_of(stored, each.values)
                 if name in by_name:
                     raise InvalidObjectError("partition", f"{stored.full_name} {name}", "it is given twice")
                 self._check_primary(stored, each)
                 by_name[name] = each
-            ids = partitions.partition_ids(connection, stored, list(by_name))
+            ids = partition_rows.partition_ids(connection, stored, list(by_name))
             missing = [name for name in by_name if name not in ids]
             if missing:
                 raise NoSuchPartitionError(stored.database, stored.name, missing[0])
             if ids:
-                partitions.update_partitions(connection, {ids[name]: each for name, each in by_name.items()})
-                tables.raise_versions(connection, [stored.id])
+                partition_rows.update_partitions(connection, {ids[name]: each for name, each in by_name.items()})
+                table_rows.raise_versions(connection, [stored.id])
                 message = of_partitions(self._stored(connection, stored, ids.values()))
                 self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
             return self._load(connection, stored, sorted(ids.values()), None)
@@ -310,13 +310,13 @@ class PartitionMethods(StorePart):
 
         def work(connection: Connection) -> int | None:
             stored = self._partitioned(connection, database, table, "RENAME PARTITION", write_ids, for_change=True)
-            row = partitions.select_partition(connection, stored, name)
-            if not partitions.partition_ids(connection, stored, [new_name]):
+            row = partition_rows.select_partition(connection, stored, name)
+            if not partition_rows.partition_ids(connection, stored, [new_name]):
                 # Rows of a partition of that name that an earlier release has dropped.
                 self._end_compactions(connection, [stored.id], [new_name], self._clock())
-            moves = partitions.rename_partition(connection, stored, row, new_name)
-            left = partitions.leave_former_name(connection, row, self._clock()) if moves else None
-            tables.raise_versions(connection, [stored.id])
+            moves = partition_rows.rename_partition(connection, stored, row, new_name)
+            left = partition_rows.leave_former_name(connection, row, self._clock()) if moves else None
+            table_rows.raise_versions(connection, [stored.id])
             history.begin_with(connection, stored.id, txn_id, self._clock())
             message = of_partitions(self._stored(connection, stored, [row.id]), was=name)
             self._record_change(connection, EventType.ALTER_PARTITION, stored, write_ids, txn_id, message)
@@ -343,11 +343,11 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         if cluster is not None:
             self._clusters.get(cluster)
-        secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partitions.secondaries_of(connection, ids)
+        secondaries: Mapping[int, Sequence[ClusterStorageDescriptor]] = partition_rows.secondaries_of(connection, ids)
         everywhere = cluster is None or cluster == table.storage.primary.cluster
         return [
             self._partition_seen_from(table, row, secondaries.get(row.id, ()), cluster)
-            for row in partitions.select_partitions(connection, ids)
+            for row in partition_rows.select_partitions(connection, ids)
             if everywhere or any(copy.cluster == cluster for copy in secondaries.get(row.id, ()))
         ]
 
@@ -361,7 +361,7 @@ class PartitionMethods(StorePart):
         *,
         for_change: bool = False,
     ) -> StoredTable:
-        find = tables.select_table_for_change if for_change else tables.select_table
+        find = table_rows.select_table_for_change if for_change else table_rows.select_table
         table = find(connection, database, name)
         if for_change:
             check_writer(connection, table, ids)
@@ -374,4 +374,4 @@ class PartitionMethods(StorePart):
     @staticmethod
     def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
         """Return the partitions by id, with their locations as they are stored."""
-        return [partition_from_row(table, row) for row in partitions.select_partitions(connection, sorted(ids))]
+        return [partition_from_row(table, row) for row in partition_rows.select_partitions(connection, sorted(ids))]

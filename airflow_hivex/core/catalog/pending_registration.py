@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import directories, tables
+from airflow_hivex.core.catalog import directories, table_rows
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import NoSuchObjectError
@@ -28,7 +28,7 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         ConflictFoundError: rows of this transaction hide rows that another one has written meanwhile, or vice versa.
     """
     done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
-    by_id = {each.id: each for each in tables.select_tables_by_id(connection, {write.table_id for write in done})}
+    by_id = {each.id: each for each in table_rows.select_tables_by_id(connection, {write.table_id for write in done})}
     snapshot = stored_snapshot(connection, txn_id)
     overwritten = {write.table_id for write in done if write.facts.overwrite}
     one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})

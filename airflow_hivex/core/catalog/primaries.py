@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
-from airflow_hivex.core.catalog.copies import place_in_copy
-from airflow_hivex.core.catalog.tables import check_apart, lock_for_change, select_tables_by_id
+from airflow_hivex.core.catalog.copy_rows import place_in_copy
+from airflow_hivex.core.catalog.table_rows import check_apart, lock_for_change, select_tables_by_id
 from airflow_hivex.core.errors import CopyOutdatedError, InvalidOperationError, NoSuchTableError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import Moment

@@ -8,7 +8,7 @@ from typing import Self
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import capacity, directories, history, partitions, tables
+from airflow_hivex.core.catalog import capacity, directories, history, partition_rows, table_rows
 from airflow_hivex.core.catalog.directories import NewDirectory
 from airflow_hivex.core.errors import NoSuchPartitionError
 from airflow_hivex.core.model.directories import DirectoryKind, parse_directory
@@ -160,8 +160,8 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
     for each in registrations:
         if each.replaces:
             # This change has no write id. It comes first, as it locks the row of the table for a change.
-            tables.raise_versions(connection, [each.table.id])
-        if tables.check_writable(connection, each.table, each.cluster) and each.grows:
+            table_rows.raise_versions(connection, [each.table.id])
+        if table_rows.check_writable(connection, each.table, each.cluster) and each.grows:
             growing.append((each.table.database, each.cluster, each.table.id))
     # Always in the same order, so that commits to several namespaces do not wait for each other. Each namespace counts
     # once.
@@ -176,16 +176,16 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
 def _register(connection: Connection, registration: Registration, now_ms: int) -> list[int]:
     table, found = registration.table, registration.directories
     names = registration.partitions | {each.partition for each in found if each.partition is not None}
-    ids = partitions.partition_ids(connection, table, sorted(names))
+    ids = partition_rows.partition_ids(connection, table, sorted(names))
     added: Mapping[str, int] = {}
     missing = sorted(names - ids.keys())
     if missing and not registration.adds_partitions:
         raise NoSuchPartitionError(table.database, table.name, missing[0])
     if missing:
-        added = partitions.insert_partitions(connection, table, dict.fromkeys(missing, ""), now_ms)
+        added = partition_rows.insert_partitions(connection, table, dict.fromkeys(missing, ""), now_ms)
         if len(added) < len(missing):
             # A concurrent writer has added some of the partitions first.
-            ids |= partitions.partition_ids(connection, table, missing)
+            ids |= partition_rows.partition_ids(connection, table, missing)
     if any(each.kind == "original" for each in found):
         # Before this change the table was not transactional.
         history.begin_with(connection, table.id, registration.txn_id, now_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.partition_rows import stored_values
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchColumnError
 from airflow_hivex.core.model.objects import Column, Table
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, partition_values

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from airflow_hivex.core.catalog.tables import lock_for_change
+from airflow_hivex.core.catalog.table_rows import lock_for_change
 from airflow_hivex.core.errors import NoSuchTableError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics

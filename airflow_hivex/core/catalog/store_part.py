@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import links
+from airflow_hivex.core.catalog import link_rows
 from airflow_hivex.core.catalog.given_lists import StateOf, list_or_none
-from airflow_hivex.core.catalog.links import record_link_event
+from airflow_hivex.core.catalog.link_rows import record_link_event
 from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
@@ -75,7 +75,7 @@ class StorePart(JoinsTransactions):
         return copies[cluster]
 
     def _drop_links(self, connection: Connection, found: Sequence[Link]) -> None:
-        links.delete_links(connection, [link.id for link in found])
+        link_rows.delete_links(connection, [link.id for link in found])
         for link in found:
             record_link_event(connection, self._clock(), EventType.DROP_LINK, link)
 

@@ -7,10 +7,18 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import capacity, copies, databases, directories, links, partitions, tables
+from airflow_hivex.core.catalog import (
+    capacity,
+    copy_rows,
+    database_rows,
+    directories,
+    link_rows,
+    partition_rows,
+    table_rows,
+)
 from airflow_hivex.core.catalog.given_lists import GivenList, StateOf, check_has_list, check_writer, checked_list
 from airflow_hivex.core.catalog.rows import partition_from_row
-from airflow_hivex.core.catalog.snapshots import table_calls
+from airflow_hivex.core.catalog.snapshot_rows import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_partitions, of_table
 from airflow_hivex.core.errors import InvalidOperationError, LinkedTableError
@@ -47,9 +55,9 @@ class TableMethods(StorePart):
         )
 
         def work(connection: Connection) -> StoredTable:
-            inserted = tables.insert_table(connection, placed, self._clock())
+            inserted = table_rows.insert_table(connection, placed, self._clock())
             calls = table_calls([(inserted.database, inserted.name)])
-            (stored,) = tables.tables_from_rows(*self._store.ask(*calls, connection=connection))
+            (stored,) = table_rows.tables_from_rows(*self._store.ask(*calls, connection=connection))
             self._record_change(connection, EventType.CREATE_TABLE, stored, write_ids, txn_id, of_table(stored))
             return self._seen_from(stored, None)
 
@@ -72,11 +80,11 @@ class TableMethods(StorePart):
         """
         write_ids = checked_list(database, name, valid_write_ids)
         calls = table_calls([(normalise(database), normalise(name))])
-        found = tables.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
+        found = table_rows.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
         if not found:
             with self._read() as connection:
                 # Distinguishes a missing database from a missing table.
-                found = [tables.select_table(connection, database, name)]
+                found = [table_rows.select_table(connection, database, name)]
         check_has_list(found[0], write_ids)
         return self._seen_from(found[0], cluster)
 
@@ -97,7 +105,7 @@ class TableMethods(StorePart):
         lists = {normalise(name): checked_list(database, name, ids) for name, ids in (valid_write_ids or {}).items()}
         with self._read() as connection:
             wanted = [(normalise(database), normalise(name)) for name in names]
-            found = [table for batch in batches(wanted, 1000) for table in tables.select_tables(connection, batch)]
+            found = [table for batch in batches(wanted, 1000) for table in table_rows.select_tables(connection, batch)]
         for table in found:
             check_has_list(table, lists.get(table.name, StateOf.NOW))
         present = [table for table in found if cluster is None or table.storage.on(cluster)]
@@ -124,7 +132,7 @@ class TableMethods(StorePart):
         write_ids = checked_list(database, name, valid_write_ids)
 
         def work(connection: Connection) -> StoredTable:
-            stored = tables.select_table_for_change(connection, database, name)
+            stored = table_rows.select_table_for_change(connection, database, name)
             check_writer(connection, stored, write_ids)
             if table.storage.primary.cluster != stored.storage.primary.cluster:
                 raise InvalidOperationError("ALTER TABLE", stored.full_name, "this does not change the primary cluster")
@@ -133,12 +141,12 @@ class TableMethods(StorePart):
                 storage=replace(table.storage, primary=stored.storage.primary, secondaries=stored.storage.secondaries),
             )
             if normalise(table.database) == stored.database:
-                tables.update_table(connection, stored, placed)
+                table_rows.update_table(connection, stored, placed)
             else:
                 self._move_to_database(connection, stored, placed)
             if placed.columns != stored.columns:
                 commit_record.note_columns(connection, stored.id, stored.columns)
-            changed = tables.select_table(connection, table.database, table.name)
+            changed = table_rows.select_table(connection, table.database, table.name)
             others = {} if changed.database == stored.database else {"was_database": stored.database}
             message = of_table(changed, was=stored.name, **others)
             self._record_change(connection, EventType.ALTER_TABLE, changed, write_ids, txn_id, message, was=stored)
@@ -148,15 +156,15 @@ class TableMethods(StorePart):
 
     def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
         """Store a table in another database. From now on its bytes count for the quotas of that database."""
-        found = links.describe_links(connection, links.links_to([stored.id]))
+        found = link_rows.describe_links(connection, link_rows.links_to([stored.id]))
         if found:
             raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
-        target = databases.select_database(connection, table.database)
+        target = database_rows.select_database(connection, table.database)
         clusters = [copy.cluster for copy in (stored.storage.primary, *stored.storage.secondaries)]
         uses = [
             capacity.lock_use_of(connection, target.id, target.name, cluster) for cluster in sorted({*clusters} - {""})
         ]
-        tables.update_table(connection, stored, table)
+        table_rows.update_table(connection, stored, table)
         for use in uses:
             capacity.check_use(connection, use)
 
@@ -181,13 +189,13 @@ class TableMethods(StorePart):
         write_ids = checked_list(database, name, valid_write_ids)
 
         def work(connection: Connection) -> StoredTable:
-            table = tables.select_table_for_change(connection, database, name)
+            table = table_rows.select_table_for_change(connection, database, name)
             check_writer(connection, table, write_ids)
-            found = links.describe_links(connection, links.links_to([table.id]))
+            found = link_rows.describe_links(connection, link_rows.links_to([table.id]))
             if found and not cascade:
                 raise LinkedTableError("DROP TABLE", table.full_name, [str(link.name) for link in found])
             self._drop_links(connection, found)
-            tables.mark_dropped(connection, [table.id], self._clock())
+            table_rows.mark_dropped(connection, [table.id], self._clock())
             self._end_compactions(connection, [table.id], None, self._clock())
             self._record_change(connection, EventType.DROP_TABLE, table, write_ids, txn_id, of_table(table))
             table_names.leave_names(connection, [table], self._clock())
@@ -206,7 +214,7 @@ class TableMethods(StorePart):
             NoSuchDatabaseError: the database does not exist.
         """
         with self._read() as connection:
-            return tables.select_table_names(connection, database, pattern, type)
+            return table_rows.select_table_names(connection, database, pattern, type)
 
     def set_location(self, database: str, name: str, location: str, partition: str | None = None) -> None:
         """Store another folder on the primary cluster for an external table or one of its partitions. No file is moved.
@@ -220,24 +228,24 @@ class TableMethods(StorePart):
         """
 
         def work(connection: Connection) -> None:
-            table = tables.select_table_for_change(connection, database, name)
+            table = table_rows.select_table_for_change(connection, database, name)
             if not table.is_external:
                 raise InvalidOperationError("SET LOCATION", table.full_name, "it is not an external table")
-            tables.raise_versions(connection, [table.id])
+            table_rows.raise_versions(connection, [table.id])
             if partition is None:
-                tables.update_location(connection, table, location)
+                table_rows.update_location(connection, table, location)
                 if not table.is_partitioned:
                     self._withdraw(connection, table, None, [copy.cluster for copy in table.storage.secondaries])
-                changed = tables.select_table(connection, database, name)
+                changed = table_rows.select_table(connection, database, name)
                 message = of_table(changed, was=changed.name)
                 self._record_change(connection, EventType.ALTER_TABLE, changed, None, None, message)
                 return
-            row = partitions.select_partition(connection, table, partition)
-            tables.check_partition_apart(connection, table, partition, location)
-            partitions.update_location(connection, row.id, location)
-            held = partitions.secondaries_of(connection, [row.id]).get(row.id, ())
+            row = partition_rows.select_partition(connection, table, partition)
+            table_rows.check_partition_apart(connection, table, partition, location)
+            partition_rows.update_location(connection, row.id, location)
+            held = partition_rows.secondaries_of(connection, [row.id]).get(row.id, ())
             self._withdraw(connection, table, (row.id, partition), [copy.cluster for copy in held])
-            changed_row = partitions.select_partition(connection, table, partition)
+            changed_row = partition_rows.select_partition(connection, table, partition)
             message = of_partitions([partition_from_row(table, changed_row)])
             self._record_change(connection, EventType.ALTER_PARTITION, table, None, None, message)
 
@@ -255,18 +263,18 @@ class TableMethods(StorePart):
         """
 
         def work(connection: Connection) -> None:
-            table = tables.select_table_for_change(connection, database, name)
+            table = table_rows.select_table_for_change(connection, database, name)
             if not table.is_external:
                 raise InvalidOperationError("SET LOCATION", table.full_name, "it is not an external table")
-            tables.raise_versions(connection, [table.id])
-            tables.update_location(connection, table, location)
+            table_rows.raise_versions(connection, [table.id])
+            table_rows.update_location(connection, table, location)
             self._withdraw(connection, table, None, [copy.cluster for copy in table.storage.secondaries])
-            names = partitions.move_below(connection, table, table.storage.primary.location, location)
-            held = partitions.secondaries_of(connection, list(names))
+            names = partition_rows.move_below(connection, table, table.storage.primary.location, location)
+            held = partition_rows.secondaries_of(connection, list(names))
             for partition_id, copies_of in held.items():
                 of_partition = (partition_id, names[partition_id])
                 self._withdraw(connection, table, of_partition, [copy.cluster for copy in copies_of])
-            changed = tables.select_table(connection, database, name)
+            changed = table_rows.select_table(connection, database, name)
             message = of_table(changed, was=changed.name)
             self._record_change(connection, EventType.ALTER_TABLE, changed, None, None, message)
 
@@ -275,12 +283,12 @@ class TableMethods(StorePart):
     def tables_with_moving_folders(self) -> list[tuple[str, str]]:
         """Return the database and name of each table whose folder a rename has begun to move. One round trip."""
         with self._read() as connection:
-            return tables.names_with_parameter(connection, MOVING_FOLDER)
+            return table_rows.names_with_parameter(connection, MOVING_FOLDER)
 
     def _withdraw(
         self, connection: Connection, table: StoredTable, partition: tuple[int, str] | None, clusters: list[str]
     ) -> None:
         for cluster in clusters:
-            copies.drop_copies(connection, table, None if partition is None else [partition[0]], cluster)
+            copy_rows.drop_copies(connection, table, None if partition is None else [partition[0]], cluster)
             message = {"cluster": cluster, "partitions": None if partition is None else [partition[1]]}
             self._record(connection, EventType.UNREGISTER_COPY, table, None, None, message)

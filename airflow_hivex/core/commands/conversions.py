@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pruning import FoundPartition
 from airflow_hivex.core.catalog.registration import OriginalFile, Registration
-from airflow_hivex.core.catalog.tables import check_apart, has_secondaries, lock_for_change
+from airflow_hivex.core.catalog.table_rows import check_apart, has_secondaries, lock_for_change
 from airflow_hivex.core.commands.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, StatementContext

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
 from airflow_hivex.core.commands.tables import delete_tables, store_table
 from airflow_hivex.core.errors import (
@@ -152,7 +152,7 @@ def _create_managed(
 
     def changes(connection: Connection) -> None:
         dropped.extend(_drop_earlier(context, connection, running, earlier))
-        tables.reveal(connection, hidden)
+        table_rows.reveal(connection, hidden)
         writes = [(hidden, facts, written.directories)]
         register_writes(context.services, connection, writes, reveals_table=True)
         record_batch(context, connection, hidden, running.txn_id)
@@ -184,7 +184,7 @@ def _create_external(
         raise InvalidOperationError(context.kind, table.full_name, reason)
 
     def note(connection: Connection) -> tuple[StoredTable, TableWrite, PendingWrite]:
-        hidden = tables.insert_table(connection, table, services.clock(), hidden=True)
+        hidden = table_rows.insert_table(connection, table, services.clock(), hidden=True)
         return hidden, *external_writes.note(context, connection, running, hidden, cluster)
 
     hidden, facts, pending = services.store.write(note)
@@ -201,7 +201,7 @@ def _create_external(
 
     def changes(connection: Connection) -> None:
         dropped.extend(_drop_earlier(context, connection, running, earlier))
-        tables.reveal(connection, hidden)
+        table_rows.reveal(connection, hidden)
         registration = external_writes.register_new(connection, published, running.txn_id)
         services.catalog.joining(connection).register(registration)
         record_batch(context, connection, hidden, running.txn_id)
@@ -279,7 +279,7 @@ def _insert_hidden(
         first = 1
         if earlier is not None and earlier.is_transactional:
             first = services.transactions.allocate_in(connection, ids, earlier.id)[running.txn_id] + 1
-        hidden = tables.insert_table(connection, table, services.clock(), hidden=True, first_write_id=first)
+        hidden = table_rows.insert_table(connection, table, services.clock(), hidden=True, first_write_id=first)
         allocated = services.transactions.allocate_in(connection, ids, hidden.id, operation=Operation.INSERT)
         return hidden, TableWrite(running.txn_id, allocated[running.txn_id], cluster.name, statement=context.kind)
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from airflow_hivex.core.catalog import databases, tables
-from airflow_hivex.core.catalog.tables import owner_at
-from airflow_hivex.core.commands.listings import hive_create_statement
+from airflow_hivex.core.catalog import database_rows, table_rows
+from airflow_hivex.core.catalog.table_rows import owner_at
+from airflow_hivex.core.commands.show import hive_create_statement
 from airflow_hivex.core.commands.table_definitions import check_columns, describe_table
 from airflow_hivex.core.errors import (
     HivexError,
@@ -295,8 +295,8 @@ def _check_apart(
     real = real_path(files, location)
     with services.store.read() as connection:
         for name, place in dict.fromkeys(places_of(services, cluster.uri(location), real)):
-            owner = tables.owner_at(connection, name, place)
-            database = databases.database_at(connection, place)
+            owner = table_rows.owner_at(connection, name, place)
+            database = database_rows.database_at(connection, place)
             if owner is None and database is not None:
                 owner = f"database {database}"
             if owner is not None:

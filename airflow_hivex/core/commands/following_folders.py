@@ -17,7 +17,7 @@ from itertools import count
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import free_location, lock_as_named, owner_at
+from airflow_hivex.core.catalog.table_rows import free_location, lock_as_named, owner_at
 from airflow_hivex.core.errors import AlreadyExistsError, HivexError, NoSuchTableError, StorageError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.metadata_changes import change_metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.database_rows import matching
 from airflow_hivex.core.errors import (
     AlreadyExistsError,
     InvalidObjectError,

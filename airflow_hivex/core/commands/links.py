@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.partition_rows import name_of
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
 from airflow_hivex.core.errors import (
     AlreadyExistsError,

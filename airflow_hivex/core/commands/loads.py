@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobError, LocationOutsideClusterError
 from airflow_hivex.core.execution import consumed_files
 from airflow_hivex.core.execution.consumed_files import ConsumedFiles
@@ -251,7 +251,7 @@ def _check_place(
     services = context.services
     places = dict.fromkeys(places_of(services, uri, real))
     with services.store.read() as connection:
-        owner = next(filter(None, (tables.owner_at(connection, *each) for each in places)), None)
+        owner = next(filter(None, (table_rows.owner_at(connection, *each) for each in places)), None)
     if owner is not None:
         shown = statement.path if real is None or local == str(real) else f"{statement.path}, which leads to {real},"
         reason = f"{shown} belongs to {owner}; read it by INSERT INTO ... SELECT"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.partitions import name_of, two_folders
+from airflow_hivex.core.catalog.partition_rows import name_of, two_folders
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.commands.links import linked
 from airflow_hivex.core.commands.partitions import partition_name_of

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions
+from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.catalog.directories import directories_of
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.partitions import DroppedPartition, name_of
+from airflow_hivex.core.catalog.partition_rows import DroppedPartition, name_of
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.specifications import check_partitioned, clause_condition, covered, typed_specification
 from airflow_hivex.core.commands.links import as_link, linked
@@ -65,7 +65,7 @@ def delete_partitions(
     for start in range(0, len(dropped), _MOST_AT_ONCE):
         batch = dropped[start : start + _MOST_AT_ONCE]
         with services.store.read() as connection:
-            in_sight = partitions.in_sight(connection, table.id, [each.name for each in batch])
+            in_sight = partition_rows.in_sight(connection, table.id, [each.name for each in batch])
         for each in batch:
             unused = [name for name in each.directories if name not in in_sight.get(each.name, ())]
             try:
@@ -92,7 +92,7 @@ def delete_needless(
     """Delete directories in the places of a partition, except its current directories; a failure is only logged."""
     try:
         with services.store.read() as connection:
-            in_sight = partitions.in_sight(connection, table.id, [name])
+            in_sight = partition_rows.in_sight(connection, table.id, [name])
         _delete(services, table, places, [each for each in directories if each not in in_sight.get(name, ())], {})
     except HivexError as error:
         log.warning("Files of the partition %s of %s are still there: %s", name, table.full_name, error)
@@ -105,7 +105,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
         InvalidOperationError: another statement deletes the files of the earlier partition, or was killed before that.
     """
     with services.store.read() as connection:
-        if partitions.has_files(connection, table.id, name):
+        if partition_rows.has_files(connection, table.id, name):
             reason = (
                 f"files of an earlier partition {name} are still being deleted; try again later: if the process that "
                 "does so was killed, the housekeeping deletes them"
@@ -119,7 +119,7 @@ def delete_left(services: Services) -> int:
     count = after = 0
     while True:
         with services.store.read() as connection:
-            found = partitions.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
+            found = partition_rows.dropped_before(connection, before_ms, after, _MOST_AT_ONCE)
         if not found:
             return count
         of_tables = {table.id: table for table, _ in found}
@@ -451,7 +451,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
     """Note the files of an external table's partitions as consumed, since Hive would move them."""
     with context.services.store.read() as connection:
-        places = partitions.locations_of(connection, source, names)
+        places = partition_rows.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)
     files = context.services.files(cluster)
     folders = {}

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
-from airflow_hivex.core.catalog.partitions import name_of
+from airflow_hivex.core.catalog.partition_rows import name_of
 from airflow_hivex.core.catalog.specifications import clause_condition, covered
 from airflow_hivex.core.catalog.statistics import select_statistics, store_statistics
 from airflow_hivex.core.catalog.table_events import record_statistics_event

@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import forget_tables
-from airflow_hivex.core.catalog.tables import read_dropped
+from airflow_hivex.core.catalog.table_rows import read_dropped
 from airflow_hivex.core.commands.conversions import convert_table, is_conversion, is_upgrade, upgrade_table
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note
 from airflow_hivex.core.commands.links import refuse_link

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import lock_as_named
+from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.commands.links import refuse_link
 from airflow_hivex.core.errors import (
     AlreadyExistsError,

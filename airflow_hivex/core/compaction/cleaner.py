@@ -16,9 +16,9 @@ from dataclasses import replace
 from sqlalchemy import Connection, delete, select
 
 from airflow_hivex.core.catalog.history import raise_floor
-from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.catalog.partition_rows import spelled_name
 from airflow_hivex.core.catalog.table_events import record_table_event
-from airflow_hivex.core.catalog.tables import raise_versions, select_table
+from airflow_hivex.core.catalog.table_rows import raise_versions, select_table
 from airflow_hivex.core.clock import to_ms
 from airflow_hivex.core.compaction.candidates import Resource
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue

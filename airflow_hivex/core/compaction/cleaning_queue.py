@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, and_, delete, func, insert, select
 
-from airflow_hivex.core.compaction.entries import (
+from airflow_hivex.core.compaction.queue_entries import (
     IS_ABORT_CLEANUP,
     IS_READY,
     MESSAGE_LENGTH,

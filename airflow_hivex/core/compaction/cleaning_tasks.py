@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, and_, or_, select
 
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
-from airflow_hivex.core.catalog.partitions import secondaries_of
-from airflow_hivex.core.catalog.tables import select_tables_by_id
+from airflow_hivex.core.catalog.partition_rows import secondaries_of
+from airflow_hivex.core.catalog.table_rows import select_tables_by_id
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.model.cleaning import (
     Aborted,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, select
 
-from airflow_hivex.core.catalog.partitions import select_partition, spelled_name
+from airflow_hivex.core.catalog.partition_rows import select_partition, spelled_name
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import check_partitioned
-from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.catalog.table_rows import select_table
 from airflow_hivex.core.compaction.candidates import read_snapshot
 from airflow_hivex.core.compaction.cleaner import Cleaner
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.clock import to_datetime
-from airflow_hivex.core.compaction.entries import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
+from airflow_hivex.core.compaction.queue_entries import HISTORY_COLUMNS, QUEUE_COLUMNS, compaction_from_row
 from airflow_hivex.core.errors import InvalidObjectError, NoSuchCompactionError
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.compaction import (

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, not_, or_,
 
 from airflow_hivex import __version__
 from airflow_hivex.core.compaction.candidates import Resource
-from airflow_hivex.core.compaction.entries import (
+from airflow_hivex.core.compaction.queue_entries import (
     IS_ABORT_CLEANUP,
     IS_INITIATED,
     IS_READY,

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.directories import Directory, RegisteredDirectory, directories_of
-from airflow_hivex.core.catalog.partitions import select_partition
+from airflow_hivex.core.catalog.partition_rows import select_partition
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
-from airflow_hivex.core.catalog.tables import lock_for_change, select_tables_by_id
+from airflow_hivex.core.catalog.table_rows import lock_for_change, select_tables_by_id
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import check_written
 from airflow_hivex.core.compaction.history import CompactionHistory

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, or_, select
 
-from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog.database_rows import select_database
 from airflow_hivex.core.catalog.folders import shared_folders
-from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.catalog.table_rows import select_table
 from airflow_hivex.core.compaction.readers import Readers
 from airflow_hivex.core.doctor.comparison import Difference, lost, unregistered
 from airflow_hivex.core.doctor.disks import Disks, Looked, sizes, unconfigured

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, select
 
-from airflow_hivex.core.catalog.tables import select_tables_by_id
-from airflow_hivex.core.compaction.entries import IS_READY, Q
+from airflow_hivex.core.catalog.table_rows import select_tables_by_id
 from airflow_hivex.core.compaction.queue import read_aborted
+from airflow_hivex.core.compaction.queue_entries import IS_READY, Q
 from airflow_hivex.core.model.cleaning import Aborted
 from airflow_hivex.core.model.locks import DataOperation, LockState, LockType
 from airflow_hivex.core.model.objects import Table

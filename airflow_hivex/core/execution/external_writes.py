@@ -13,7 +13,7 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions, tables
+from airflow_hivex.core.catalog import partition_rows, table_rows
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchTableError
 from airflow_hivex.core.execution.context import Running, Services, StatementContext
@@ -64,7 +64,7 @@ def begin(
         raise InvalidOperationError("A write in a transaction to", table.full_name, reason)
     if partition is not None:
         with context.services.store.read() as connection:
-            partitions.locations_of(connection, table, [partition])
+            partition_rows.locations_of(connection, table, [partition])
     return context.services.store.write(
         lambda connection: note(
             context, connection, running, table, cluster, overwrite=overwrite, partition=partition, number=number
@@ -125,7 +125,7 @@ def publish(
         pending_writes.one_at_a_time(connection, [running.txn_id])
         services.transactions.check_open(connection, running.txn_id)
         pending_writes.check_owned(connection, table.full_name, pending)
-        known = partitions.locations_of(connection, table, [name for name in names if name is not None])
+        known = partition_rows.locations_of(connection, table, [name for name in names if name is not None])
         found: dict[str | None, str] = {
             name: root if name is None else known.get(name, f"{root}/{name}")
             for name in sorted(names, key=lambda name: name or "")
@@ -164,9 +164,9 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
         InvalidOperationError: a partition was added meanwhile with another location.
     """
     table = write.table
-    if not tables.lock_for_change(connection, [table.id]):
+    if not table_rows.lock_for_change(connection, [table.id]):
         raise NoSuchTableError(table.database, table.name)
-    tables.check_writable(connection, table, table.storage.primary.cluster)
+    table_rows.check_writable(connection, table, table.storage.primary.cluster)
     catalog = services.catalog.joining(connection)
     database, name = table.database, table.name
     current = catalog.get_table(database, name)
@@ -183,7 +183,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
     added = set(catalog.add_partitions(database, name, new, None, if_not_exists=True)) if new else set()
     moved = [
         each
-        for each, place in partitions.locations_of(connection, table, names).items()
+        for each, place in partition_rows.locations_of(connection, table, names).items()
         if place != write.locations[each]
     ]
     if moved:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.partitions import name_of, stored_values
+from airflow_hivex.core.catalog.partition_rows import name_of, stored_values
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.errors import (
     ColumnCountMismatchError,

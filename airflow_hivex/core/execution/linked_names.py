@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.closed_namespaces import closed_namespaces, foreign_owner
 from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.catalog.databases import select_database_names
+from airflow_hivex.core.catalog.database_rows import select_database_names
 from airflow_hivex.core.catalog.folders import table_folders
 from airflow_hivex.core.execution.context import Services, StatementContext
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -116,7 +116,7 @@ def linked_owner(
         return None
     places = dict.fromkeys(places_of(services, uri, real))
     with services.store.read() as connection:
-        found = (tables.owner_at(connection, *each, only_managed=only_managed) for each in places)
+        found = (table_rows.owner_at(connection, *each, only_managed=only_managed) for each in places)
         return next(filter(None, found), None)
 
 

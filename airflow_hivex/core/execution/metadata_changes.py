@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.tables import lock_as_named
+from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.errors import InvalidObjectError, StorageError, StoreError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.linked_names import linked_owner, owner_elsewhere, real_path

@@ -8,7 +8,7 @@ from itertools import chain
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.execution import consumed_files, external_writes
@@ -197,5 +197,5 @@ def _delete_directory(files: ClusterFiles, table: Table, partition: str | None, 
 
 
 def _tables(connection: Connection, writes: Iterable[PendingWrite]) -> dict[int, StoredTable]:
-    found = tables.select_tables_by_id(connection, {write.table_id for write in writes})
+    found = table_rows.select_tables_by_id(connection, {write.table_id for write in writes})
     return {table.id: table for table in found}

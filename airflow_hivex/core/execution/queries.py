@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import partitions
+from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.execution import planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
@@ -216,7 +216,7 @@ def planned_values(query: Query) -> PlannedValues | None:
 def partition_exists(context: StatementContext, running: Running, target: StoredTable, name: str) -> bool:
     """Return whether the statement sees a partition: in the catalog, or made earlier by its own transaction."""
     with context.services.store.read() as connection:
-        if partitions.partition_ids(connection, target, [name]):
+        if partition_rows.partition_ids(connection, target, [name]):
             return True
         own = {} if running.joined is None else pending_writes.written_directories(connection, running.txn_id)
     return name in own.get(target.id, {})

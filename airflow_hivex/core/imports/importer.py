@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
-from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.database_rows import matching
 from airflow_hivex.core.errors import (
     HiveUnavailableError,
     HivexError,

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table
-from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.database_rows import matching
 from airflow_hivex.core.catalog.directories import NewDirectory, RegisteredDirectory
-from airflow_hivex.core.catalog.tables import free_location
+from airflow_hivex.core.catalog.table_rows import free_location
 from airflow_hivex.core.errors import (
     CommitOutcomeUnknownError,
     CopyAlteredError,

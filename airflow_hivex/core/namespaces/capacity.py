@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from airflow_hivex.core.catalog import capacity
 from airflow_hivex.core.catalog.capacity import HeldBytes, LinkedBytes, Quota
-from airflow_hivex.core.catalog.databases import select_database, select_database_names
+from airflow_hivex.core.catalog.database_rows import select_database, select_database_names
 from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import functions, links, tables
+from airflow_hivex.core.catalog import functions, link_rows, table_rows
 from airflow_hivex.core.catalog.closed_namespaces import foreign_owners
-from airflow_hivex.core.catalog.databases import select_database
+from airflow_hivex.core.catalog.database_rows import select_database
 from airflow_hivex.core.catalog.folders import SharedFolder, shared_folders
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import ForeignNameError, HivexError, InvalidObjectError, SqlError
@@ -133,11 +133,11 @@ class ClosureCheck:
         name = normalise(namespace)
         with self._store.read() as connection:
             select_database(connection, name)
-            own = set(tables.select_table_names(connection, name, None))
+            own = set(table_rows.select_table_names(connection, name, None))
             named = [(name, each) for each in sorted(own)]
-            stored = [each for batch in batches(named, 1000) for each in tables.select_tables(connection, batch)]
+            stored = [each for batch in batches(named, 1000) for each in table_rows.select_tables(connection, batch)]
             own_functions = functions.select_functions(connection, name, None)
-            imported = links.describe_links(connection, links.links_in(name))
+            imported = link_rows.describe_links(connection, link_rows.links_in(name))
             folders = shared_folders(connection)
         known = {link.name for link in imported}
         read: list[Definition | Dependency] = [_read(view_definition, "view", each) for each in stored if each.is_view]

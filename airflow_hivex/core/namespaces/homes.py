@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from airflow_hivex.core.catalog.databases import matching
+from airflow_hivex.core.catalog.database_rows import matching
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchHomeError
 from airflow_hivex.core.model.identifiers import check_name, normalise

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog import links, partitions, tables
-from airflow_hivex.core.catalog.databases import matching, select_database
-from airflow_hivex.core.catalog.links import record_link_event
+from airflow_hivex.core.catalog import link_rows, partition_rows, table_rows
+from airflow_hivex.core.catalog.database_rows import matching, select_database
+from airflow_hivex.core.catalog.link_rows import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import covered
 from airflow_hivex.core.clock import Clock
@@ -71,7 +71,7 @@ class Links(JoinsTransactions):
             NoSuchLinkError: a link does not exist.
         """
         with self._read() as connection:
-            found = links.find_links(connection, names)
+            found = link_rows.find_links(connection, names)
         for name in names:
             if name not in found:
                 raise NoSuchLinkError(name.database, name.in_database)
@@ -84,7 +84,7 @@ class Links(JoinsTransactions):
             NoSuchDatabaseError: the namespace does not exist.
         """
         with self._read() as connection:
-            found = links.describe_links(connection, links.links_in(normalise(namespace)))
+            found = link_rows.describe_links(connection, link_rows.links_in(normalise(namespace)))
             if not found:
                 select_database(connection, namespace)
         names = set(matching([each.name.in_database for each in found], pattern))
@@ -93,12 +93,14 @@ class Links(JoinsTransactions):
     def show_all(self) -> list[Link]:
         """Return the links of all namespaces, by name, without their partitions."""
         with self._read() as connection:
-            return links.describe_links(connection)
+            return link_rows.describe_links(connection)
 
     def sources(self, database: str) -> frozenset[str]:
         """Return the names of the tables of a database that links of other namespaces show. One round trip."""
         with self._read() as connection:
-            return frozenset(each.source[1] for each in links.describe_links(connection, links.links_from(database)))
+            return frozenset(
+                each.source[1] for each in link_rows.describe_links(connection, link_rows.links_from(database))
+            )
 
     def of_table(self, database: str, table: str) -> list[Link]:
         """Return the links of other namespaces that show a table, by name, without their partitions.
@@ -107,8 +109,8 @@ class Links(JoinsTransactions):
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
         """
         with self._read() as connection:
-            stored = tables.select_table(connection, database, table)
-            return links.describe_links(connection, links.links_to([stored.id]))
+            stored = table_rows.select_table(connection, database, table)
+            return link_rows.describe_links(connection, link_rows.links_to([stored.id]))
 
     def source(self, link: Link) -> StoredTable:
         """Return the table that a link shows.
@@ -171,9 +173,9 @@ class Links(JoinsTransactions):
         def work(connection: Connection) -> Link:
             database_id = select_database(connection, name.database).id
             # Commits that add partitions lock this row, too: the link comes either before or after each such commit.
-            tables.lock_for_change(connection, [check_source(connection, name).id])
+            table_rows.lock_for_change(connection, [check_source(connection, name).id])
             source = check_source(connection, name)
-            links.insert_link(
+            link_rows.insert_link(
                 connection,
                 name,
                 database_id,
@@ -197,7 +199,7 @@ class Links(JoinsTransactions):
         """
 
         def work(connection: Connection, found: Link, _: StoredTable) -> None:
-            links.delete_links(connection, [found.id])
+            link_rows.delete_links(connection, [found.id])
             self._record(connection, EventType.DROP_LINK, found)
 
         self._change(LinkName.of(namespace, link), work)
@@ -222,7 +224,7 @@ class Links(JoinsTransactions):
         def work(connection: Connection, found: Link, _: StoredTable) -> None:
             check_spelling("link", str(name), (*added, *removed), found.properties)
             kept = {key: value for key, value in found.properties.items() if key not in removed}
-            links.update_properties(connection, found, {**kept, **added})
+            link_rows.update_properties(connection, found, {**kept, **added})
             self._record(connection, EventType.ALTER_LINK, _described(connection, name))
 
         self._change(name, work)
@@ -245,14 +247,14 @@ class Links(JoinsTransactions):
             ids = _ids_of(connection, "ALTER LINK ADD PARTITION", name, source, names)
             added: dict[str, int] = {}
             for each in names:
-                spelled = partitions.spelled_name(source, each)
+                spelled = partition_rows.spelled_name(source, each)
                 if spelled not in ids:
                     raise NoSuchPartitionError(name.database, name.in_database, spelled)
                 if (spelled in added or found.shows(ids[spelled])) and not if_not_exists:
                     raise AlreadyExistsError("partition", f"{name} {spelled}")
                 if not found.shows(ids[spelled]):
                     added[spelled] = ids[spelled]
-            links.show_partitions(connection, found.id, added.values(), shown=True, now_ms=self._clock())
+            link_rows.show_partitions(connection, found.id, added.values(), shown=True, now_ms=self._clock())
             if added:
                 self._record(connection, EventType.ALTER_LINK, found, added=sorted(added))
             return sorted(added)
@@ -273,7 +275,7 @@ class Links(JoinsTransactions):
             ids = _ids_of(connection, "ALTER LINK DROP PARTITION", name, source, names)
             removed: dict[str, int] = {}
             for each in names:
-                spelled = partitions.spelled_name(source, each)
+                spelled = partition_rows.spelled_name(source, each)
                 if spelled in ids and found.shows(ids[spelled]):
                     removed[spelled] = ids[spelled]
                 elif not if_exists:
@@ -291,7 +293,7 @@ class Links(JoinsTransactions):
         The housekeeper calls this. One transaction for each link that has the property; safe to repeat.
         """
         with self._read() as connection:
-            found = [each for each in links.describe_links(connection) if each.retention_days is not None]
+            found = [each for each in link_rows.describe_links(connection) if each.retention_days is not None]
         return sum(map(self._expire, found))
 
     def _expire(self, link: Link) -> int:
@@ -300,10 +302,12 @@ class Links(JoinsTransactions):
             if days is None:
                 return 0
             before = self._clock() - days * _MS_PER_DAY
-            by_hand, by_themselves = links.expired_partitions(connection, current, before)
+            by_hand, by_themselves = link_rows.expired_partitions(connection, current, before)
             self._hide(connection, current, [*by_hand, *by_themselves])
             if by_hand or by_themselves:
-                names = sorted(row.name for row in partitions.select_partitions(connection, [*by_hand, *by_themselves]))
+                names = sorted(
+                    row.name for row in partition_rows.select_partitions(connection, [*by_hand, *by_themselves])
+                )
                 self._record(connection, EventType.ALTER_LINK, current, removed=names)
             return len(by_hand) + len(by_themselves)
 
@@ -318,11 +322,11 @@ class Links(JoinsTransactions):
     def _hide(self, connection: Connection, link: Link, ids: Sequence[int]) -> None:
         if not ids:
             return
-        links.forget_shown(connection, link.id, ids)
+        link_rows.forget_shown(connection, link.id, ids)
         if not link.is_static:
             later = [each for each in ids if each > link.after_partition_id]
-            links.show_partitions(connection, link.id, later, shown=False, now_ms=self._clock())
-            links.raise_beginning(connection, link)
+            link_rows.show_partitions(connection, link.id, later, shown=False, now_ms=self._clock())
+            link_rows.raise_beginning(connection, link)
 
     def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
         """Change a link while the rows of its source and of the link are locked; return the result of the change.
@@ -334,9 +338,9 @@ class Links(JoinsTransactions):
         def whole(connection: Connection) -> T:
             source_id = _found(connection, name).source_id
             # The source is locked first: commits to it lock its row, and look at its links before.
-            tables.lock_for_change(connection, [source_id])
+            table_rows.lock_for_change(connection, [source_id])
             found = _described(connection, name)
-            if not links.lock_link(connection, found.id):
+            if not link_rows.lock_link(connection, found.id):
                 raise NoSuchLinkError(name.database, name.in_database)
             return work(connection, found, _source(connection, found))
 
@@ -357,7 +361,7 @@ def check_source(connection: Connection, name: LinkName) -> StoredTable:
     if name.namespace == name.database:
         raise OwnTableLinkError(name.in_database, name.table, name.namespace)
     try:
-        source = tables.select_table(connection, name.namespace, name.table)
+        source = table_rows.select_table(connection, name.namespace, name.table)
     except (NoSuchTableError, NoSuchDatabaseError) as error:
         raise NoSuchLinkSourceError(name.in_database, name.table, name.namespace) from error
     if source.is_view:
@@ -368,7 +372,7 @@ def check_source(connection: Connection, name: LinkName) -> StoredTable:
 
 
 def _found(connection: Connection, name: LinkName) -> Link:
-    found = links.find_links(connection, [name])
+    found = link_rows.find_links(connection, [name])
     if name not in found:
         raise NoSuchLinkError(name.database, name.in_database)
     return found[name]
@@ -376,14 +380,14 @@ def _found(connection: Connection, name: LinkName) -> Link:
 
 def _described(connection: Connection, name: LinkName) -> Link:
     found = _found(connection, name)
-    described = links.describe_links(connection, links.link_is(name))
+    described = link_rows.describe_links(connection, link_rows.link_is(name))
     if not described:
         raise NoSuchLinkError(name.database, name.in_database)
-    return links.combined(found, described[0])
+    return link_rows.combined(found, described[0])
 
 
 def _source(connection: Connection, link: Link) -> StoredTable:
-    found = tables.select_tables_by_id(connection, [link.source_id])
+    found = table_rows.select_tables_by_id(connection, [link.source_id])
     if not found:
         raise NoSuchLinkError(link.name.database, link.name.in_database)
     return found[0]
@@ -393,7 +397,9 @@ def _ids_of(
     connection: Connection, operation: str, name: LinkName, source: StoredTable, names: Sequence[str]
 ) -> dict[str, int]:
     _check_partitioned(operation, name, source)
-    return partitions.partition_ids(connection, source, [partitions.spelled_name(source, each) for each in names])
+    return partition_rows.partition_ids(
+        connection, source, [partition_rows.spelled_name(source, each) for each in names]
+    )
 
 
 def _check_partitioned(operation: str, name: LinkName, source: StoredTable) -> None:

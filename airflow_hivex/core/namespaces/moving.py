@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
-from airflow_hivex.core.catalog import capacity, links
-from airflow_hivex.core.catalog.databases import select_database
-from airflow_hivex.core.catalog.tables import select_table_names, select_tables, select_tables_by_id
+from airflow_hivex.core.catalog import capacity, link_rows
+from airflow_hivex.core.catalog.database_rows import select_database
+from airflow_hivex.core.catalog.table_rows import select_table_names, select_tables, select_tables_by_id
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import MoveEndedError, MoveUnderWayError
@@ -133,8 +133,8 @@ def _tables(connection: Connection, namespace: str, cluster: str) -> list[Stored
 
 
 def _linked(connection: Connection, namespace: str, cluster: str) -> Iterator[LinkedTable]:
-    names = [each.name for each in links.describe_links(connection, links.links_in(namespace))]
-    found = links.find_links(connection, names)
+    names = [each.name for each in link_rows.describe_links(connection, link_rows.links_in(namespace))]
+    found = link_rows.find_links(connection, names)
     sources = {each.id: each for each in select_tables_by_id(connection, [x.source_id for x in found.values()])}
     for name in sorted(found):
         link = found[name]
@@ -202,7 +202,7 @@ def _links_of_others(
     connection: Connection, found: Iterable[StoredTable], namespace: str, cluster: str
 ) -> Iterator[str]:
     ids = [each.id for each in found]
-    for link in links.describe_links(connection, links.links_to(ids)) if ids else ():
+    for link in link_rows.describe_links(connection, link_rows.links_to(ids)) if ids else ():
         if link.name.database != namespace:
             yield f"link {link.name} follows its source to cluster {cluster}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_hivex.core.catalog import closed_namespaces, functions
-from airflow_hivex.core.catalog.databases import select_database_names
+from airflow_hivex.core.catalog.database_rows import select_database_names
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidObjectError
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Table

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from airflow_hivex.core.catalog import copies
+from airflow_hivex.core.catalog import copy_rows
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.table_events import record_table_event
-from airflow_hivex.core.catalog.tables import lock_for_change, raise_versions, select_tables_by_id
+from airflow_hivex.core.catalog.table_rows import lock_for_change, raise_versions, select_tables_by_id
 from airflow_hivex.core.errors import HivexError, NoSuchDatabaseError, NoSuchObjectError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.foundation import Foundation
@@ -358,7 +358,7 @@ class CopyWithdrawal:
     def _forget(self, connection: Connection, table: StoredTable, cluster: str, rows: list[dict[str, object]]) -> None:
         if not lock_for_change(connection, [table.id]):
             return
-        copies.drop_all_copies(connection, table, cluster)
+        copy_rows.drop_all_copies(connection, table, cluster)
         for batch in batches(rows):
             connection.execute(insert(copy_places).values(unused_txn_id=_HIGHEST_TXN), batch)
         raise_versions(connection, [table.id])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, bind_table
 from airflow_hivex.core.catalog.contents import TableContents
-from airflow_hivex.core.catalog.copies import place_in_copy
+from airflow_hivex.core.catalog.copy_rows import place_in_copy
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden

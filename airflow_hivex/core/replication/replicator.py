@@ -20,7 +20,7 @@ from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable, 
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.directories import RegisteredDirectory
 from airflow_hivex.core.catalog.specifications import covered, typed_specification
-from airflow_hivex.core.catalog.tables import lock_for_change
+from airflow_hivex.core.catalog.table_rows import lock_for_change
 from airflow_hivex.core.errors import (
     CopyAlteredError,
     CopyOutdatedError,

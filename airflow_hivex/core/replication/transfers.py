@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from airflow_hivex.core.catalog.copies import place_in_copy
+from airflow_hivex.core.catalog.copy_rows import place_in_copy
 from airflow_hivex.core.files.filesystem import ClusterFiles, is_hidden
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from airflow_hivex.core.catalog.tables import sharer_of
+from airflow_hivex.core.catalog.table_rows import sharer_of
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import PURGE, StoredTable

@@ -45,9 +45,9 @@ from airflow_hivex.core.store.batches import MOST_IDS, batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Exchange, joined
 from airflow_hivex.core.store.schema import locks, txns
-from airflow_hivex.core.transactions import conflicts, ends, txn_rows
+from airflow_hivex.core.transactions import commit_and_abort, conflicts, txn_rows
 from airflow_hivex.core.transactions.allocation import WriteIdAllocator, check_id, is_id
-from airflow_hivex.core.transactions.ends import Committer, RegisterWrites
+from airflow_hivex.core.transactions.commit_and_abort import Committer, RegisterWrites
 from airflow_hivex.core.transactions.opening import KeyTakenError, NewTransaction, check_key, open_transactions
 from airflow_hivex.core.transactions.snapshots import SnapshotReader
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, read_row, transaction_from
@@ -390,7 +390,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         self, connection: Connection, txn_ids: Sequence[int], reason: str | None, code: AbortReason
     ) -> list[int]:
         """Abort transactions as :meth:`abort_many`, in the caller's database transaction; ``txn_ids`` are sorted."""
-        return ends.abort_in(connection, self._clock, txn_ids, reason, code)
+        return commit_and_abort.abort_in(connection, self._clock, txn_ids, reason, code)
 
     def heartbeat(self, txn_id: int | None = None, lock_id: int | None = None) -> None:
         """Send a heartbeat for a transaction, a lock, or both; an id of None or 0 is ignored. One round trip each.
@@ -457,7 +457,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         aborted: list[int] = []
 
         def work(connection: Connection) -> list[int]:
-            return ends.abort_timed_out_in(connection, self._clock, _ABORT_BATCH)
+            return commit_and_abort.abort_timed_out_in(connection, self._clock, _ABORT_BATCH)
 
         while batch := self._store.write(work, name="abort"):
             aborted += batch

@@ -18,7 +18,7 @@ from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
 from airflow_hivex.core.store.exchange import Call, joined
 from airflow_hivex.core.transactions import allocation, opening
-from airflow_hivex.core.transactions.ends import Committer
+from airflow_hivex.core.transactions.commit_and_abort import Committer
 from airflow_hivex.core.transactions.manager import TransactionManager
 from airflow_hivex.core.transactions.opening import NewTransaction, open_transactions
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.tables import insert_table
+from airflow_hivex.core.catalog.table_rows import insert_table
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating

@@ -20,11 +20,11 @@ from airflow_hivex.core.parser.statements import (
     databases,
     functions,
     links,
-    listings,
     maintenance,
     partitions,
     rows,
     session_objects,
+    show,
     tables,
     transactions,
     views,
@@ -37,12 +37,12 @@ from airflow_hivex.core.parser.statements.copies import *
 from airflow_hivex.core.parser.statements.databases import *
 from airflow_hivex.core.parser.statements.functions import *
 from airflow_hivex.core.parser.statements.links import *
-from airflow_hivex.core.parser.statements.listings import *
 from airflow_hivex.core.parser.statements.maintenance import *
 from airflow_hivex.core.parser.statements.partitions import *
 from airflow_hivex.core.parser.statements.queries import *
 from airflow_hivex.core.parser.statements.rows import *
 from airflow_hivex.core.parser.statements.session_objects import *
+from airflow_hivex.core.parser.statements.show import *
 from airflow_hivex.core.parser.statements.tables import *
 from airflow_hivex.core.parser.statements.transactions import *
 from airflow_hivex.core.parser.statements.views import *

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hivex.core.catalog.given_lists import GivenList
-from airflow_hivex.core.catalog.partitions import spelled_name
+from airflow_hivex.core.catalog.partition_rows import spelled_name
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import Column, StoredPartition, StoredTable

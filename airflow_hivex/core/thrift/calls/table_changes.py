@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.partition_rows import stored_values
 from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.catalog.statistics import store_statistics
-from airflow_hivex.core.catalog.tables import select_tables
+from airflow_hivex.core.catalog.table_rows import select_tables
 from airflow_hivex.core.commands import tables, views
 from airflow_hivex.core.commands.constraints import with_checked_constraints
 from airflow_hivex.core.commands.following_folders import following_folder, rename_with_folder, without_note

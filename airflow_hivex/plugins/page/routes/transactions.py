@@ -12,7 +12,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.locks import LockInfo, LockState
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.paging import PageRequest
-from airflow_hivex.core.transactions.listing import ListedTransaction, Wait
+from airflow_hivex.core.transactions.listed_transactions import ListedTransaction, Wait
 from airflow_hivex.plugins.page.access import ConnectionId, Editor, Warehouse, recorded
 from airflow_hivex.plugins.page.documents import answer, document, owner_name, page, page_request, tasks_of
 

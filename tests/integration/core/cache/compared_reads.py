@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from airflow_hivex.core.catalog.given_lists import GivenList
+from airflow_hivex.core.catalog.metadata_reader import SnapshotReading
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.snapshot_reader import SnapshotReading
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.errors import HivexError, NoSuchObjectError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import ColumnReference, Comparison

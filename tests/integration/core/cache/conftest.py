@@ -13,7 +13,7 @@ from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.write_ids import ValidWriteIdList

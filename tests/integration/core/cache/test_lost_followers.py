@@ -16,7 +16,7 @@ from sqlalchemy import event, insert
 from airflow_hivex.core.cache.follower import registered_caches
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.model.objects import Column, Table, TableType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store import migrating

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from airflow_hivex.core import Metastore
-from airflow_hivex.core.catalog.copies import CopyLag
+from airflow_hivex.core.catalog.copy_rows import CopyLag
 from airflow_hivex.core.store.schema import directories, directory_copies
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.model.objects import Database
 from airflow_hivex.core.store.engine import Store
 from tests.integration.core.conftest import Clock

@@ -10,11 +10,11 @@ from sqlalchemy import Connection
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.bound_tables import bind_table
+from airflow_hivex.core.catalog.metadata_reader import MetadataReader
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
-from airflow_hivex.core.catalog.snapshot_reader import MetadataReader
 from airflow_hivex.core.clusters.properties import Clusters
-from airflow_hivex.core.compaction.entries import end_of_dropped
+from airflow_hivex.core.compaction.queue_entries import end_of_dropped
 from airflow_hivex.core.errors import NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, Column, StorageDescriptor, Table, TableType
 from airflow_hivex.core.model.plans import WrittenDirectory

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection, insert, update
 
 from airflow_hivex.core.catalog.object_store import ObjectStore
-from airflow_hivex.core.catalog.partitions import insert_partitions, partition_ids
-from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.catalog.partition_rows import insert_partitions, partition_ids
+from airflow_hivex.core.catalog.table_rows import select_table
 from airflow_hivex.core.clusters.health import ClusterHealth
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots

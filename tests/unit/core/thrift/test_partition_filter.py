@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hivex.core.catalog.partitions import stored_values
+from airflow_hivex.core.catalog.partition_rows import stored_values
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.partitions import DEFAULT_PARTITION
 from airflow_hivex.core.model.predicates import Truth, evaluate, typed

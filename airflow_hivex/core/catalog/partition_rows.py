@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.folders import beginning
 from airflow_hivex.core.catalog.pruning import FoundPartition, check_stored_alike
 from airflow_hivex.core.catalog.rows import STORAGE_COLUMNS, storage_to_values, stored_time
@@ -493,7 +493,7 @@ def dropped_before(
         .limit(limit)
     )
     rows = connection.execute(query).all()
-    by_id = {each.id: each for each in tables.select_tables_by_id(connection, {row.table_id for row in rows})}
+    by_id = {each.id: each for each in table_rows.select_tables_by_id(connection, {row.table_id for row in rows})}
     names: defaultdict[int, set[str]] = defaultdict(set)
     clusters: defaultdict[int, set[str]] = defaultdict(set)
     for batch in batches([row.id for row in rows]):

@@ -25,7 +25,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.closed_namespaces import check_folder, check_parents
-from airflow_hivex.core.catalog.databases import matching, select_database
+from airflow_hivex.core.catalog.database_rows import matching, select_database
 from airflow_hivex.core.catalog.folders import (
     HOLDING_DATABASE,
     LOCATIONS,

@@ -24,7 +24,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from airflow_hivex.core.catalog.tables import SELECT_SECONDARIES, SELECT_TABLES
+from airflow_hivex.core.catalog.table_rows import SELECT_SECONDARIES, SELECT_TABLES
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots import valid_lists

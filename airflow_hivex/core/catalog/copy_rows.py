@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, in
 from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.catalog.closed_namespaces import check_folder
 from airflow_hivex.core.catalog.directories import RegisteredDirectory, put_copies
-from airflow_hivex.core.catalog.partitions import partition_ids
+from airflow_hivex.core.catalog.partition_rows import partition_ids
 from airflow_hivex.core.errors import CopyOutdatedError, NoSuchPartitionError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.directories import DirectoryKind

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, or_, select, tuple_
 
 from airflow_hivex.core.catalog.capacity import judged_directories
-from airflow_hivex.core.catalog.copies import CopyLag, read_copy_lags
-from airflow_hivex.core.catalog.tables import select_table
+from airflow_hivex.core.catalog.copy_rows import CopyLag, read_copy_lags
+from airflow_hivex.core.catalog.table_rows import select_table
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.directories import DirectoryKind
 from airflow_hivex.core.model.locks import LockState

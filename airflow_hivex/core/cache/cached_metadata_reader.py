@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, func, select
 
 from airflow_hivex.core.cache.counting import Kind, Miss
-from airflow_hivex.core.cache.entries import ContentsKey
 from airflow_hivex.core.cache.table_cache import TableCache
+from airflow_hivex.core.cache.valid_entries import ContentsKey
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.given_lists import StateOf
 from airflow_hivex.core.catalog.object_store import ObjectStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from airflow_hivex.core.catalog import tables
+from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
-from airflow_hivex.core.catalog.snapshots import read_snapshot, snapshot_call, table_calls
+from airflow_hivex.core.catalog.snapshot_rows import read_snapshot, snapshot_call, table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
@@ -91,12 +91,12 @@ class SnapshotReading(StorePart, MetadataReader):
         answer, *rows = self._store.ask(*calls, connection=self._connection)
         read = read_snapshot(answer, txn_id)
         if rows:
-            found.update(_by_name(tables.tables_from_rows(*rows)))
+            found.update(_by_name(table_rows.tables_from_rows(*rows)))
         behind = [name for name in wanted if _is_behind(found.get(name), read.marks.get(name))]
         if behind:
             with self._read() as connection:
                 # Distinguishes a missing database from a missing table.
-                found.update(_by_name([tables.select_table(connection, *name) for name in behind]))
+                found.update(_by_name([table_rows.select_table(connection, *name) for name in behind]))
             if any(found[name].id not in read.write_ids for name in behind):
                 # The table was created during the read.
                 return self.snapshot(names, txn_id, valid_txns=valid_txns)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from airflow_hivex.core.catalog.databases import matching
-from airflow_hivex.core.catalog.listing import transactions_by_cluster
+from airflow_hivex.core.catalog.database_rows import matching
+from airflow_hivex.core.catalog.listed_objects import transactions_by_cluster
 from airflow_hivex.core.commands.described_json import (
     column_rows,
     json_of_partition,
