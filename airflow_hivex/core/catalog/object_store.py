@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import table_rows
-from airflow_hivex.core.catalog.copy_methods import CopyMethods
-from airflow_hivex.core.catalog.database_methods import DatabaseMethods
+from airflow_hivex.core.catalog.copies import CopyMethods
+from airflow_hivex.core.catalog.databases import DatabaseMethods
 from airflow_hivex.core.catalog.functions import FunctionMethods
-from airflow_hivex.core.catalog.partition_methods import PartitionMethods
+from airflow_hivex.core.catalog.partitions import PartitionMethods
 from airflow_hivex.core.catalog.registration import Registration, register
 from airflow_hivex.core.catalog.table_events import of_compaction, of_partitions, of_table
-from airflow_hivex.core.catalog.table_methods import TableMethods
+from airflow_hivex.core.catalog.tables import TableMethods
 from airflow_hivex.core.events.notification_log import EventType
 
 

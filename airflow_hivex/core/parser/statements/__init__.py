@@ -50,7 +50,7 @@ from airflow_hivex.core.parser.statements.views import *
 CHAPTERS: tuple[ModuleType, ...] = (
     clusters,
     databases,
-    listings,
+    show,
     links,
     tables,
     partitions,

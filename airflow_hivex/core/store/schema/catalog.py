@@ -103,7 +103,7 @@ tables = Table(
     sqlite_autoincrement=True,
 )
 """``version`` counts the changes of a table, its partitions, directories and copies that have no write id of the table
-(see ``catalog/snapshot_reader.py``). ``history_txn_id`` and ``history_write_id`` limit the earlier states of the table
+(see ``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` limit the earlier states of the table
 that can be read (see ``catalog/history.py``)."""
 
 partitions = Table(
