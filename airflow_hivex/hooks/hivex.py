@@ -293,8 +293,6 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         return Connection(session, autocommit=autocommit)
 
     def _execute(self, cursor: Cursor, statement: str, parameters: Parameters, max_rows: int | None = None) -> None:
-        from airflow_hivex.hooks.lineage import report
-
         if self.log_sql:
             self.log.info("Statement:\n%s", statement)
         cursor.execute(statement, parameters, max_rows=max_rows)
@@ -302,7 +300,25 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
             self.log.info("Rows written: %d", cursor.rowcount)
         txn_id = cursor.result.txn_id if cursor.result is not None else None
         self._executed.append((statement, txn_id))
-        report(self, statement, parameters, cursor)
+        self._report(statement, parameters, cursor)
+
+    def _report(self, statement: str, parameters: Parameters, cursor: Cursor) -> None:
+        """Report the text of a statement, and the tables that it has read and written, to Airflow's collector."""
+        from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
+        from airflow.providers.common.sql.hooks.lineage import send_sql_hook_lineage
+
+        from airflow_hivex.hooks.lineage import tables_of
+
+        database = cursor.connection.session.database
+        send_sql_hook_lineage(
+            context=self, sql=statement, sql_parameters=parameters, cur=cursor, default_schema=database
+        )
+        collector = get_hook_lineage_collector()
+        found = tables_of(statement, self.hivex_conn_id, database)
+        for uri in found.inputs:
+            collector.add_input_asset(self, uri=str(uri))
+        for uri in found.outputs:
+            collector.add_output_asset(self, uri=str(uri))
 
     def _query(self, sql: str | Sequence[str], parameters: Parameters) -> tuple[Connection, Cursor]:
         """Return the connection and the cursor of a script's last statement, a query."""

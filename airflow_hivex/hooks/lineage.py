@@ -1,9 +1,9 @@
-"""Tables that statements read and write, as assets for the collector of Airflow's hooks."""
+"""Tables that statements read and write, as assets of Airflow."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_hivex.assets.hivex import TableUri, table_uri
 from airflow_hivex.core.errors import HivexError
@@ -11,9 +11,7 @@ from airflow_hivex.core.errors import HivexError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from airflow_hivex.core.dbapi import Cursor
     from airflow_hivex.core.parser.statements import UsedObject
-    from airflow_hivex.hooks.hivex import HivexHook
 
 log = logging.getLogger(__name__)
 
@@ -47,21 +45,6 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
     except HivexError as error:
         log.debug("The tables of a statement are not known: %s", error)
     return ReadAndWritten(tuple(inputs), tuple(outputs))
-
-
-def report(hook: HivexHook, statement: str, parameters: Any, cursor: Cursor) -> None:
-    """Report the text of a statement, and the tables that it has read and written, to Airflow's collector."""
-    from airflow.providers.common.compat.lineage.hook import get_hook_lineage_collector
-    from airflow.providers.common.sql.hooks.lineage import send_sql_hook_lineage
-
-    database = cursor.connection.session.database
-    send_sql_hook_lineage(context=hook, sql=statement, sql_parameters=parameters, cur=cursor, default_schema=database)
-    collector = get_hook_lineage_collector()
-    found = tables_of(statement, hook.hivex_conn_id, database)
-    for uri in found.inputs:
-        collector.add_input_asset(hook, uri=str(uri))
-    for uri in found.outputs:
-        collector.add_output_asset(hook, uri=str(uri))
 
 
 def _tables(uses: Sequence[UsedObject], hivex_conn_id: str, database: str) -> list[TableUri]:

@@ -26,7 +26,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     StatementSyntaxError,
 )
-from airflow_hivex.core.model.secrets import secrets_of, secrets_of_uri
+from airflow_hivex.core.errors.secrets import secrets_of, secrets_of_uri
 from airflow_hivex.hooks import spark_connections
 from airflow_hivex.hooks.configuration import CONNECTION_TYPE, embedded_configuration, from_connection
 from airflow_hivex.hooks.tasks import agent_info as agent_info_of

@@ -16,7 +16,7 @@ import pytest
 from airflow_hivex.core import HivexError, Metastore
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import InvalidClusterPropertiesError, InvalidSettingError, StorageError
-from airflow_hivex.core.model.secrets import hide, hide_in_database_url, is_secret_name
+from airflow_hivex.core.errors.secrets import hide, hide_in_database_url, is_secret_name
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.x"

@@ -8,8 +8,8 @@ from airflow.sdk import Connection
 
 from airflow_hivex.core import Metastore
 from airflow_hivex.core.errors import InvalidConnectionError, UnsupportedJobTrackerError
+from airflow_hivex.core.errors.secrets import hide
 from airflow_hivex.core.model.clusters import Cluster
-from airflow_hivex.core.model.secrets import hide
 from airflow_hivex.core.runners.registry import runner_for
 from airflow_hivex.hooks import spark_connections
 from airflow_hivex.hooks.hivex import HivexHook

@@ -14,10 +14,10 @@ from airflow_hivex.core.errors import (
     InvalidSettingError,
     UnknownClusterError,
 )
+from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.files.object_stores import is_object_store
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
-from airflow_hivex.core.model.secrets import hide_in_uri
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _REQUIRED = ("filesystem", "jobtracker")

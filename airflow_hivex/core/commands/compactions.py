@@ -5,10 +5,10 @@ from __future__ import annotations
 from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.compaction.compactor import COMPACT, check_compactable
 from airflow_hivex.core.compaction.history import CompactionFilter
+from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.compaction import SHOW_COLUMNS, CompactionResponse, CompactionState, show_row
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.parser.statements import AbortCompactions, Compact, ShowCompactions, Vacuum
 
 _ANSWER = ("compactionid", "state", "message")

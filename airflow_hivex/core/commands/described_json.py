@@ -12,12 +12,12 @@ from typing import Any
 
 from airflow_hivex.core.catalog.statistics import select_statistics
 from airflow_hivex.core.errors import NoSuchColumnError
+from airflow_hivex.core.errors.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.column_types import Array, ColumnType, Map, Primitive, Struct
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import Column, Skew, StorageDescriptor, StoredPartition, StoredTable, Table
-from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.session_objects import TemporaryView
 from airflow_hivex.core.model.statistics import Statistics, is_exact
 from airflow_hivex.core.model.texts import quoted_text

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.errors import AnalysisError, InvalidOperationError, JobError, LocationOutsideClusterError
+from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.execution import consumed_files
 from airflow_hivex.core.execution.consumed_files import ConsumedFiles
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
@@ -22,7 +23,6 @@ from airflow_hivex.core.files.filesystem import ClusterFiles, FileStamp
 from airflow_hivex.core.model.clusters import Cluster, parse_root
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.model.plans import LoadedFiles
-from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.parser.statements import Insert, LoadData, Query
 from airflow_hivex.core.settings import LOAD_PATHS
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_hivex.core.errors import InvalidOperationError
+from airflow_hivex.core.errors.secrets import hide_in_properties
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.configuration import (
@@ -17,7 +18,6 @@ from airflow_hivex.core.model.configuration import (
     is_own_name,
     refusal_of_value,
 )
-from airflow_hivex.core.model.secrets import hide_in_properties
 from airflow_hivex.core.model.snapshots import MaxLag
 from airflow_hivex.core.parser.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
 from airflow_hivex.core.settings import MAX_LAG, MAX_LAG_COMMITS, Settings, describe, without_effect

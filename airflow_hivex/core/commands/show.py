@@ -23,6 +23,7 @@ from airflow_hivex.core.commands.links import as_link, linked, refuse_table
 from airflow_hivex.core.commands.partitions import partition_name_of
 from airflow_hivex.core.commands.temporary_tables import as_named, describe_temporary_view
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
+from airflow_hivex.core.errors.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
@@ -43,7 +44,6 @@ from airflow_hivex.core.model.objects import (
     TableType,
 )
 from airflow_hivex.core.model.partitions import partition_values
-from airflow_hivex.core.model.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.model.texts import quoted_text
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.statements import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError
-from airflow_hivex.core.model.secrets import hide
+from airflow_hivex.core.errors.secrets import hide
 
 _PREPOSITIONS = (" in", " of", " to")
 

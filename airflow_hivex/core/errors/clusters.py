@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import pep249
-from airflow_hivex.core.errors.root import HivexError
-
-if TYPE_CHECKING:
-    from airflow_hivex.core.model.routes import Route
+from airflow_hivex.core.errors.root import Described, HivexError
 
 
 class UnknownClusterError(HivexError, pep249.ProgrammingError):
@@ -40,7 +36,7 @@ class RoutingError(HivexError, pep249.OperationalError):
     """No cluster can run the statement. ``route`` has what each candidate lacks."""
 
     code = "NO_ROUTE"
-    route: Route
+    route: Described
 
     def _describe(self) -> str:
         return self.route.describe()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from airflow_hivex.core.errors import pep249
 from airflow_hivex.core.errors.root import HivexError, Outcome
-from airflow_hivex.core.model.secrets import hide
+from airflow_hivex.core.errors.secrets import hide
 
 
 class SettingsError(HivexError, pep249.ProgrammingError):

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Protocol, dataclass_transform
 
 from airflow_hivex.core.errors import pep249
-from airflow_hivex.core.model.secrets import hide
+from airflow_hivex.core.errors.secrets import hide
 
 _WORD = re.compile("(?<!^)(?=[A-Z])")
 _HALF = re.compile("[\ud800-\udfff]")
@@ -32,6 +32,13 @@ class Outcome(enum.Enum):
     NONE = "none"
     NOT_APPLIED = "not applied"
     UNKNOWN = "unknown"
+
+
+class Described(Protocol):
+    """A fact that is a value with a description of its own: a route, a lock."""
+
+    def describe(self) -> str:
+        """Return the description, for people."""
 
 
 @dataclass_transform()

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from airflow_hivex.core.errors import pep249
-from airflow_hivex.core.errors.root import HivexError, Outcome
-
-if TYPE_CHECKING:
-    from airflow_hivex.core.model.locks import LockInfo
+from airflow_hivex.core.errors.root import Described, HivexError, Outcome
 
 
 class TransactionError(HivexError, pep249.OperationalError):
@@ -188,7 +184,7 @@ class LockTimeoutError(LockError):
     retryable = True
     wanted: str
     waited_s: float
-    blocker: LockInfo | None = None
+    blocker: Described | None = None
 
     def _describe(self) -> str:
         because = f": {self.blocker.describe()}" if self.blocker is not None else ""

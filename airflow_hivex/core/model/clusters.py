@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_hivex.core.errors import HivexError, InvalidClusterPropertiesError, LocationOutsideClusterError
-from airflow_hivex.core.model.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
+from airflow_hivex.core.errors.secrets import hide_in_uri, remember, secrets_of, secrets_of_uri
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_LOCATION = 600

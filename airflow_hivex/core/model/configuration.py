@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_hivex.core.model.secrets import is_secret_name
+from airflow_hivex.core.errors.secrets import is_secret_name
 
 TIME_ZONE = "spark.sql.session.timeZone"
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from airflow_hivex.core.catalog.database_rows import matching
 from airflow_hivex.core.clock import Clock, to_datetime
 from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchHomeError
+from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.identifiers import check_name, normalise
-from airflow_hivex.core.model.secrets import hide_in_database_url
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.schema import namespace_homes
 

@@ -19,12 +19,12 @@ from typing import cast
 
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import CopyAlteredError, JobCancelledError, StorageError, WrittenRowsMissingError
+from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.plans import COPIED, FAILED, KEPT, WRONG_SIZE, FileCopies, Plan, PlannedCopy, PlannedRoot
 from airflow_hivex.core.model.progress import Progress
 from airflow_hivex.core.model.replication import CopyProgress
-from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.replication.copying import CopiedFiles, FileCopy, StoppedError, There
 from airflow_hivex.core.runners.registry import Runner, runner_for
 from airflow_hivex.core.runners.running_jobs import ProgressLog

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
+from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
-from airflow_hivex.core.model.secrets import hide_in_uri
 from airflow_hivex.core.model.writes import ResumableWrite, ServerOperation
 from airflow_hivex.core.runners import connect_server, pyspark_packages
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.secrets import hide
+from airflow_hivex.core.errors.secrets import hide
 
 
 def check_java(cluster: str) -> None:

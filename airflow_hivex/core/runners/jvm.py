@@ -20,7 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.errors import SparkProcessError
-from airflow_hivex.core.model.secrets import is_secret_name
+from airflow_hivex.core.errors.secrets import is_secret_name
 from airflow_hivex.core.runners.java import ProcessOutput
 
 log = logging.getLogger(__name__)

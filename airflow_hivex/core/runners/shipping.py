@@ -28,7 +28,6 @@ _VALUES = (
     "core/model/plans",
     "core/model/progress",
     "core/model/row_ids",
-    "core/model/secrets",
     "core/model/sizes",
     "core/model/texts",
     "core/model/write_ids",

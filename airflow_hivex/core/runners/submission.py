@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_hivex.core.errors import JobError
-from airflow_hivex.core.model.secrets import REDACTED_BY_SPARK
+from airflow_hivex.core.errors.secrets import REDACTED_BY_SPARK
 from airflow_hivex.core.runners import java, masters, pyspark_packages, shipping
 
 DEPLOY_MODE = "spark.submit.deployMode"

@@ -22,7 +22,7 @@ from airflow_hivex.core.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from airflow_hivex.core.model.secrets import hide_in_database_url
+from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.texts import check_values
 from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, begin_immediate
 

@@ -28,7 +28,7 @@ from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from airflow_hivex.core.clock import system_clock
 from airflow_hivex.core.errors import HivexError, Outcome, StoreRefusedError, StoreUnavailableError
-from airflow_hivex.core.model.secrets import hide_in_database_url, remember, secrets_of_uri
+from airflow_hivex.core.errors.secrets import hide_in_database_url, remember, secrets_of_uri
 from airflow_hivex.core.store.connecting import WRITING, damage, new_engine, parse_url
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from airflow_hivex.core.errors import InvalidSettingError
-from airflow_hivex.core.model.secrets import remember
+from airflow_hivex.core.errors.secrets import remember
 
 HIVE_CATALOG = "hive"
 """The one catalog that each client of Hive 3 and later knows. It is not a cluster."""

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from airflow_hivex.core.errors import UnknownSettingError
-from airflow_hivex.core.model.secrets import remember
+from airflow_hivex.core.errors.secrets import remember
 from airflow_hivex.core.thrift.bindings import ttypes
 from airflow_hivex.core.thrift.calls.registry import call
 from airflow_hivex.core.thrift.clients import CLUSTER_KEY, Client, user_and_cluster, without_password
