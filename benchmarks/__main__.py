@@ -23,6 +23,7 @@ BENCHMARKS = {
     "arrow_reads": "Reads without Spark",
     "transactions": "Transactions",
     "deadlocks": "Deadlocks",
+    "round_trips": "Round trips",
     "initiator": "Initiator",
     "compaction": "Compaction",
     "hive_import": "Import from Hive",

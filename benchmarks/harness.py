@@ -7,9 +7,10 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +36,23 @@ class Figure:
     @property
     def reached(self) -> bool:
         return self.ratio <= self.goal
+
+    @classmethod
+    def headings(cls) -> tuple[str, ...]:
+        return ("measured", "seconds", "per second", "against", "seconds", "per second", "ratio", "goal", "")
+
+    def cells(self) -> tuple[str, ...]:
+        return (
+            self.name,
+            f"{self.seconds:.4g}",
+            _rate(self.count, self.seconds),
+            self.peer,
+            f"{self.peer_seconds:.4g}",
+            _rate(self.count, self.peer_seconds),
+            f"{self.ratio:.3f}",
+            f"{self.goal:.2f}",
+            "reached" if self.reached else "missed",
+        )
 
 
 def interleave(
@@ -93,31 +111,33 @@ def within(name: str, seconds: list[float], limit: float) -> Figure:
     return compare(name, {"case": seconds, "limit": [limit] * len(seconds)}, "case", "limit", goal=1.0)
 
 
+class Line(Protocol):
+    """A line of a report, a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def headings(cls) -> tuple[str, ...]:
+        """The headings of the columns."""
+
+    def cells(self) -> tuple[str, ...]:
+        """The texts below them."""
+
+
 def _rate(count: int | None, seconds: float) -> str:
     return "" if count is None else f"{count / seconds:,.0f}"
 
 
-def report(title: str, figures: list[Figure]) -> None:
-    """Print the figures as a table and as JSON, and write the JSON below ``benchmarks/results``."""
+def report(title: str, lines: Sequence[Line]) -> None:
+    """Print the lines as a table and as JSON, and write the JSON below ``benchmarks/results``."""
     table = Table(title=title)
-    headings = ("measured", "seconds", "per second", "against", "seconds", "per second", "ratio", "goal", "")
-    for heading in headings:
+    for heading in lines[0].headings():
         table.add_column(heading, justify="left" if heading in ("measured", "against", "") else "right")
-    for figure in figures:
-        table.add_row(
-            figure.name,
-            f"{figure.seconds:.4g}",
-            _rate(figure.count, figure.seconds),
-            figure.peer,
-            f"{figure.peer_seconds:.4g}",
-            _rate(figure.count, figure.peer_seconds),
-            f"{figure.ratio:.3f}",
-            f"{figure.goal:.2f}",
-            "reached" if figure.reached else "missed",
-        )
+    for line in lines:
+        table.add_row(*line.cells())
     console = Console(width=150)
     console.print(table)
-    document = json.dumps({"title": title, "figures": [asdict(figure) for figure in figures]}, indent=2)
+    document = json.dumps({"title": title, "figures": [asdict(line) for line in lines]}, indent=2)
     console.print(document, highlight=False)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{title.lower().replace(' ', '_')}.json").write_text(document + "\n")

@@ -36,6 +36,9 @@ class TcpProxy:
         """Accept connections again."""
         self._is_cut.clear()
 
+    def asked(self, request: bytes, *, after_answer: bool) -> None:
+        """See what a client says, before the server; ``after_answer`` says whether the server has spoken last."""
+
     def passed_on(self, answer: bytes) -> tuple[bytes, bool]:
         """Return what a client gets of the server's answer, and whether its connection is lost then."""
         return answer, False
@@ -77,6 +80,7 @@ class TcpProxy:
                 self._open |= {client, server}
             selector.register(client, selectors.EVENT_READ, server)
             selector.register(server, selectors.EVENT_READ, client)
+            last = server
             try:
                 while True:
                     for key, _ in selector.select():
@@ -86,6 +90,9 @@ class TcpProxy:
                         is_lost = not data
                         if source is server and data:
                             data, is_lost = self.passed_on(data)
+                        elif data:
+                            self.asked(data, after_answer=last is server)
+                        last = source
                         target.sendall(data)
                         if is_lost:
                             return
