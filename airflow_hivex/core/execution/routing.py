@@ -53,8 +53,6 @@ from airflow_hivex.core.transactions import pending_writes
 
 S = TypeVar("S", bound=RoutedStatement)
 
-_DEEPEST_VIEW = 100
-
 
 @dataclass(frozen=True, slots=True)
 class RoutedQuery(Generic[S]):
