@@ -21,9 +21,9 @@ from airflow_hivex.core.catalog.table_events import record_table_event
 from airflow_hivex.core.catalog.table_rows import raise_versions, select_table
 from airflow_hivex.core.clock import to_ms
 from airflow_hivex.core.compaction.candidates import Resource
+from airflow_hivex.core.compaction.cleaner_files import ABORTED, CleaningFiles, Doomed
 from airflow_hivex.core.compaction.cleaning_queue import CleaningQueue
-from airflow_hivex.core.compaction.cleaning_tasks import CleaningWork, read_partitions, read_works
-from airflow_hivex.core.compaction.obsolete_files import ABORTED, CleaningFiles, Doomed
+from airflow_hivex.core.compaction.cleaning_work import CleaningWork, read_partitions, read_works
 from airflow_hivex.core.compaction.queue import read_aborted
 from airflow_hivex.core.errors import CompactionLostError, HivexError, StorageError
 from airflow_hivex.core.events.notification_log import EventType

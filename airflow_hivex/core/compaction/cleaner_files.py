@@ -1,4 +1,4 @@
-"""The files that the cleaner finds on the clusters, and deletes."""
+"""The files of tables on the clusters that the cleaner lists, and deletes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.clusters.roots import Roots
-from airflow_hivex.core.compaction.cleaning_tasks import CleanedFolder, CleaningWork
+from airflow_hivex.core.compaction.cleaning_work import CleanedFolder, CleaningWork
 from airflow_hivex.core.errors import ReplacementMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.cleaning import Aborted, is_settled, is_without_owner
