@@ -27,7 +27,7 @@ class BoundPartition:
 
     ``location`` is relative to the primary cluster's file system; ``directories`` are the base and deltas that the
     query's snapshot sees, in reading order; a plain table has no directories. The reader's own transaction may have
-    made directories that are not registered yet.
+    written directories that are not registered yet.
     """
 
     name: str | None
@@ -40,9 +40,9 @@ class BoundPartition:
 class BoundTable:
     """One table as a query sees it in its snapshot.
 
-    ``copies`` has, for each secondary cluster that the caller names, the locations of the needed partitions whose
-    copies are complete and current; ``stale`` has the names of the partitions whose copies lag. ``partly_visible`` is
-    set when a directory holds write ids that the snapshot must not see.
+    ``copies`` has the secondary clusters that the caller names, each with the locations of those needed partitions
+    whose copies are complete and current. ``stale`` has the names of the partitions whose copies lag.
+    ``partly_visible`` is set when a directory holds write ids that the snapshot must not see.
     """
 
     table: StoredTable
@@ -159,7 +159,7 @@ def route_input(bound: BoundTable) -> RouteInput:
 
 
 def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> DirectoryState:
-    """Return the state of the registered directories for a snapshot: the ones that it reads, and the others."""
+    """Return the registered directories that a snapshot reads, and the other ones."""
     seen = [name for name in names if _is_compaction_seen(name, write_ids, valid_txns)]
     return directory_state(seen, write_ids, _ALL_TXNS)
 
@@ -167,8 +167,9 @@ def _state(names: Sequence[str], write_ids: ValidWriteIdList, valid_txns: ValidT
 def _is_compaction_seen(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether a snapshot may read a directory with regard to the compaction that made it, if any.
 
-    Registered directories are committed. A compaction changes no visible row. So an older snapshot may read its result,
-    too, if all merged write ids are settled for the snapshot: the merged directories may be deleted already.
+    Registered directories are committed. A compaction changes no visible row. An older snapshot may read the result of
+    a compaction, too, if all merged write ids are settled for the snapshot. It must, since the merged directories may
+    be deleted already.
     """
     found = parse_directory(name)
     if found is None or not found.visibility_txn_id or valid_txns.is_valid(found.visibility_txn_id):

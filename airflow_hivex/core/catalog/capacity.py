@@ -50,9 +50,9 @@ _D, _COPIES = directories.c, directory_copies.c
 
 @dataclass(frozen=True, slots=True)
 class HeldBytes:
-    """The directories of a table that were registered on one cluster in one span of ages.
+    """The directories of a table on one cluster whose registration lies in one span of time.
 
-    ``age`` is the number of the span, the newest is 0. ``rows`` is the number of inserted rows, less the number of
+    ``age`` is the number of the span; the newest span is 0. ``rows`` is the number of inserted rows, less the number of
     delete events. Directories are obsolete when no new reader needs them and the cleaner has not removed them.
     """
 
@@ -84,9 +84,9 @@ def read_held(
     namespaces: Collection[str] | None = None,
     cluster: str | None = None,
 ) -> list[HeldBytes]:
-    """Return the directories of tables, added up by cluster and age. One round trip.
+    """Return the sums of the directories of each table, cluster and age. One round trip.
 
-    ``begins_ms`` are the times at which the spans of ages begin, the newest first; one more span is before all of them.
+    ``begins_ms`` are the times at which the spans begin, the newest first. The last span is before all of these times.
     """
     spans = [(_COPIES.registered_ms >= begin, literal(number)) for number, begin in enumerate(begins_ms)]
     last = literal(len(begins_ms))
@@ -197,7 +197,7 @@ def largest_tables(connection: Connection, database_id: int, cluster: str, count
 
 
 def judged_directories(table_ids: Select[tuple[int]] | None, partition_ids: Collection[int] | None = None) -> Subquery:
-    """Return the directories of tables, by default of all, and whether each is obsolete (1) or may be read (0).
+    """Return the directories of tables, by default of all tables, each as obsolete (1) or readable (0).
 
     With ``partition_ids`` these are the directories of some partitions only.
 
@@ -337,7 +337,7 @@ class QuotaUse:
 
 
 def read_quotas(connection: Connection) -> list[Quota]:
-    """Return all quotas, by namespace and cluster. One round trip."""
+    """Return all quotas, sorted by namespace and cluster. One round trip."""
     query = (
         select(databases.c.name, _Q.cluster, _Q.size_bytes, _Q.warning_percent)
         .join(databases, databases.c.id == _Q.database_id)
@@ -347,7 +347,7 @@ def read_quotas(connection: Connection) -> list[Quota]:
 
 
 def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | None:
-    """Return the use of the quota that a table's namespace has on a cluster, None without one.
+    """Return the quota of a table's namespace on a cluster and the bytes in use, or None if the namespace has no quota.
 
     Until the caller's transaction ends, no other commit adds bytes to the namespace there. Two round trips.
     """
@@ -366,7 +366,7 @@ def lock_use(connection: Connection, table_id: int, cluster: str) -> QuotaUse | 
 
 
 def lock_use_of(connection: Connection, database_id: int, namespace: str, cluster: str) -> QuotaUse | None:
-    """Return the use of the quota of a namespace on a cluster, None without a quota; otherwise as :func:`lock_use`."""
+    """Return the quota of a namespace on a cluster and the bytes in use, as :func:`lock_use` does for a table."""
     query = select(_Q.size_bytes, _Q.warning_percent).where(_Q.database_id == database_id, _Q.cluster == cluster)
     row = connection.execute(query.with_for_update()).one_or_none()
     if row is None:
@@ -378,7 +378,7 @@ def lock_use_of(connection: Connection, database_id: int, namespace: str, cluste
 def check_use(connection: Connection, use: QuotaUse | None) -> None:
     """Refuse the directories that were registered since :func:`lock_use`, if they exceed the quota.
 
-    A commit that does not increase the bytes is not refused. One round trip; none without a quota.
+    A commit that does not increase the bytes is not refused. One round trip; without a quota, no round trip.
 
     Raises:
         QuotaExceededError: the namespace would have more bytes than its quota.
@@ -401,7 +401,7 @@ def check_use(connection: Connection, use: QuotaUse | None) -> None:
 
 
 def put_quota(connection: Connection, database_id: int, quota: Quota) -> None:
-    """Store the quota of a namespace on a cluster, in the place of an earlier one."""
+    """Store the quota of a namespace on a cluster. It replaces an earlier quota."""
     values = {"size_bytes": quota.size_bytes, "warning_percent": quota.warning_percent}
     of_namespace = (_Q.database_id == database_id, _Q.cluster == quota.cluster)
     if not connection.execute(update(quotas).where(*of_namespace).values(**values)).rowcount:

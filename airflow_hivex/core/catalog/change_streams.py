@@ -1,8 +1,8 @@
 """The progress of streams of the changes of tables. Functions here take part in the caller's transaction.
 
-A batch is noted before it is processed, and forgotten when it is done: a repeated batch has the same rows. Its number
-is the number of its last commit in the record of all tables. So the numbers of a stream still rise after another table
-has replaced its table: a writer that takes each number once skips no batch.
+A batch is recorded before it is processed, and removed when it is done, so a repeated batch has the same rows. The
+number of a batch is the number of its last commit among the recorded commits of all tables. So the numbers of a stream
+still rise after another table has replaced the table, and a writer that takes each number once skips no batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _S, _C = change_streams.c, table_commits.c
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """One batch of a stream: the changes after ``since`` up to the version ``until``; without ``since``, all rows."""
+    """One batch of a stream: the changes after the version ``since`` up to ``until``; without ``since``, all rows."""
 
     batch_id: int
     since: int | None
@@ -29,9 +29,10 @@ class ChangeBatch:
 
 
 def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | None:
-    """Return the number and write id of the last commit to a table; no earlier commit will be recorded any more.
+    """Return the number and write id of the last commit to a table, or None if the table has no commit.
 
-    On PostgreSQL it waits for commits that are being recorded. Two round trips.
+    On PostgreSQL the function waits for commits that are being recorded, so that no lower number follows. Two round
+    trips.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("LOCK TABLE table_commits IN SHARE MODE"))
@@ -41,7 +42,7 @@ def newest_version(connection: Connection, table_id: int) -> tuple[int, int] | N
 
 
 def begin_batch(connection: Connection, table_id: int, stream: str, since: int | None) -> ChangeBatch | None:
-    """Return the unfinished batch of a stream, else the next one; None without new commits.
+    """Return the unfinished batch of a stream, else the next batch, or None if the table has no new commits.
 
     ``since`` is used only for a new stream. Four round trips.
     """
@@ -65,7 +66,7 @@ def begin_batch(connection: Connection, table_id: int, stream: str, since: int |
 
 
 def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeBatch) -> None:
-    """Note that a batch is done; nothing changes if another process has noted it. One round trip."""
+    """Record that a batch is done, unless another process has recorded it. One round trip."""
     connection.execute(
         update(change_streams)
         .where(_S.table_id == table_id, _S.stream == stream, _S.batch_id == batch.batch_id)
@@ -79,7 +80,7 @@ def end_batch(connection: Connection, table_id: int, stream: str, batch: ChangeB
 
 
 def is_written(connection: Connection, table_id: int, key: BatchKey) -> bool:
-    """Return whether the table has the batch, or a later one of its application. One round trip."""
+    """Return whether the table has the batch, or a later batch of the same application. One round trip."""
     query = select(written_batches.c.batch_id).where(
         written_batches.c.table_id == table_id, written_batches.c.app_id == key.app_id
     )

@@ -1,4 +1,4 @@
-"""The commits to a table or partition, for clients that wait for commits or note in one how far they have read."""
+"""The commits to a table or partition. Clients wait for them, and store their reading position with a commit."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class WrittenDirectory:
-    """A registered directory that a committed transaction has written. ``partition`` is None without partitions."""
+    """A registered directory that a committed transaction has written.
+
+    ``partition`` is None for a table without partitions.
+    """
 
     txn_id: int
     table: str
@@ -74,8 +77,8 @@ class CommitMark:
     """A point in the commits to a table.
 
     A transaction gets its write id when it begins to write, so a lower id may be committed after a higher one:
-    ``open_ids`` are the ids up to ``write_id`` that were still open. ``table_id`` distinguishes a table from a later
-    table of the same name, whose write ids continue after the ids of this one.
+    ``open_ids`` are the ids up to ``write_id`` that were still open. A later table of the same name continues with
+    higher write ids; ``table_id`` distinguishes the two.
     """
 
     table_id: int
@@ -100,9 +103,9 @@ class CommitMark:
 
 
 class Commits:
-    """The commits to tables: asks for a commit after a mark, and commits with a change of a table's property.
+    """Queries about the commits to tables, and a commit together with a change of a table's property.
 
-    Of each table and partition the housekeeping keeps the last commit, and the commit with the highest write id.
+    The housekeeper keeps the last commit to each table and partition, and the commit with the highest write id.
     """
 
     def __init__(self, store: Store, clock: Clock, transactions: TransactionManager) -> None:
@@ -111,7 +114,7 @@ class Commits:
         self._transactions = transactions
 
     def mark(self, database: str, table: str) -> CommitMark:
-        """Return the present point: commits of the past are not after it. Six round trips.
+        """Return the current mark of a table, which lies after all of its commits. Six round trips.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -130,7 +133,9 @@ class Commits:
     def after(
         self, database: str, table: str, partition: str | None = None, *, since: CommitMark | int | None = None
     ) -> TableCommit | None:
-        """Return the last commit to a table or partition after a mark or a write id, or None. Three round trips.
+        """Return the last commit to a table or partition after a mark or a write id, None if there was no such commit.
+
+        Three round trips.
 
         Without ``since`` any commit counts; after a write id, commits with higher write ids count. The partition is
         ``key=value/...`` and need not exist yet; a commit that does not record its partitions counts for all of them.

@@ -40,10 +40,11 @@ _Restriction: TypeAlias = Callable[[ColumnElement[Any]], ColumnElement[bool]]
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """The chosen partitions of a table, their registered directories, and the copies on the clusters asked about.
+    """The chosen partitions of a table, their registered directories, and their copies on some clusters.
 
-    ``directories`` are by partition id, which is None for a table without partitions. ``locations`` has, for each
-    cluster, the places of its copies by partition; ``held`` has the ids of the directories in these copies.
+    ``directories`` is a dict from partition id to directories; a table without partitions has the id None.
+    ``locations`` is a dict from cluster to the places of its copies, which are a dict by partition. ``held`` is a dict
+    from cluster to the ids of the directories in these copies.
     """
 
     partitions: Sequence[FoundPartition] = ()
@@ -61,9 +62,9 @@ def read_contents(
 ) -> TableContents:
     """Return the contents of the partitions that match a predicate, with their copies on some clusters.
 
-    One round trip. If the database cannot decide the predicate alone, and finds more than 200 partitions, each batch of
-    wanted partitions takes one more; so do partitions of plain tables with storage descriptors of their own. The result
-    may include directories and copies of partitions that are not wanted.
+    One round trip in most cases. If the database cannot decide the whole predicate, and finds more than 200 partitions,
+    each batch of wanted partitions takes one more round trip. Partitions of plain tables with storage descriptors of
+    their own take one more, too. The result may include directories and copies of partitions that are not wanted.
 
     Raises:
         InvalidOperationError: a scan of a plain table cannot read one of its partitions.
@@ -121,7 +122,7 @@ def _merged(
 
 
 def _part(kind: int, *columns: ColumnElement[Any]) -> Any:
-    """Return one part of the combined answer; all parts have the columns of a directory."""
+    """Return the query for one kind of rows of the combined result; all kinds have the columns of a directory."""
     names = ("partition_id", "id", "name", "text", "files", "rows", "size_bytes")
     labelled = [column.label(name) for column, name in zip(columns, names, strict=True)]
     return select(literal_column(str(kind), Integer).label("kind"), *labelled)

@@ -1,4 +1,4 @@
-"""The secondary copies of the ObjectStore."""
+"""The methods of the ObjectStore for secondary copies."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class CopyMethods(SnapshotReading):
         *,
         location: str | None = None,
     ) -> list[str]:
-        """Register files that another program has copied to ``cluster``; return the copies that are there now.
+        """Register files that another program has copied to ``cluster``; return the names of the registered partitions.
 
-        ``partitions`` are names (``month=1``) or values; None means all partitions, or a table without partitions, for
-        which its name is returned. ``location`` is the table's folder there, by default the same as on the primary. The
-        files that the current snapshot reads are compared by name and size first. Later writes to the primary make the
-        copy stale until it is registered again (docs/reference/clusters.md, M11).
+        ``partitions`` are names (``month=1``) or values; None means all partitions. For a table without partitions, the
+        result has the table's name. ``location`` is the table's folder there, by default the same as on the primary.
+        The files that the current snapshot reads are compared by name and size first. Later writes to the primary make
+        the copy stale until it is registered again (docs/reference/clusters.md, M11).
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -97,14 +97,14 @@ class CopyMethods(SnapshotReading):
     ) -> None:
         """Register copies of registered directories on ``cluster``. One transaction; safe to repeat.
 
-        The caller has copied and verified the files; ``checksums`` are its results, by directory id. Queries use the
-        copy of a partition if it has all directories that their snapshot reads. So several calls may register the
+        The caller has copied and verified the files; ``checksums`` is a dict from directory id to checksum. Queries use
+        the copy of a partition if it has all directories that their snapshot reads. So several calls may register the
         directories, and the directories of earlier calls stay. ``partitions`` are further copied partitions, which are
         empty or whose table is not transactional. ``location`` is the table's folder there, by default the folder of
-        its copies, or else the same as on the primary. ``locations`` are the places of single partitions (None: of a
-        table without partitions) that lie elsewhere. ``write_ids`` are the copy's write ids, to be shown. ``moment`` is
-        the snapshot of the copies, by which sessions that accept a lag can read them later. On the primary cluster only
-        the checksums are stored.
+        its copies, or else the same as on the primary. ``locations`` has the places of single partitions (None: of a
+        table without partitions) that lie elsewhere. ``write_ids`` are the copy's write ids, for users to see.
+        ``moment`` is the snapshot of the copies; sessions that accept a lag can read the copies as of it. On the
+        primary cluster only the checksums are stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -128,12 +128,15 @@ class CopyMethods(SnapshotReading):
         )
 
     def copy_checksums(self, directories: Collection[RegisteredDirectory]) -> dict[int, str]:
-        """Return the known checksums of registered directories, by id; a checksum is the same on each cluster."""
+        """Return the known checksums of registered directories, as a dict from directory id to checksum.
+
+        A checksum is the same on each cluster.
+        """
         with self._read() as connection:
             return copy_rows.checksums_of(connection, [each.id for each in directories])
 
     def registered_ms(self, directories: Collection[RegisteredDirectory], cluster: str) -> dict[int, int]:
-        """Return the time at which each directory was registered on a cluster, by id."""
+        """Return the time (ms) of each directory's registration on a cluster, as a dict from directory id."""
         with self._read() as connection:
             return copy_rows.registered_ms(connection, [each.id for each in directories], cluster)
 
@@ -187,7 +190,7 @@ class CopyMethods(SnapshotReading):
     def _bind_copies(
         self, database: str, name: str, wanted: Sequence[str | Sequence[Value]] | None
     ) -> tuple[BoundTable, dict[str, int], ValidTxnList]:
-        """Return the chosen partitions in the current snapshot, their ids by name, and the snapshot."""
+        """Return the chosen partitions in the current snapshot, a dict from their names to ids, and the snapshot."""
         named = (normalise(database), normalise(name))
         snapshot = self.snapshot([named])
         table = snapshot.tables[named]

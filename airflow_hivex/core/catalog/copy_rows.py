@@ -1,4 +1,4 @@
-"""Copies on secondary clusters: the directories and partitions that a cluster holds, and how far its copies lag."""
+"""Copies on secondary clusters: the directories and partitions that a cluster holds, and the lag of its copies."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from airflow_hivex.core.store.schema import (
 )
 
 Files = Mapping[str, int]
-"""Relative file name to size."""
+"""A dict from relative file name to size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewCopies:
-    """New copies of registered directories on ``cluster``; the directories are as they were when they were copied.
+    """New copies of registered directories on ``cluster``. ``directories`` has the state that was copied.
 
-    ``checksums`` are by directory id. ``partitions`` are further partitions that are copied completely: they are empty,
-    or their table is not transactional, so that they have no registered directories. ``location`` is the table's folder
-    there; None means the folder of its copies, or else the same as on the primary. ``locations`` are the places of
-    single partitions (None: of a table without partitions) that lie elsewhere. ``write_ids`` are the write ids of the
-    copied directories, ``moment`` is the snapshot of the copy.
+    ``checksums`` is a dict from directory id to checksum. ``partitions`` are further partitions that are copied
+    completely: they have no registered directories, because they are empty or their table is not transactional.
+    ``location`` is the table's folder there; None means the folder of its copies, or else the same as on the primary.
+    ``locations`` are the places of single partitions (None: of a table without partitions) that lie elsewhere.
+    ``write_ids`` are the write ids of the copied directories, ``moment`` is the snapshot of the copy.
     """
 
     table: StoredTable
@@ -90,7 +90,7 @@ def _check_current(connection: Connection, new: NewCopies) -> None:
 
 
 def _places(connection: Connection, new: NewCopies) -> dict[int, tuple[str, str]]:
-    """Return the names and primary locations of the partitions, by id.
+    """Return the name and the primary location of each partition, as a dict from partition id.
 
     Raises:
         NoSuchPartitionError: a partition was dropped.
@@ -152,7 +152,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
 
 
 def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[int, str]:
-    """Return the known checksums of directories, by id. One statement a batch."""
+    """Return the known checksums of directories, as a dict from directory id to checksum. One query per batch."""
     c = directory_copies.c
     return {
         row.directory_id: row.checksum
@@ -164,7 +164,10 @@ def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[i
 
 
 def registered_ms(connection: Connection, directory_ids: Sequence[int], cluster: str) -> dict[int, int]:
-    """Return the time at which each directory was registered on a cluster, by id. One statement a batch."""
+    """Return the time (ms) of each directory's registration on a cluster, as a dict from directory id.
+
+    One query per batch.
+    """
     c = directory_copies.c
     return {
         row.directory_id: row.registered_ms
@@ -221,7 +224,7 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
 
 
 def place_in_copy(table: Table, name: str | None, location: str) -> str:
-    """Return the path of a partition below the folder of a copy: as on the primary, or by its name."""
+    """Return the path of a partition below the folder of a copy: its path on the primary, else its name."""
     if name is None:
         return ""
     root = f"{table.storage.primary.location}/"
@@ -229,9 +232,9 @@ def place_in_copy(table: Table, name: str | None, location: str) -> str:
 
 
 def differences(primary: Files, secondary: Files) -> list[str]:
-    """Return the differences of a copy, one text a file; empty when it is complete.
+    """Return the differences of a copy from its primary, one text per file; the list is empty for a complete copy.
 
-    Files that only the copy has do not matter: readers read registered directories only. For a plain table
+    Files that only the copy has are ignored, since readers read registered directories only. For a plain table,
     :func:`extra_files` returns them.
     """
     found = []
@@ -249,17 +252,17 @@ def extra_files(primary: Files, secondary: Files) -> list[str]:
 
 
 def below(files: Files, folder: str) -> dict[str, int]:
-    """Return the files of ``files`` that lie in ``folder``, under the same names, or the file that ``folder`` names."""
+    """Return the ``files`` that lie in ``folder``, with unchanged names, or the file that ``folder`` names."""
     prefix = f"{folder}/" if folder else ""
     return {name: size for name, size in files.items() if name.startswith(prefix) or name == folder}
 
 
 def compare(bound: BoundTable, primary: ClusterFiles, copy: ClusterFiles, copy_root: str) -> list[str]:
-    """Return the differences of the bound partitions' copy from the primary; empty when the copy is complete.
+    """Return the differences between the primary and a copy of bound partitions; the list is empty for a complete copy.
 
     ``copy_root`` is the folder of the copy. In a transactional table only the directories that the snapshot reads
-    count. Files of the primary itself, such as behind a symbolic link, do not count as copied. Lists both folders once,
-    and each partition outside of the table's folder.
+    count. Files of the primary itself, which the copy reaches for example by a symbolic link, do not count as copied.
+    The function lists both folders once, and each partition outside of the table's folder.
     """
     root = bound.table.storage.primary.location
     inside, copied = primary.list_files(root), copy.list_files(copy_root)
@@ -314,9 +317,10 @@ class CopyLag:
 
 
 def read_copy_lags(connection: Connection) -> list[CopyLag]:
-    """Return the lag of each cluster that has copies, by name. Two statements.
+    """Return the lag of each cluster that has copies, sorted by name. Two queries.
 
-    Partitions without any copy on the cluster do not count, nor do directories that another directory replaces.
+    Partitions without any copy on the cluster do not count. Directories that another directory replaces do not count,
+    either.
     """
     held = (
         select(_COPIES.cluster, func.count(_COPIES.table_id.distinct()))
@@ -357,7 +361,7 @@ def _lacking(is_of_copy: ColumnElement[bool], is_beside: ColumnElement[bool]) ->
 
 
 def _replaces() -> ColumnElement[bool]:
-    """Return the condition, in short, on another directory that makes this one obsolete (``model.directories``)."""
+    """Return the condition that another directory makes this one obsolete, a short form of ``model.directories``."""
     other = _OTHER.c
     by_base = and_(
         other.kind == _BASE,

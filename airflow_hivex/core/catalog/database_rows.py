@@ -25,13 +25,13 @@ _FIND = Prepared(_OF_NAME)
 
 
 def database_at(connection: Connection, location: str) -> str | None:
-    """Return the name of a database whose folder is, holds or lies in a location, or None."""
+    """Return the name of a database whose folder overlaps a location, or None if there is no such database."""
     query = select(databases.c.name).where(overlaps(databases.c.location)).limit(1)
     return connection.execute(query, beside(location)).scalar_one_or_none()
 
 
 def finding(name: str) -> Call:
-    """Return the call that reads the row of a database, if it exists, as :func:`select_database` does."""
+    """Return the call that reads the row of a database, or no row, as :func:`select_database` does."""
     return _FIND(name=normalise(name))
 
 
@@ -63,7 +63,7 @@ def insert_database(connection: Connection, database: Database, now_ms: int) -> 
 
 
 def check_database_folder(connection: Connection, name: str, location: str) -> None:
-    """Refuse a folder of a database that belongs to another namespace, if either is closed, on any cluster.
+    """Refuse a folder that belongs to another namespace on any cluster, if either namespace is closed.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace.
@@ -86,7 +86,7 @@ def select_database(connection: Connection, name: str) -> Row[Any]:
 
 
 def select_database_for_change(connection: Connection, name: str) -> Row[Any]:
-    """Lock and return the row of a database: no other transaction changes it until the caller's ends.
+    """Return the row of a database, locked: no other transaction changes it until the caller's transaction ends.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.

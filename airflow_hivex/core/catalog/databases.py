@@ -1,4 +1,4 @@
-"""The databases of the ObjectStore."""
+"""The methods of the ObjectStore for databases."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class DatabaseMethods(StorePart):
         return self.change_database(name, lambda _: database)
 
     def change_database(self, name: str, change: Callable[[Database], Database]) -> Database:
-        """Store a changed database, as :meth:`alter_database` does; no other change comes between read and write.
+        """Read a database, change it, and store it as :meth:`alter_database` does. No other change comes between.
 
-        ``change`` returns the database that is made of the present one.
+        ``change`` is called with the current database and returns the changed one.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -79,9 +79,9 @@ class DatabaseMethods(StorePart):
         return self._write(work)
 
     def drop_database(self, name: str, *, cascade: bool = False) -> list[StoredTable]:
-        """Remove a database; with ``cascade`` its tables, functions and links first, and the links to these tables.
+        """Remove a database, and return its tables that were dropped.
 
-        Returns the tables that were dropped.
+        With ``cascade`` its tables, functions and links are removed first, and the links to these tables.
 
         Raises:
             InvalidOperationError: the database is the default one, or has tables, functions or links without

@@ -49,7 +49,7 @@ from airflow_hivex.core.store.schema import (
 )
 
 _FEW = 16
-"""Prepared statements write, or look up, up to this number of rows."""
+"""The largest number of rows that a prepared query writes or looks up."""
 
 _INSERT = Prepared(
     insert(directories)
@@ -80,7 +80,7 @@ _LATER_BASE_IN = Prepared(_OF_PARTITIONS.where(partitions.c.name == bindparam("n
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory of a table or partition, or an original file, as readers know it."""
+    """A directory of a table or partition, or an original file, as a reader uses it."""
 
     name: str
     row_layout: str
@@ -107,7 +107,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredDirectory(Directory):
-    """The part of a row of ``directories`` that a query needs. ``partition_id`` is None without partitions."""
+    """The columns of ``directories`` that a query needs. ``partition_id`` is None for a table without partitions."""
 
     id: int
     partition_id: int | None
@@ -115,9 +115,9 @@ class RegisteredDirectory(Directory):
 
 @dataclass(frozen=True, slots=True)
 class NewDirectory:
-    """A new row of ``directories``, for a directory or an original file. The partition is None without partitions.
+    """A new row of ``directories``, for a directory or an original file.
 
-    ``checksum`` is the checksum of its files, if it is known.
+    ``partition`` is None for a table without partitions. ``checksum`` is the checksum of the files, if it is known.
     """
 
     partition: str | None
@@ -145,7 +145,7 @@ def insert_directories(
     now_ms: int,
     may_grow: bool = False,
 ) -> None:
-    """Write the rows of directories that were made on ``cluster``. Two round trips a batch.
+    """Write the rows of directories that were written on ``cluster``. Two round trips per batch.
 
     With ``may_grow`` the numbers of files, rows and bytes are added to the row of a directory that exists already.
     """
@@ -185,9 +185,10 @@ def _not_there(
     txn_id: int,
     cluster: str,
 ) -> list[NewDirectory]:
-    """Add the written files, rows and bytes to existing rows; return the partitions that have no row yet.
+    """Add the written files, rows and bytes to existing rows; return the directories that have no row yet.
 
-    Copies elsewhere lack the new files: they do not count as copies of the directory any more. Its checksum is unknown.
+    Copies on other clusters lack the new files, so they do not count as copies of the directory any more. The checksum
+    of the directory becomes unknown.
 
     Raises:
         InvalidOperationError: the existing files have another row layout.
@@ -224,7 +225,7 @@ def _not_there(
 
 
 def put_copies(connection: Connection, checksums: Mapping[int, str | None], cluster: str, now_ms: int) -> None:
-    """Note that ``cluster`` has these directories, by id; None is an unknown checksum. Safe to repeat."""
+    """Record that ``cluster`` has directories; ``checksums`` is a dict from id to checksum or None. Safe to repeat."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(directory_copies)
     given = statement.excluded
@@ -244,9 +245,9 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
 def directories_of(
     connection: Connection, table: Table, partition_ids: Sequence[int] | None
 ) -> dict[int | None, list[RegisteredDirectory]]:
-    """Return the directories of a table by partition id (None: of a table without partitions).
+    """Return the directories of a table, as a dict from partition id (None: a table without partitions).
 
-    ``partition_ids`` of None means all of the table, in one round trip.
+    ``partition_ids`` of None means all partitions, in one round trip.
     """
     d = directories.c
     query = select(d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
@@ -264,7 +265,7 @@ def directories_of(
 def writers_of(connection: Connection, table: Table, names: Collection[str | None]) -> frozenset[int]:
     """Return the transactions that have written to these partitions (None: to a table without partitions).
 
-    Transactions of compactions are left out: they only merge rows of earlier transactions.
+    The result has no transactions of compactions, since these only merge rows of earlier transactions.
     """
     query = select(directories.c.txn_id).where(directories.c.table_id == table.id, directories.c.visibility_txn_id == 0)
     query = query.distinct()
@@ -279,7 +280,7 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
 
 
 def has_later_base(connection: Connection, table: Table, names: Collection[str | None], write_id: int) -> bool:
-    """Return whether, in one of these partitions, a base hides a delta of the write id.
+    """Return whether a base hides a delta of the write id in one of these partitions.
 
     The name None stands for a table without partitions.
     """

@@ -41,10 +41,11 @@ _LOCKS = {
 
 
 def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
-    """Wait for other transactions that register folders, so that a check sees them; later ones wait for the caller's.
+    """Wait for other transactions that register folders, so that a check sees their folders.
 
-    A folder that a user has ``chosen`` may be anywhere, so it waits for all others. A folder that the warehouse chooses
-    waits only for chosen ones. One round trip on PostgreSQL; on SQLite one transaction writes at a time.
+    Later transactions wait for the caller's. A folder that a user has ``chosen`` may be anywhere, so its transaction
+    waits for all others. For a folder that the warehouse chooses, the transaction waits only for chosen folders. One
+    round trip on PostgreSQL; on SQLite one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCKS[chosen])
@@ -60,13 +61,13 @@ def beginning(text: str) -> dict[str, str]:
 
 
 def overlaps(column: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return the condition that a folder is, holds or lies in a location; its parameters are :func:`beside`."""
+    """Return the condition that a folder overlaps a location: both are equal, or one contains the other."""
     # A view has no location.
     return (column != "") & (column.in_(bindparam("above", expanding=True)) | _starts_with(column))
 
 
 def beside(location: str) -> dict[str, Any]:
-    """Return the parameters of a query for the folders that are, hold or lie in a location."""
+    """Return the parameters of the condition :func:`overlaps` for a location."""
     names = location.split("/")
     above = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
     return {"above": above, **beginning(f"{location}/" if location else "")}
@@ -113,7 +114,7 @@ HOLDING_DATABASE = (
     .where((databases.c.location == bindparam("location", type_=String)) | _starts_with(databases.c.location))
     .limit(1)
 )
-"""The name of a database whose folder is ``location``, or begins with a text (:func:`beginning`); at most one row."""
+"""The query for a database whose folder is ``location`` or begins with a text (:func:`beginning`); at most one row."""
 
 _OWN = databases.alias("own")
 _IN_OWN_FOLDER = (
@@ -124,7 +125,7 @@ _IN_OWN_FOLDER = (
     )
     .exists()
 )
-"""The condition that ``location`` lies in the folder of database ``own``, which may lie in another database's one."""
+"""The condition that ``location`` lies in the folder of database ``own``, which may itself lie in another's folder."""
 
 
 NAMESPACE_OF_TABLE = case(
@@ -138,7 +139,7 @@ NAMESPACE_OF_TABLE = case(
 
 
 def _folders_of(database: ColumnElement[bool], namespace: ColumnElement[bool]) -> list[Select[Any]]:
-    """Return queries for the folders of tables, copies, partitions and databases of namespaces, with their kinds.
+    """Return queries for the folders of tables, copies, partitions and databases in namespaces, with their kinds.
 
     ``database`` is the condition on the database of an object, ``namespace`` the condition on the namespace of a table.
     """
@@ -184,12 +185,13 @@ folders of table ``but_id``."""
 
 _OF_ONE = union_all(*_folders_of(databases.c.name == _NAMESPACE, NAMESPACE_OF_TABLE == _NAMESPACE)).subquery()
 OWNER_AT = select(_OF_ONE.c.database, _OF_ONE.c.table, _OF_ONE.c.kind).limit(1)
-"""The owner of such a folder in one ``namespace``: a database, or a table or view and the kind of the folder."""
+"""The query for the owner of such a folder in one ``namespace``: a database, or a table or view with the folder's kind.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder on a cluster of a table or, if ``table`` is None, of a database; ``kind`` is for example ``table``."""
+    """A folder of a table on a cluster, or of a database if ``table`` is None. ``kind`` is for example ``table``."""
 
     namespace: str
     database: str
@@ -207,7 +209,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """A folder of one namespace that is or lies in a folder of another one."""
+    """A folder of one namespace that equals or lies in a folder of another namespace."""
 
     inner: Folder
     outer: Folder
@@ -219,10 +221,10 @@ class SharedFolder:
 
 
 def shared_folders(connection: Connection) -> list[SharedFolder]:
-    """Return the folders that are, or lie in, a folder of another namespace, each with the nearest such folder.
+    """Return the folders that equal or lie in a folder of another namespace, each with the nearest such folder.
 
-    A managed table that was renamed to another namespace stays in the folder of its former database, and a database may
-    lie in another one: these are not returned. Four round trips, whatever the number of tables is.
+    The result leaves out managed tables in the folder of their former database, where a rename to another namespace has
+    left them, and databases in the folder of another database. Four round trips for any number of tables.
     """
     by_cluster: dict[str, list[Folder]] = {}
     roots = [*_databases(connection)]

@@ -43,7 +43,7 @@ def existing(connection: Connection, names: Iterable[tuple[str, str]]) -> list[t
 
 
 def select_functions(connection: Connection, database: str | None, pattern: str | None) -> list[PermanentFunction]:
-    """Return the functions of a database, or of all, whose names match a SHOW pattern, by database and name."""
+    """Return the functions of one database, or of all, that match a SHOW pattern, sorted by database and name."""
     query = _select()
     if database is not None:
         query = query.where(databases.c.name == normalise(database))
@@ -78,7 +78,7 @@ def insert_function(connection: Connection, function: PermanentFunction, now_ms:
 
 
 def update_function(connection: Connection, stored: PermanentFunction, function: PermanentFunction) -> None:
-    """Store a changed function in the place of ``stored``; it may have another name and database.
+    """Replace the function ``stored`` by a changed one, which may have another name and database.
 
     Raises:
         NoSuchDatabaseError: the function's new database does not exist.
@@ -102,7 +102,7 @@ def delete_function(connection: Connection, stored: PermanentFunction) -> None:
     """Remove a function.
 
     Raises:
-        NoSuchFunctionError: another client has dropped it meanwhile.
+        NoSuchFunctionError: another client has dropped the function meanwhile.
     """
     database_id = select(databases.c.id).where(databases.c.name == stored.database).scalar_subquery()
     of_stored = (functions.c.database_id == database_id, functions.c.name == stored.name)
@@ -194,7 +194,7 @@ class FunctionMethods(StorePart):
             return select_function(connection, database, name)
 
     def get_functions(self, database: str | None = None, pattern: str | None = None) -> list[PermanentFunction]:
-        """Return the functions of a database, or of all, whose names match a SHOW pattern. One round trip."""
+        """Return the functions of one database, or of all, whose names match a SHOW pattern. One round trip."""
         with self._read() as connection:
             return select_functions(connection, database, pattern)
 

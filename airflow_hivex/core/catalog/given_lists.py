@@ -1,4 +1,4 @@
-"""The write id lists that callers pass to the RawStore, to say which state of a table they want to read."""
+"""The write id lists that callers pass to the RawStore, each for the state of a table that the caller reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GivenList: TypeAlias = ValidWriteIdList | str | StateOf | None
 
 
 def checked_list(database: str, table: str, given: GivenList) -> ValidWriteIdList | StateOf | None:
-    """Return the given list of a table as a value.
+    """Return the list that a caller has given for a table, parsed if it is a text.
 
     Raises:
         InvalidWriteIdListError: the text is empty or not a valid list, or the list belongs to another table.
@@ -56,10 +56,10 @@ def check_has_list(table: Table, given: ValidWriteIdList | StateOf | None) -> No
 
 
 def check_writer(connection: Connection, table: StoredTable, given: ValidWriteIdList | StateOf | None) -> None:
-    """Refuse a change of a table if the caller's write id list does not belong to this very table.
+    """Refuse a change of a table if the caller's write id list belongs to an earlier table of the same name.
 
-    A table's write ids continue after the ids of earlier tables of its name, so a list with none of its ids belongs to
-    an earlier table. One round trip for a list in text form.
+    The write ids of a table continue after the ids of earlier tables of its name. So a list without any id of the table
+    belongs to an earlier one. One round trip for a list in text form.
 
     Raises:
         MissingWriteIdListError: the list is None, and the table is transactional.
@@ -80,5 +80,5 @@ def check_writer(connection: Connection, table: StoredTable, given: ValidWriteId
 
 
 def list_or_none(given: ValidWriteIdList | StateOf | None) -> ValidWriteIdList | None:
-    """Return the list of a write for its event, or None: then the event gets the list of its transaction."""
+    """Return the write id list for the event of a write, or None: the event then gets the list of its transaction."""
     return None if isinstance(given, StateOf) else given

@@ -5,8 +5,8 @@ moment sees. This state is complete unless directories were removed from the cat
 bound:
 
 - The cleaner removes replaced directories. ``history_write_id`` of the partition, or of a table without partitions, is
-  the highest write id of the replacing directories: a moment has to see all bases and results of compactions up to
-  this id.
+  the highest write id of the replacing directories. A moment has to see all bases and results of compactions up to this
+  id.
 - A partition is dropped or renamed, a plain table becomes transactional, or writes are lost with a cluster.
   ``history_txn_id`` of the table is the transaction of the last such change: a moment has to see this transaction.
 
@@ -49,10 +49,10 @@ from airflow_hivex.core.transactions import commit_record
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """The transactions of a table's directories, the bounds of its history, and the moments copied to clusters.
+    """The transactions of a table's directories, the bounds of its history, and the moments that clusters have copied.
 
-    ``writers`` and ``registered_ms`` are by directory id, ``floors`` by partition id (None: a table without
-    partitions). ``moments`` are by cluster, the newest first.
+    ``writers`` and ``registered_ms`` are dicts from directory id. ``floors`` is a dict from partition id (None: a table
+    without partitions). ``moments`` is a dict from cluster to its moments, the newest first.
     """
 
     created_ms: int
@@ -107,7 +107,7 @@ def _read_moments(
 
 
 def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms: int) -> None:
-    """Note that the history of a table begins with a change of its definition, by the change's transaction, if any.
+    """Record that the history of a table begins with a change of its definition, made by a transaction or without one.
 
     The changes of one table wait for each other, so the last one counts.
     """
@@ -118,7 +118,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms
 
 
 def raise_floor(connection: Connection, table_id: int, partition_id: int | None, write_id: int) -> None:
-    """Note the removal of directories that newer directories, with write ids up to ``write_id``, have replaced."""
+    """Record the removal of directories that newer directories, with write ids up to ``write_id``, have replaced."""
     if partition_id is not None:
         p = partitions.c
         is_lower = func.coalesce(p.history_write_id, 0) < write_id
@@ -155,7 +155,7 @@ class RecordedCommit:
 def read_commits(connection: Connection, table_id: int, limit: int | None = None) -> list[RecordedCommit]:
     """Return the recorded commits of a table, the newest first. One round trip.
 
-    The row of the table's creation is left out if the record has the transaction that created the table.
+    The result has no row of the table's creation if the record has the transaction that created the table.
     """
     newer = table_commits.alias("newer").c
     is_repeated = and_(
@@ -182,7 +182,7 @@ def read_commits(connection: Connection, table_id: int, limit: int | None = None
 
 
 def read_record(connection: Connection, table_id: int) -> list[RecordedVersion]:
-    """Return the record of a table, oldest first. One round trip."""
+    """Return the recorded versions of a table, oldest first. One round trip."""
     columns = (_C.id, _C.write_id, _C.txn_id, _C.committed_ms, _C.columns_before)
     return [
         RecordedVersion(
@@ -197,9 +197,11 @@ def read_record(connection: Connection, table_id: int) -> list[RecordedVersion]:
 
 
 def read_floors(connection: Connection, table_id: int) -> dict[int | None, int]:
-    """Return the highest write ids of directories that have replaced others, by partition id. Two round trips.
+    """Return the highest write ids of directories that have replaced others, as a dict from partition id.
 
-    None stands for a table without partitions.
+    Two round trips.
+
+    The partition id None stands for a table without partitions.
     """
     t = tables.c
     of_table = connection.execute(select(t.history_write_id).where(t.id == table_id)).scalar_one_or_none()
@@ -249,7 +251,7 @@ def bind_version(
 def _of_version(
     table: StoredTable, registered: Sequence[RegisteredDirectory], version: TableVersion, floor: int
 ) -> list[RegisteredDirectory]:
-    """Return the directories of a partition, without directories that have, or lack, rows because of later commits.
+    """Return the directories of a partition that a version reads; later commits have not changed their rows.
 
     Raises:
         VersionExpiredError: directories that the version needs have been removed.
@@ -274,7 +276,8 @@ class NotReadableError(Exception):
 class EarlierTable:
     """A table as of a moment; ``write_id`` is the highest write id that it sees.
 
-    ``unseen`` has the times of the commits to the needed partitions that the moment does not see, by transaction.
+    ``unseen`` has the commits to the needed partitions that the moment does not see, as a dict from transaction to
+    time.
     """
 
     bound: BoundTable
@@ -292,9 +295,9 @@ def bind_earlier(
 ) -> EarlierTable:
     """Return the table as of a moment, with all its needed directories on ``cluster``. Pure.
 
-    Directories of transactions that the moment does not see are skipped. So is a compaction's result that the cluster
-    lacks, as long as the directories before it are registered: they have the same rows.
-    A table without transactions has no moments; its copy is read as it is.
+    Directories of transactions that the moment does not see are skipped. The result of a compaction that the cluster
+    lacks is skipped, too, as long as the merged directories, which have the same rows, are registered. A table without
+    transactions has no moments; its copy is read as it is.
 
     Raises:
         NotReadableError: the history of the table begins after the moment, or the cluster lacks directories.
@@ -354,7 +357,7 @@ def _is_read(
     """Return whether a moment may read a directory.
 
     Raises:
-        NotReadableError: the moment would read other directories in its place, which are gone.
+        NotReadableError: the moment would read other directories in place of this one, and they were removed.
     """
     writer = history.writers.get(directory.id)
     is_seen = writer is not None and moment.valid_txns.is_valid(writer)

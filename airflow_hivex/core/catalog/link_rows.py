@@ -71,7 +71,7 @@ _DESCRIBED = _select(_L.parameters, _L.owner, _L.created_ms).order_by(_OWN.c.nam
 def find_links(connection: Connection, names: Collection[LinkName]) -> dict[LinkName, Link]:
     """Return the named links that exist, with the partitions that ALTER LINK has changed. One round trip.
 
-    Properties, owner and time are left out.
+    The links have no properties, owner and time.
     """
     found: dict[LinkName, Link] = {}
     rows: dict[LinkName, list[Row[Any]]] = {}
@@ -91,7 +91,10 @@ def find_links(connection: Connection, names: Collection[LinkName]) -> dict[Link
 
 
 def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> list[Link]:
-    """Return links with their properties, owner and time, by name, without their partitions. One round trip."""
+    """Return links, sorted by name, with their properties, owner and time, and without their partitions.
+
+    One round trip.
+    """
     return [
         _link(
             row,
@@ -202,7 +205,7 @@ def lock_link(connection: Connection, link_id: int) -> bool:
 
 
 def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *, shown: bool, now_ms: int) -> None:
-    """Store that a link shows, or hides, partitions of its source. One statement a batch."""
+    """Store that a link shows, or hides, partitions of its source. One query per batch."""
     insert_or_update = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
     statement = insert_or_update(link_partitions)
     statement = statement.on_conflict_do_update(
@@ -222,7 +225,10 @@ def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> No
 
 
 def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict[LinkName, list[str]]:
-    """Remove dropped partitions from all links; return the ones of static links, by link. Two round trips a batch."""
+    """Remove dropped partitions from all links. Two round trips per batch.
+
+    Return a dict from each static link to the partitions that it has lost.
+    """
     lost: dict[LinkName, list[str]] = {}
     for batch in batches(partition_ids):
         of_partitions = _EXCEPTIONS.partition_id.in_(batch)
@@ -241,9 +247,9 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
 
 
 def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tuple[list[int], list[int]]:
-    """Return the partitions that came to a link before a time: first by ALTER LINK, second by the dynamic link itself.
+    """Return the partitions that were added to a link before a time, in two lists. One round trip.
 
-    One round trip.
+    ALTER LINK has added the partitions of the first list, the dynamic link itself those of the second list.
     """
     p = partitions.c
     of_link = and_(_EXCEPTIONS.link_id == link.id, _EXCEPTIONS.partition_id == p.id)
@@ -260,7 +266,7 @@ def expired_partitions(connection: Connection, link: Link, before_ms: int) -> tu
 
 
 def raise_beginning(connection: Connection, link: Link) -> None:
-    """Move the beginning of a dynamic link behind the partitions that it hides, so that they need no rows any more.
+    """Move the beginning of a dynamic link after the partitions that it hides, and remove the rows of these partitions.
 
     The caller has locked the row of the source for a change. Four round trips.
     """

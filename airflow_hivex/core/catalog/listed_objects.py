@@ -47,10 +47,10 @@ class CommitPeriod:
 def read_commit_history(
     connection: Connection, table: StoredTable, period_ms: int, since_ms: int
 ) -> list[CommitPeriod]:
-    """Return the periods since a time in which directories were registered, oldest first. Two statements.
+    """Return the periods since a time in which directories were registered, oldest first. Two queries.
 
-    A transaction counts when its directories were registered on the first of the clusters that hold them. It is missing
-    once all of its directories were compacted and cleaned.
+    A transaction counts at the time when the first cluster got its directories. It is missing once all of its
+    directories were compacted and cleaned.
     """
     of_table = cluster_storage_descriptors.c.table_id == table.id
     has_copies = connection.execute(select(cluster_storage_descriptors.c.id).where(of_table).limit(1)).first()
@@ -157,7 +157,7 @@ class ListedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class HeldCopy:
-    """The number of a table's directories on a cluster, and of all its directories, without obsolete ones."""
+    """The number of a table's directories that a cluster has, and of all its directories, without obsolete ones."""
 
     cluster: str
     is_primary: bool
@@ -201,7 +201,7 @@ class CatalogListing:
         self._store = store
 
     def tables(self, wanted: PageRequest, database: str | None = None) -> Page[ListedTable]:
-        """Return tables and views, of one database or of all. The search is by name, owner and cluster. 3 statements.
+        """Return tables and views, of one database or of all. The search is by name, owner and cluster. Three queries.
 
         Raises:
             InvalidObjectError: the list cannot be sorted by the column.
@@ -231,7 +231,7 @@ class CatalogListing:
         return Page([_listed_table(row, numbers.get(row.id, 0)) for row in found.rows], found.total)
 
     def partitions(self, database: str, table: str, wanted: PageRequest) -> Page[ListedPartition]:
-        """Return the partitions of a table. Four statements.
+        """Return the partitions of a table. Four queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -264,7 +264,7 @@ class CatalogListing:
     def directories(
         self, database: str, table: str, wanted: PageRequest, partition: str | None = None
     ) -> Page[ListedDirectory]:
-        """Return the registered directories of a table, or of one of its partitions. Six statements.
+        """Return the registered directories of a table, or of one of its partitions. Six queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -298,10 +298,10 @@ class CatalogListing:
         return Page(rows, found.total)
 
     def copies(self, database: str, table: str) -> list[HeldCopy]:
-        """Return the clusters that hold directories of a table, the primary first. Three statements.
+        """Return the clusters that hold directories of a table, the primary first. Three queries.
 
         ``Replicator.copies`` compares the directories that snapshots read, partition by partition. This method only
-        adds up numbers, which is fast for any number of partitions.
+        counts directories, which is fast for any number of partitions.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -327,7 +327,7 @@ class CatalogListing:
         return sorted(copies, key=lambda each: (not each.is_primary, each.cluster))
 
     def commits(self, database: str, table: str, period_ms: int, since_ms: int) -> list[CommitPeriod]:
-        """Return the commits to a table since a time, in periods, oldest first. Three statements.
+        """Return the commits to a table since a time, in periods, oldest first. Three queries.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -336,12 +336,12 @@ class CatalogListing:
             return read_commit_history(connection, select_table(connection, database, table), period_ms, since_ms)
 
     def copy_lags(self) -> list[CopyLag]:
-        """Return the clusters that have copies of tables, by name, with the lag of the copies. Two statements."""
+        """Return the lag of each cluster that has copies of tables, sorted by name. Two queries."""
         with self._store.read() as connection:
             return read_copy_lags(connection)
 
     def deltas(self, limit: int = 20) -> list[TableDeltas]:
-        """Return the tables with the most delta directories. One statement."""
+        """Return the tables with the most delta directories. One query."""
         judged = judged_directories(None).c
         is_delta = _D.kind.in_(_DELTAS)
         number = func.count(case((is_delta, 1)))
@@ -373,7 +373,7 @@ class CatalogListing:
         return [TableDeltas(row[0], row[1], row[2], int(row[3]), int(row[4]), bool(row[5])) for row in rows]
 
     def clusters(self) -> list[ClusterUse]:
-        """Return the clusters that hold tables or directories, by name. Two statements."""
+        """Return the clusters that hold tables or directories, sorted by name. Two queries."""
         primaries = select(_T.primary_cluster, func.count()).where(~_T.dropped).group_by(_T.primary_cluster)
         judged = judged_directories(None).c
         held = (

@@ -36,9 +36,9 @@ class MetadataReader(Protocol):
     ) -> Snapshot:
         """Return the tables of these names, and all of their write id lists, at one moment. One round trip.
 
-        This is the current snapshot; with ``txn_id``, the snapshot that this transaction takes now; with
-        ``valid_txns``, a snapshot that was taken before. ``known`` are tables from an earlier snapshot of the caller:
-        unchanged ones are not read again.
+        Without further arguments this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction
+        takes now, with ``valid_txns`` a snapshot that was taken before. ``known`` are tables from an earlier snapshot
+        of the caller; unchanged tables are not read again.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.

@@ -1,4 +1,4 @@
-"""The rows of partitions, in sight or dropped. Functions here take part in the caller's transaction, set by set."""
+"""The rows of existing and dropped partitions. Functions here take part in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _stored(table: str, key: Column, value: Value) -> str:
 
 
 def _fitted(text: str, type: ColumnType) -> Value:
-    """Return the text as a value of its key's type: CHAR is padded, and only spaces may be cut off."""
+    """Return the text as a value of its key's type. CHAR is padded; a longer text may lose only spaces at its end."""
     if not isinstance(type, Primitive) or type.name not in ("char", "varchar"):
         return typed(text, type)
     (length,) = type.parameters
@@ -93,7 +93,7 @@ def _fitted(text: str, type: ColumnType) -> Value:
 
 
 def text_of(value: Value, *, single: bool = False) -> str:
-    """Return a value as Spark casts it to text: an INSERT names dynamic partitions in this way.
+    """Return a value as Spark casts it to text, as an INSERT names dynamic partitions.
 
     ``single`` says that a number has 32 bits.
     """
@@ -140,10 +140,11 @@ def insert_partitions(
     now_ms: int,
     given: Mapping[str, Partition] | None = None,
 ) -> dict[str, int]:
-    """Add the missing partitions (name to relative location); return the ids of the added ones.
+    """Add the missing partitions; return the added ones, as a dict from name to id.
 
-    A location of "" is the default one, below the table's folder. ``given`` has the other facts of partitions, by name.
-    Two statements a batch of rows, and one more if partitions have storage descriptors of their own.
+    ``wanted`` is a dict from name to relative location; "" is the default location below the table's folder. ``given``
+    has the partitions with further properties, as a dict from name. Two queries per batch of rows, and one more if
+    partitions have storage descriptors of their own.
     """
     given = given or {}
     storage_ids = _insert_storage_descriptors(connection, given)
@@ -182,7 +183,7 @@ def insert_partitions(
 
 
 def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Partition]) -> dict[str, int]:
-    """Return the ids of the partitions' own storage descriptors, by the partition's name."""
+    """Store the partitions' own storage descriptors, and return a dict from partition name to descriptor id."""
     own = {name: partition.storage for name, partition in given.items() if partition.storage is not None}
     rows = [storage_to_values(storage) for storage in own.values()]
     statement = insert(storage_descriptors).returning(storage_descriptors.c.id, sort_by_parameter_order=True)
@@ -197,7 +198,7 @@ def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> No
 
 
 def update_partitions(connection: Connection, changed: Mapping[int, Partition]) -> None:
-    """Store parameters, storage descriptors and times of the last access of partitions, by id. Their places stay."""
+    """Store parameters, storage descriptors and access times of partitions (a dict from id). Their places stay."""
     rows = {
         row.id: row.storage_descriptor_id
         for batch in batches(sorted(changed))
@@ -228,7 +229,7 @@ def update_partitions(connection: Connection, changed: Mapping[int, Partition]) 
 
 
 def partition_ids(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, int]:
-    """Return the ids of those partitions that exist, by name."""
+    """Return the named partitions that exist, as a dict from name to id."""
     found: dict[str, int] = {}
     for batch in batches(names):
         rows = connection.execute(
@@ -265,7 +266,7 @@ def new_partition_names(table: Table, given: Iterable[Partition], existing: Iter
 
 
 def two_folders(table: Table, name: str, one: str, other: str) -> InvalidObjectError:
-    """Return the error of two folders for one partition, of which only one folder can be registered."""
+    """Return the error that a statement names two folders for one partition."""
     reason = f"folders {one} and {other} both have its values; move the files of one into the other and delete it"
     return InvalidObjectError("partition", f"{table.full_name} {name}", reason)
 
@@ -314,7 +315,7 @@ def select_partition(connection: Connection, table: Table, name: str) -> Row[Any
 
 
 def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[Any]]:
-    """Return the rows of partitions by id, in id order."""
+    """Return the rows of the partitions with some ids, sorted by id."""
     return [
         row
         for batch in batches(ids)
@@ -323,7 +324,7 @@ def select_partitions(connection: Connection, ids: Sequence[int]) -> list[Row[An
 
 
 def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[ClusterStorageDescriptor]]:
-    """Return the secondary copies of partitions, by partition id."""
+    """Return the secondary copies of partitions, as a dict from partition id."""
     copies = cluster_storage_descriptors.c
     found: dict[int, list[ClusterStorageDescriptor]] = defaultdict(list)
     for batch in batches(ids):
@@ -338,7 +339,7 @@ def secondaries_of(connection: Connection, ids: Sequence[int]) -> dict[int, list
 
 
 def rename_partition(connection: Connection, table: Table, stored: Row[Any], name: str) -> bool:
-    """Give a partition another name and, in a managed table, the location of this name.
+    """Rename a partition, and move it in a managed table to the location of the new name.
 
     Returns whether its files move.
 
@@ -380,7 +381,7 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
 
 
 def move_below(connection: Connection, table: Table, location: str, target: str) -> dict[int, str]:
-    """Store the places of the partitions below a folder as places below another folder; return their names by id."""
+    """Move the places of partitions from below one folder to another; return a dict from their ids to names."""
     below = partitions.c.location.like(beginning(f"{location}/")["beginning"], escape="/")
     of_table = (partitions.c.table_id == table.id) & below
     names = {row.id: row.name for row in connection.execute(select(partitions.c.id, partitions.c.name).where(of_table))}
@@ -395,7 +396,7 @@ def update_location(connection: Connection, partition_id: int, location: str) ->
 
 
 def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, str]:
-    """Return the locations of the named partitions that exist, by name, relative to the primary cluster.
+    """Return the named partitions that exist, as a dict from name to location relative to the primary cluster.
 
     Raises:
         InvalidOperationError: a partition is stored in another format than the table.
@@ -411,7 +412,7 @@ def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> 
 
 @dataclass(frozen=True, slots=True)
 class DroppedPartition:
-    """A dropped partition: the names of its directories, and the places where they lie."""
+    """A dropped partition, with the names and places of its directories."""
 
     id: int
     name: str
@@ -422,8 +423,8 @@ class DroppedPartition:
 def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> None:
     """Mark partitions of managed tables as dropped; their rows stay until the cleaner has deleted their files.
 
-    Until then no partition can be renamed to that name: a rename copies directories under their own names, and the
-    cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
+    Until then no partition can be renamed to the name of a dropped one. A rename copies directories under their own
+    names, and the cleaner could delete the copies. ``created_ms`` of a dropped partition is the time of the drop.
     """
     copies = cluster_storage_descriptors
     for batch in batches(ids):
@@ -434,7 +435,7 @@ def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> Non
 
 
 def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> int:
-    """Note the former name of a partition, which was renamed in the caller's transaction, as dropped; return its id."""
+    """Record the former name of a renamed partition as a dropped partition; return the id of this record."""
     partition_id = connection.execute(
         insert(partitions)
         .values(
@@ -469,7 +470,7 @@ def has_files(connection: Connection, table_id: int, name: str) -> bool:
 
 
 def in_sight(connection: Connection, table_id: int, names: Sequence[str]) -> Mapping[str, frozenset[str]]:
-    """Return the directories of the named partitions that exist, by name. One round trip a batch."""
+    """Return the named partitions that exist, as a dict from name to directories. One round trip per batch."""
     p, d = partitions.c, directories.c
     found: defaultdict[str, set[str]] = defaultdict(set)
     for batch in batches(names):

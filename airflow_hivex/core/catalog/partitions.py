@@ -1,4 +1,4 @@
-"""The partitions of the ObjectStore."""
+"""The methods of the ObjectStore for partitions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PartitionMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _place(self, table: Table, partition: Partition) -> str:
-        """Return the given location of a new partition, relative to the primary cluster's file system, or ""."""
+        """Return the location of a new partition, relative to the primary cluster's file system; "" is the default."""
         self._check_primary(table, partition)
         cluster = self._clusters.get(table.storage.primary.cluster)
         location = partition.location
@@ -155,7 +155,7 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions of these names that exist (and, with ``cluster``, have a copy there), by id."""
+        """Return the named partitions that exist, and have a copy on ``cluster`` if it is given, sorted by id."""
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_names", write_ids)
@@ -172,7 +172,7 @@ class PartitionMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         cluster: str | None = None,
     ) -> list[StoredPartition]:
-        """Return the partitions whose rows may satisfy ``expr`` (and, with ``cluster``, have a copy there)."""
+        """Return the partitions whose rows may satisfy ``expr``, and that have a copy on ``cluster`` if it is given."""
         write_ids = checked_list(database, table, valid_write_ids)
         with self._read() as connection:
             stored = self._partitioned(connection, database, table, "get_partitions_by_expr", write_ids)
@@ -256,8 +256,8 @@ class PartitionMethods(StorePart):
     ) -> list[StoredPartition]:
         """Store changed partitions, all or none: parameters, storage descriptors and times of the last access.
 
-        Partitions are found by their values. Their places stay; :meth:`rename_partition` changes values. From now on a
-        partition without a storage descriptor is stored as its table says.
+        Partitions are found by their values. Their places stay; :meth:`rename_partition` changes values. From now on, a
+        partition without a storage descriptor has the one of its table.
 
         Raises:
             NoSuchPartitionError: a partition does not exist.
@@ -297,10 +297,10 @@ class PartitionMethods(StorePart):
         *,
         txn_id: int | None = None,
     ) -> int | None:
-        """Change the values of a partition. Its place changes with its name, and the caller copies the files.
+        """Change the values of a partition. The place changes with the name, and the caller copies the files.
 
-        Returns the id of a row that notes the former name of a moved partition as dropped, until
-        :meth:`forget_partitions`.
+        Returns the id of a row that records the former name of a moved partition as dropped, until
+        :meth:`forget_partitions` removes it.
 
         Raises:
             NoSuchPartitionError: the partition does not exist.
@@ -373,5 +373,5 @@ class PartitionMethods(StorePart):
 
     @staticmethod
     def _stored(connection: Connection, table: Table, ids: Iterable[int]) -> list[StoredPartition]:
-        """Return the partitions by id, with their locations as they are stored."""
+        """Return the partitions with some ids, with relative locations as in the database."""
         return [partition_from_row(table, row) for row in partition_rows.select_partitions(connection, sorted(ids))]

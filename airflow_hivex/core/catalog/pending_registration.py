@@ -1,4 +1,4 @@
-"""The commit of a transaction of several statements: it registers their writes, or it is refused."""
+"""The commit of a transaction of several statements, which registers their pending writes or is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions.shared_state import stored_snapshot
 def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> None:
     """Register the writes of a transaction's statements, as part of its commit.
 
-    Writes of killed statements stay noted, so that the cleaner finds their files.
+    The records of killed statements stay, so that the cleaner finds their files.
 
     Raises:
         NoSuchObjectError: a written table has been dropped.
@@ -66,7 +66,7 @@ def hidden(
     snapshot: ValidTxnList | None,
     write: TableWrite,
 ) -> str | None:
-    """Return the reason why a write to partitions (None: without partitions) cannot count, or None if it can.
+    """Return the reason why the rows of a write to partitions would be hidden, or None if they would be visible.
 
     A base directory hides all directories of lower write ids, also directories that its statement could not see. The
     commit does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert

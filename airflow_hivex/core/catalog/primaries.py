@@ -125,7 +125,7 @@ def _locked(connection: Connection, table: StoredTable) -> StoredTable:
 
 
 def _places(connection: Connection, table: StoredTable, cluster: str) -> tuple[str | None, dict[int, str]]:
-    """Return the folder of the table's copy on a cluster, and the places of the partitions' copies, by id."""
+    """Return the folder of the table's copy on a cluster, and a dict from partition id to the place of its copy."""
     c = cluster_storage_descriptors.c
     query = select(c.partition_id, c.location).where(c.table_id == table.id, c.cluster == cluster)
     found = {row.partition_id: row.location for row in connection.execute(query)}
@@ -143,7 +143,7 @@ def _check_seen(connection: Connection, table: StoredTable, cluster: str, seen: 
 
 
 def _partitions(connection: Connection, table: StoredTable) -> dict[int, tuple[str, str]]:
-    """Return the name and location of each partition that is not dropped, by id."""
+    """Return a dict from the id of each existing partition to its name and location."""
     p = partitions.c
     query = select(p.id, p.name, p.location).where(p.table_id == table.id, ~p.dropped)
     return {row.id: (row.name, row.location) for row in connection.execute(query)}

@@ -52,10 +52,10 @@ class FoundPartition(NamedTuple):
 def find_partitions(
     connection: Connection, table: Table, predicate: Predicate | None = None
 ) -> Sequence[FoundPartition]:
-    """Return the partitions whose rows may satisfy ``predicate``, by id. One round trip.
+    """Return the partitions whose rows may satisfy ``predicate``, sorted by id. One round trip.
 
     Equality and IN on any key are index look-ups. The database also decides ranges of texts and dates, and LIKE with a
-    fixed beginning. Conditions that it cannot decide for certain are decided here, over the remaining names.
+    fixed beginning. The function itself decides the other conditions over the names that the database finds.
     """
     conditions, residual = database_conditions(connection, table, predicate)
     query = (
@@ -72,7 +72,7 @@ def find_partitions(
 def database_conditions(
     connection: Connection, table: Table, predicate: Predicate | None
 ) -> tuple[list[ColumnElement[bool]], list[Predicate]]:
-    """Return the conditions that the database decides, and the conditions to decide over the names that it finds."""
+    """Return the conditions that the database decides, and the conditions that are decided over the names it finds."""
     conditions: list[ColumnElement[bool]] = []
     residual: list[Predicate] = []
     for conjunct in _conjuncts(predicate):
@@ -95,7 +95,7 @@ def check_stored_alike(
 ) -> None:
     """Refuse partitions whose own storage descriptor has another format than their table.
 
-    One round trip if partitions have storage descriptors of their own, else none.
+    One round trip if partitions have storage descriptors of their own, otherwise no round trip.
 
     Raises:
         InvalidOperationError: a partition has another format: a scan cannot read it, and a write would mix formats.
@@ -121,9 +121,9 @@ def _reading_options(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def partition_predicate(filters: Iterable[Predicate], keys: Sequence[Column]) -> Predicate | None:
-    """Return the conditions on partition keys in a table reference's filters, without conditions on other columns.
+    """Return the conditions on partition keys in the filters of a table reference, or None without such a condition.
 
-    None if the filters have no such condition.
+    Conditions on other columns are ignored.
     """
     names = {key.name.lower() for key in keys}
     usable = [known for known in (known_by(conjunct, names) for conjunct in filters) if restricts(known)]
@@ -149,7 +149,7 @@ def _condition(table: Table, predicate: Predicate) -> ColumnElement[bool] | None
 
 
 def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | None:
-    """Return the position of the key that an equality or IN is about, and the stored values that satisfy it."""
+    """Return the key of an equality or IN, as its position, with the stored values that satisfy the condition."""
     match predicate:
         case Comparison(ColumnReference() as column, "=", value):
             values: tuple[Value, ...] = (value,)
@@ -166,7 +166,7 @@ def _looked_up(table: Table, predicate: Predicate) -> tuple[int, list[str]] | No
 
 
 def _bounds(table: Table, predicate: Predicate, collation: str) -> ColumnElement[bool] | None:
-    """Return a condition that holds for every partition whose rows may satisfy the predicate; NULL never does."""
+    """Return a condition that holds for every partition whose rows may satisfy the predicate, but not for NULL."""
     low: str | None = None
     high: str | None = None
     match predicate:
@@ -207,7 +207,7 @@ def _ordered_text(table: Table, column: ColumnReference, value: Value, *, of_dat
 
 
 def _after(beginning: str) -> str | None:
-    """Return the smallest text that sorts after every text with this prefix, or None if no text does."""
+    """Return the smallest text that sorts after every text with this prefix, or None if there is no such text."""
     code = ord(beginning[-1]) + 1
     if code > sys.maxunicode:
         return None
@@ -228,7 +228,7 @@ def _with_value(table: Table, position: int, condition: ColumnElement[bool]) -> 
 
 
 def _key(table: Table, column: ColumnReference) -> int | None:
-    """Return the position of a column among the partition keys, or None."""
+    """Return the position of a column among the partition keys, or None for another column."""
     names = [key.name.lower() for key in table.partition_keys]
     return names.index(column.name.lower()) if column.name.lower() in names else None
 
@@ -301,9 +301,9 @@ def matching(
 def allowed_values(
     table: Table, predicate: Predicate | None, distinct: Sequence[Collection[str]]
 ) -> list[set[str] | None]:
-    """Return, for each partition key, the ``distinct`` stored values that satisfy the conditions on this key alone.
+    """Return for each partition key those ``distinct`` values that satisfy the conditions on this key alone.
 
-    None for a key without a condition on it alone. :func:`matching` decides the partitions of these values.
+    A key without such a condition has None. :func:`matching` then decides over the partitions with these values.
     """
     names = [key.name.lower() for key in table.partition_keys]
     allowed: list[set[str] | None] = [None] * len(names)
@@ -331,7 +331,7 @@ def _exact_texts(table: Table, predicate: Predicate) -> list[str] | None:
 
 
 class _KeyTest:
-    """Tests the values of one partition key against the conditions on that key alone, by the stored text of a value."""
+    """A test of the values of one partition key, given as stored texts, by the conditions on that key alone."""
 
     def __init__(self, key: Column, predicate: And) -> None:
         self._name = key.name.lower()
@@ -340,9 +340,9 @@ class _KeyTest:
         self._known: dict[str, tuple[bool, Sequence[tuple[str, Value]]]] = {}
 
     def of(self, text: str) -> tuple[bool, Sequence[tuple[str, Value]]]:
-        """Return the answer, and the key's name with its value, if Python has such a value.
+        """Return whether a value passes the test, and the key's name with the value if Python can represent it.
 
-        Spark has days before the year 1 and after the year 9999.
+        Spark has days before the year 1 and after the year 9999; Python has not.
         """
         known = self._known.get(text)
         if known is None:

@@ -33,10 +33,10 @@ class OriginalFile:
 class Registration:
     """The directories of a table that a transaction has written on ``cluster``.
 
-    ``partitions`` exist afterwards even without a directory; missing ones are added if ``adds_partitions``.
-    ``replaces`` says that other directories had the rows before. With ``is_batch`` the directories belong to a
-    streaming batch, and earlier transactions of the batch may have added files to them. ``reveals_table`` says that
-    this commit makes the table visible. ``operation`` is the statement, for the record.
+    ``partitions`` are the written partitions, including those without a directory; with ``adds_partitions`` missing
+    ones are added. ``replaces`` is set if other directories had the rows before. With ``is_batch`` the directories
+    belong to a streaming batch, and earlier transactions of the batch may have added files to them. With
+    ``reveals_table`` this commit makes the table visible. ``operation`` is the statement, for the record.
     """
 
     table: StoredTable
@@ -146,7 +146,7 @@ class Registration:
 
 
 def register(connection: Connection, registrations: Sequence[Registration], now_ms: int) -> list[list[int]]:
-    """Write the rows of a transaction's registrations in its commit; return the ids of each one's new partitions.
+    """Write the rows of a transaction's registrations in its commit; return the new partition ids of each.
 
     Quotas are compared with the bytes after all registrations.
 
@@ -205,7 +205,7 @@ def _register(connection: Connection, registration: Registration, now_ms: int) -
 
 
 def _note_commit(connection: Connection, registration: Registration) -> None:
-    """Note the statement and the numbers of its rows for the record of the commit."""
+    """Add the statement and the numbers of its rows to the record of the commit."""
     written, table_id = registration.directories, registration.table.id
     if registration.operation:
         commit_record.note_operation(connection, table_id, registration.operation)

@@ -1,4 +1,4 @@
-"""Rows of the metastore database as the catalog's objects, and back."""
+"""Conversions between rows of the metastore database and the catalog's objects."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _skew_from_json(skew: dict[str, Any]) -> Skew:
 def table_from_row(row: Row[Any], secondaries: Iterable[ClusterStorageDescriptor] = ()) -> StoredTable:
     """Return the table of a row of ``tables``, joined with its storage descriptor and ``database_name``.
 
-    The location is that of the primary cluster; a caller for another cluster replaces it.
+    The table has the location on the primary cluster; a caller for another cluster replaces it.
     """
     storage = storage_from_row(row, ClusterStorageDescriptor(row.primary_cluster, row.location), secondaries)
     return StoredTable(
@@ -200,7 +200,7 @@ def table_document(table: Table) -> dict[str, Any]:
 def partition_document(partition: Partition) -> dict[str, Any]:
     """Return a partition as values of JSON, for events.
 
-    The storage is None if the partition is stored as its table says.
+    The storage is None if the partition has no storage descriptor of its own.
     """
     return {
         "name": partition.name,

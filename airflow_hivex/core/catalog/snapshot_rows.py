@@ -1,4 +1,4 @@
-"""Snapshots of tables by their names: transactions, write id lists, versions and the tables themselves at once."""
+"""Snapshots of named tables: transactions, write id lists, versions and the tables themselves, read at one moment."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ _HIGH_WATERMARK = bindparam("high_watermark", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """The answer of :func:`snapshot_call`, read for one transaction.
+    """The result of :func:`snapshot_call`, as one transaction sees it.
 
-    ``committed`` are the write id lists without a transaction of the reader; ``history`` is the database's history.
+    ``committed`` are the write id lists for a reader without a transaction; ``history`` is the incarnation of the
+    database.
     """
 
     valid_txns: ValidTxnList
@@ -71,9 +72,9 @@ class SnapshotRows:
 
 
 def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
-    """Return the statement that takes a snapshot; :func:`read_snapshot` reads its answer.
+    """Return the query that takes a snapshot; :func:`read_snapshot` reads its result.
 
-    One statement reads transactions and write ids of the same moment, on both kinds of databases: a database
+    One query reads transactions and write ids of the same moment, in SQLite and PostgreSQL, because a database
     transaction that allocates an id also writes its row.
     """
     # The statement sees no transaction above the one that was opened last.
@@ -81,7 +82,7 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
 
 
 def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:
-    """Return the statements that select the tables of these names, and their secondaries."""
+    """Return the queries for the tables of these names, and for their secondary copies."""
     found, secondaries = _tables(_size(names))
     values = _values(names)
     return found(**values), secondaries(**values)
@@ -110,12 +111,12 @@ def read_snapshot(rows: Sequence[Any], txn_id: int | None) -> SnapshotRows:
 
 
 def _size(names: Collection[QualifiedName]) -> int:
-    """Return the number of names in a statement: a power of two, so that there are few different statements."""
+    """Return the number of names in a query: a power of two, so that there are few different queries."""
     return 0 if not names else 1 << (len(names) - 1).bit_length()
 
 
 def _values(names: Collection[QualifiedName]) -> dict[str, Value]:
-    """Return the parameters of a statement; the last name fills the remaining places."""
+    """Return the parameters of a query; the last name fills the remaining places."""
     given = list(names)
     padded = given + given[-1:] * (_size(names) - len(given))
     values: dict[str, Value] = {}

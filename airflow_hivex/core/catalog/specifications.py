@@ -1,7 +1,7 @@
 """PARTITION clauses of ALTER TABLE and SHOW PARTITIONS: the exact partitions that they cover.
 
-The filter of a query may keep a partition if one of its rows might fit. A dropped partition must match for certain, so
-values are first converted to the types of their keys, and then compared.
+The filter of a query may keep a partition if one of its rows might match. A partition is dropped only if it matches for
+certain, so values are first converted to the types of their keys, and then compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def check_partitioned(operation: str, table: Table) -> None:
 
 
 def typed_specification(operation: str, table: Table, specification: Predicate) -> Predicate:
-    """Return the specification with every value in the type of its key; NULL and the empty string are IS NULL.
+    """Return the specification with each value converted to the type of its key.
+
+    A comparison with NULL or the empty string becomes IS NULL.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -68,7 +70,7 @@ def typed_specification(operation: str, table: Table, specification: Predicate) 
 
 
 def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal | None]) -> Predicate:
-    """Return the specification of a PARTITION clause. A key has a value, or None for any value.
+    """Return the specification of a PARTITION clause, in which a key has a value, or None for any value.
 
     Raises:
         InvalidOperationError: the table has no partition keys.
@@ -91,7 +93,7 @@ def clause_condition(operation: str, table: Table, clause: Mapping[str, Literal 
 def covered(names: Iterable[str], specification: Predicate, keys: Sequence[Column]) -> list[str]:
     """Return the partitions that a typed specification covers.
 
-    A partition whose values are not of its keys' types is never covered.
+    A partition with a value that is not of its key's type is never covered.
     """
     found = []
     for name in names:

@@ -17,9 +17,9 @@ from airflow_hivex.core.store.schema import partitions, statistics
 def select_statistics(
     connection: Connection, table: StoredTable, partition_ids: Sequence[int] = ()
 ) -> dict[int | None, Statistics]:
-    """Return the results of ANALYZE for a table (under None) and for some of its partitions, by id, if they exist.
+    """Return the statistics of a table (with the key None) and of some partitions, as a dict from partition id.
 
-    One round trip a batch.
+    Partitions without statistics are missing. One round trip per batch.
     """
     s = statistics.c
     conditions: list[ColumnElement[bool]] = [(s.table_id == table.id) & s.partition_id.is_(None)]
@@ -40,10 +40,10 @@ def select_statistics(
 
 
 def store_statistics(connection: Connection, table: StoredTable, found: Mapping[str | None, Statistics]) -> None:
-    """Store the statistics of ANALYZE, by the partition's name or None for the table; they replace earlier ones.
+    """Store statistics of ANALYZE, given as a dict from partition name, or None for the table.
 
-    Statistics of columns that were not analyzed stay as they are, and partitions that were dropped meanwhile are
-    skipped. Two round trips, and three a batch of partitions.
+    They replace earlier statistics; other columns keep theirs. Partitions that were dropped meanwhile are skipped. Two
+    round trips, and three per batch of partitions.
 
     Raises:
         NoSuchTableError: the table was dropped meanwhile.
@@ -113,7 +113,7 @@ def delete_column_statistics(
 def store_sizes(
     connection: Connection, table: StoredTable, partition_id: int | None, num_files: int, total_size: int
 ) -> None:
-    """Update the numbers of files and bytes in existing statistics; their other facts stay."""
+    """Update the numbers of files and bytes in existing statistics."""
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     sizes = {"num_files": num_files, "total_size": total_size}

@@ -27,7 +27,7 @@ from airflow_hivex.core.transactions.txn_rows import check_open
 T = TypeVar("T")
 
 EndCompactions: TypeAlias = Callable[[Connection, Collection[int], Collection[str] | None, int], None]
-"""Ends the queued compactions of dropped tables, or of dropped partitions (names) of one table; the time is in ms."""
+"""A function that ends the queued compactions of dropped tables, or of named dropped partitions of one table."""
 
 
 class StorePart(JoinsTransactions):
@@ -108,9 +108,9 @@ class StorePart(JoinsTransactions):
         """Record the event of a change of a definition or of partitions, with a new write id for a managed table.
 
         The write id belongs to the transaction ``txn_id``. Without it, a separate transaction for this change is opened
-        and committed here. The event has the given list with this write id as committed, else the list of the
-        transaction. ``was`` is the table before the change, if its name may have changed. Call this method last, as
-        ``notification_log.record``.
+        and committed here. The event has the given list with this write id as committed; without a given list it has
+        the list of the transaction. ``was`` is the table before the change, if its name may have changed. Call this
+        method last, as ``notification_log.record``.
 
         Raises:
             TransactionNotOpenError: the transaction is not open, or is read-only.

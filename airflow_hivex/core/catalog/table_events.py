@@ -26,9 +26,9 @@ def record_table_event(
 ) -> None:
     """Record an event of a table in the caller's transaction.
 
-    A transactional table's event always has a write id list: the given one, else the list of the transaction, else the
-    current list. A commit reads the list at its end, so the list has the write ids that the commit itself allocates.
-    One round trip; two more if the list is not given.
+    The event of a transactional table always has a write id list: the given list, else the list of the transaction,
+    else the current list. The list is read at the end of the commit, and includes the write ids that the commit itself
+    allocates. One round trip; two more if the list is not given.
     """
 
     def complete() -> dict[str, Any]:
@@ -78,7 +78,7 @@ def record_statistics_event(
     columns: Sequence[str] = (),
     txn_id: int | None = None,
 ) -> None:
-    """Record that statistics of some columns have changed, of partitions or (None) of the table."""
+    """Record an event for changed statistics of columns, in partitions or (None) in the table."""
     event = EventType.UPDATE_TABLE_COLUMN_STAT if partitions is None else EventType.UPDATE_PARTITION_COLUMN_STAT
     message = {"partitions": partitions, "columns": sorted(columns)}
     record_table_event(connection, now_ms, event, table, None, txn_id, message)

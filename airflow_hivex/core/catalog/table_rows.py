@@ -118,10 +118,10 @@ def select_table(connection: Connection, database: str, name: str) -> StoredTabl
 
 
 def select_table_for_change(connection: Connection, database: str, name: str) -> StoredTable:
-    """Lock and return a table: until the caller's transaction ends, no other one changes or drops it. 3 round trips.
+    """Return a table, locked until the caller's transaction ends: no other transaction changes or drops it.
 
-    Call this before the transaction touches the table otherwise. A transaction must not lock a row for reading and
-    later for a change: two such transactions would wait for each other.
+    Call this function before other uses of the table in the transaction. A transaction must not lock a row for reading
+    and later for a change, since two such transactions would wait for each other. Three round trips.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -136,7 +136,7 @@ def select_table_for_change(connection: Connection, database: str, name: str) ->
 def lock_for_change(connection: Connection, table_ids: Collection[int]) -> frozenset[int]:
     """Lock the tables until the caller's transaction ends, and return the ids of those that exist.
 
-    Tables are always locked in the order of ids; see :func:`select_table_for_change`. One round trip a batch.
+    Tables are always locked in the order of ids; see :func:`select_table_for_change`. One round trip per batch.
     """
     held: set[int] = set()
     for batch in batches(sorted(table_ids)):
@@ -148,7 +148,7 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
     """Lock a table until the caller's transaction ends, under the name by which a statement has found it.
 
-    Another object may have taken the name while the statement waited. One round trip.
+    The table may have lost the name to another one while the statement waited. One round trip.
 
     Raises:
         NoSuchTableError: the table was dropped, or has another name.
@@ -225,8 +225,8 @@ def insert_table(
 ) -> StoredTable:
     """Add a table; an empty location becomes a folder below the database's folder that no other table has.
 
-    A ``hidden`` table is invisible until :func:`reveal`: if its writer dies before, the row keeps other tables from its
-    location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
+    A ``hidden`` table is invisible until :func:`reveal`. If its writer dies before, the row prevents other tables from
+    using its location. ``first_write_id`` is above the write ids of a table of the same name that still exists.
 
     Raises:
         AlreadyExistsError: a table of that name exists in the database.
@@ -270,7 +270,7 @@ def reveal(connection: Connection, table: StoredTable) -> None:
     """Make a hidden table visible.
 
     Raises:
-        AlreadyExistsError: another table has got the name meanwhile.
+        AlreadyExistsError: another table has taken the name meanwhile.
     """
     try:
         with connection.begin_nested():
@@ -313,12 +313,12 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
 
 
 def check_apart(connection: Connection, table: StoredTable) -> None:
-    """Refuse a table whose folder is, holds or lies in the folder of another table, if either table is managed.
+    """Refuse a table whose folder overlaps the folder of another table, if either table is managed.
 
     DROP TABLE deletes the whole folder of a managed table, and write ids are counted per table.
 
     Raises:
-        InvalidObjectError: the location is not the table's alone.
+        InvalidObjectError: the location overlaps the folder of another table.
     """
     cluster, location = table.storage.primary.cluster, table.storage.primary.location
     other = _owner(connection, cluster, location, table.id, only_managed=table.is_external)
@@ -333,13 +333,13 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
 
 
 def check_partition_apart(connection: Connection, table: StoredTable, partition: str, location: str) -> None:
-    """Refuse a location of a partition of an external table that is, holds or lies in the folder of a managed table.
+    """Refuse a location of a partition of an external table that overlaps the folder of a managed table.
 
     The snapshots of the managed table would decide which files are read, and its drop would delete them. A folder of
     another namespace is refused, too, if either namespace is closed.
 
     Raises:
-        InvalidObjectError: a managed table is there, or the folder belongs to another namespace.
+        InvalidObjectError: the location overlaps the folder of a managed table, or belongs to another namespace.
     """
     is_chosen = not location.startswith(f"{table.storage.primary.location}/")
     if is_chosen:
@@ -354,7 +354,7 @@ def check_partition_apart(connection: Connection, table: StoredTable, partition:
 
 
 def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, only_managed: bool) -> str | None:
-    """Return the owner, as text for messages, of another folder that is, holds or lies in a location of a cluster.
+    """Return a description of the owner of another folder that overlaps a location of a cluster, or None.
 
     The owner is a table, its copy, or a partition outside of its table's folder, which only external tables have.
     """
@@ -364,7 +364,7 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
-    """Return the owner of another folder that is, holds or lies in the location of a dropped table, or None.
+    """Return a description of another owner whose folder overlaps the location of a dropped table, or None.
 
     With ``is_partition`` the location belongs to a partition that was dropped from the table.
     """
@@ -380,15 +380,15 @@ def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_p
 
 
 def owner_at(connection: Connection, cluster: str, location: str, *, only_managed: bool = False) -> str | None:
-    """Return a description of the owner whose folder is, holds or lies in a location of a cluster, or None."""
+    """Return a description of the owner whose folder overlaps a location of a cluster, or None."""
     return _owner(connection, cluster, location, 0, only_managed=only_managed)
 
 
 def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
-    """Raise the versions of tables, so that caches of their contents see a change. One round trip a batch.
+    """Raise the versions of tables, so that caches of their contents see a change. One round trip per batch.
 
-    Call this for changes of a table, its partitions, directories or copies without a write id of the table. The
-    caller's transaction locks the rows of tables first, as in :func:`select_table_for_change`.
+    Call this function for each change of a table, its partitions, directories or copies that has no write id. The
+    caller has locked the rows of the tables, as :func:`select_table_for_change` does.
     """
     for batch in batches(sorted(table_ids)):
         connection.execute(update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
@@ -436,7 +436,7 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
 
 
 def _check_database(database: str, table: Table) -> None:
-    """Refuse a table of users in the database of temporary tables, which the housekeeping drops when they are unused.
+    """Refuse a table of users in the database of temporary tables, where the housekeeper drops unused tables.
 
     Raises:
         InvalidObjectError: the table is not a temporary one.
@@ -457,7 +457,7 @@ def names_with_parameter(connection: Connection, parameter: str) -> list[tuple[s
 
 
 def _check_folders(connection: Connection, table: StoredTable) -> None:
-    """Refuse to move an external table to another namespace, if one of its folders belongs to a third namespace.
+    """Refuse to rename an external table to another namespace, if one of its folders belongs to a third namespace.
 
     Raises:
         InvalidObjectError: a folder belongs to a third namespace, and either namespace is closed.

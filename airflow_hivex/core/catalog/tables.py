@@ -1,4 +1,4 @@
-"""The tables of the ObjectStore."""
+"""The methods of the ObjectStore for tables."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class TableMethods(StorePart):
         valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]:
-        """Return the named tables that exist (and, with ``cluster``, have a copy there), by name.
+        """Return the named tables that exist, and have a copy on ``cluster`` if it is given, sorted by name.
 
-        ``valid_write_ids`` has the lists of some of the tables, by name.
+        ``valid_write_ids`` has lists for some of the tables, as a dict from name.
 
         Raises:
             InvalidWriteIdListError, MissingWriteIdListError: a list does not belong to its table.
@@ -119,7 +119,9 @@ class TableMethods(StorePart):
         valid_write_ids: GivenList = StateOf.NOW,
         txn_id: int | None = None,
     ) -> StoredTable:
-        """Store a table with another database, name, owner or comment, or other columns or parameters. Its place stays.
+        """Store a table with a changed database, name, owner or comment, or changed columns or parameters.
+
+        Its place stays.
 
         Raises:
             NoSuchTableError, NoSuchDatabaseError: the table, or its new database, does not exist.
@@ -155,7 +157,7 @@ class TableMethods(StorePart):
         return self._write_as(txn_id, work)
 
     def _move_to_database(self, connection: Connection, stored: StoredTable, table: Table) -> None:
-        """Store a table in another database. From now on its bytes count for the quotas of that database."""
+        """Move a table to another database. From now on its bytes count for the quotas of that database."""
         found = link_rows.describe_links(connection, link_rows.links_to([stored.id]))
         if found:
             raise LinkedTableError("ALTER TABLE RENAME", stored.full_name, [str(link.name) for link in found])
@@ -208,7 +210,7 @@ class TableMethods(StorePart):
         self._write(lambda connection: directories.forget_tables(connection, [table.id for table in dropped]))
 
     def list_tables(self, database: str, pattern: str | None = None, type: TableType | None = None) -> list[str]:
-        """Return the sorted names of a database's tables and views, or of one type, that match a SHOW pattern.
+        """Return the sorted names of tables and views in a database that match a SHOW pattern and, if given, a type.
 
         Raises:
             NoSuchDatabaseError: the database does not exist.
@@ -217,7 +219,7 @@ class TableMethods(StorePart):
             return table_rows.select_table_names(connection, database, pattern, type)
 
     def set_location(self, database: str, name: str, location: str, partition: str | None = None) -> None:
-        """Store another folder on the primary cluster for an external table or one of its partitions. No file is moved.
+        """Set another folder on the primary cluster for an external table or one of its partitions. No file is moved.
 
         Copies on other clusters are withdrawn. As in Hive, the partitions of a table stay where they are.
 

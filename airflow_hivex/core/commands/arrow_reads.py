@@ -32,7 +32,7 @@ _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">"
 def read_table(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.Table:
-    """Return the rows of the one table that a query reads; the query holds its locks while the rows are read."""
+    """Return the rows of the one table that a query reads; the locks are held until all rows are read."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> pa.Table:
@@ -52,7 +52,7 @@ def read_table(
 def read_batches(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.RecordBatchReader:
-    """Return the rows as a stream; the cleaner keeps the files for a time, as for a DataFrame."""
+    """Return the rows as a stream. The cleaner keeps the files until the snapshot expires, as for a DataFrame."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> tuple[ArrowScan, Cluster]:
@@ -103,7 +103,7 @@ def _filtered(statement: Select, predicate: Predicate | None) -> Select:
 
 
 def _read_filter(filter: Filter, parameters: Mapping[str, object]) -> tuple[Predicate | None, pc.Expression | None]:
-    """Return a filter as a predicate, or as an expression of pyarrow.
+    """Return a filter as a predicate (first) or as an expression of pyarrow (second); the other one is None.
 
     Raises:
         StatementSyntaxError, UnsupportedStatementError: the text is not a condition, or needs Spark.

@@ -1,8 +1,8 @@
 """ALTER TABLE for columns: existing rows are not rewritten.
 
-A file has the column names of the time when it was written. Each column keeps its name in files, and no later column
-gets the name of a dropped column: the dropped values would come back with it. Other programs write the files of an
-external table, so its columns have the names and types of the statement, as in Hive.
+A file has the column names of the time when it was written. Each column keeps its name in files. No later column gets
+the name in files of a dropped column, since the dropped values would come back with it. Other programs write the files
+of an external table, so its columns have the names and types of the statement, as in Hive.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
 
 
 def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
-    """Return the table with the columns and struct fields that only ``given`` has, each added at the end.
+    """Return the table with the columns and struct fields that only ``given`` has added at the end.
 
     Raises:
         InvalidObjectError: the table cannot have such columns, or its files do not name fields of structs.
@@ -210,7 +210,7 @@ def _with_buckets_by(table: Table, old: str, new: str) -> Table:
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Return new columns, each with a name in files that no other column has, or has had."""
+    """Return new columns, each with a name in files that no other column of the table has or has had."""
     taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
     found = []
     for column in columns:
@@ -224,7 +224,12 @@ def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
 
 
 def _without(table: Table, names: Sequence[str], operation: str) -> Table:
-    """Return the table without some of its columns; later columns cannot take their names in files."""
+    """Return the table without some of its columns, whose names in files are recorded as used.
+
+    Raises:
+        InvalidOperationError: rows are bucketed, sorted or skewed by one of the columns, a CHECK names it, or a DROP
+            would leave no column.
+    """
     storage = table.storage
     for name in names:
         fixed = [*storage.bucket_columns, *(column.name for column in storage.sort_columns)]

@@ -15,7 +15,7 @@ _ANSWER = ("compactionid", "state", "message")
 
 
 def compact(context: StatementContext, statement: Compact) -> Result:
-    """ALTER TABLE ... COMPACT: the compaction's id and state; -1 and the reason if it is refused.
+    """ALTER TABLE ... COMPACT: return the id and state of the compaction, or -1 and the reason of a refusal.
 
     AND WAIT returns the state at the end of the compaction.
     """
@@ -60,16 +60,16 @@ def _request(context: StatementContext, statement: Compact, table: Table, partit
 
 
 def _waited(context: StatementContext, statement: Compact, response: CompactionResponse) -> CompactionResponse:
-    """Return the answer to a request; with AND WAIT, the state at the end of the compaction."""
+    """Return the response to a request; with AND WAIT, return the state at the end of the compaction."""
     if statement.wait and response.is_accepted:
         return context.services.compactor.wait(response.id)
     return response
 
 
 def vacuum(context: StatementContext, statement: Vacuum) -> Result:
-    """VACUUM: the deleted and the remaining directories of a table, and the transactions that keep directories.
+    """VACUUM: return the deleted and the remaining directories of a table, and the transactions that need directories.
 
-    With DRY RUN the result is the same, and no directory is deleted.
+    DRY RUN returns the same result, and deletes no directory.
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
@@ -116,7 +116,10 @@ def show_compactions(context: StatementContext, statement: ShowCompactions) -> R
 
 
 def abort_compactions(context: StatementContext, statement: AbortCompactions) -> Result:
-    """ABORT COMPACTIONS: the outcome for each compaction; only compactions that no worker has taken can be aborted."""
+    """ABORT COMPACTIONS: return the outcome for each compaction.
+
+    A compaction that a worker has taken cannot be aborted.
+    """
     answers = context.services.compactor.abort(statement.ids)
     rows: list[tuple[object, ...]] = [
         (str(each), CompactionState.ABORTED.shown if why is None else "error", why) for each, why in answers.items()

@@ -29,7 +29,7 @@ from airflow_hivex.core.parser.statements import ChangeConstraints, Select
 
 
 def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
-    """Return a table with constraints, after checking them against its columns.
+    """Check constraints against the columns of a table, and return the table with them.
 
     Raises:
         NoSuchColumnError: a constraint names a column that the table does not have.
@@ -57,7 +57,7 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
 
 
 def with_added_constraints(table: Table, kept: Constraints, added: Constraints) -> Table:
-    """Return a table with its ``kept`` and ``added`` constraints, after checking them against its columns.
+    """Check ``added`` constraints against the columns of a table; return the table with ``kept`` and ``added`` ones.
 
     Raises:
         InvalidObjectError: two constraints have one name, or are primary keys; or as :func:`with_checked_constraints`.
@@ -121,7 +121,7 @@ def _refuse_checked(table: Table, constraints: Constraints, columns: Collection[
 
 
 def change_constraints(context: StatementContext, statement: ChangeConstraints) -> Result:
-    """Run ALTER TABLE for constraints. The table's rows are checked against new constraints under an exclusive lock.
+    """Run ALTER TABLE for constraints. An exclusive lock is held while the rows are checked against new constraints.
 
     Raises:
         ConstraintViolationError: a row violates the new constraint.

@@ -94,7 +94,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _described(table: StoredTable) -> tuple[object, ...]:
-    """Return the parts of a table that a conversion stores again."""
+    """Return the columns, properties and other values of a table that a conversion stores again."""
     return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 
 
@@ -122,7 +122,7 @@ def is_conversion(table: Table, properties: Mapping[str, str]) -> bool:
 def convert_table(context: StatementContext, table: StoredTable, properties: Mapping[str, str]) -> Result:
     """Run ALTER TABLE SET TBLPROPERTIES ('transactional' = 'true', ...) for a plain table.
 
-    Lists the table's folder once and reads the footer of each ORC or Parquet file. The table's lock is held meanwhile.
+    Under the lock of the table, the conversion lists the folder once and reads the footer of each ORC or Parquet file.
 
     Raises:
         InvalidOperationError: the table, its files or their places do not allow the conversion.
@@ -193,7 +193,7 @@ def _converted(table: StoredTable, properties: Mapping[str, str]) -> StoredTable
 
 
 def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTable) -> Sequence[FoundPartition]:
-    """Return the table's partitions, after checking the catalog's facts against the rules of a conversion.
+    """Check the rules of a conversion that concern the catalog, and return the table's partitions.
 
     Raises:
         NoSuchTableError: the table was dropped.
@@ -224,7 +224,7 @@ def _check_stored(catalog: ObjectStore, connection: Connection, table: StoredTab
 def _originals(
     context: StatementContext, table: Table, cluster: Cluster, partitions: Sequence[FoundPartition]
 ) -> list[OriginalFile]:
-    """Return the files of the table, by partition.
+    """Return the existing files of the table, which become original files of its partitions.
 
     Raises:
         InvalidOperationError: files lie at places where the table cannot have files.

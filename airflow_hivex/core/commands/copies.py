@@ -38,10 +38,10 @@ SHOW_COLUMNS = (
 
 
 def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
-    """REPLICATE TABLE: one row for each directory that the cluster lacked, or one row if no partition matches.
+    """REPLICATE TABLE: return one row for each directory that the cluster lacked.
 
     Raises:
-        NoSuchPartitionError: no partition has the values in the PARTITION clause.
+        NoSuchPartitionError: the PARTITION clause has only = or IS NULL, and no partition has these values.
     """
     table = _table(context, statement)
     partitions = None
@@ -70,7 +70,7 @@ def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
 
 
 def _named(specification: Predicate) -> str | None:
-    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``; None for comparisons."""
+    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``, or None if it compares."""
     match specification:
         case And(operands):
             names = [_named(each) for each in operands]

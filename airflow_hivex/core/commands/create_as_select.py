@@ -1,4 +1,4 @@
-"""CREATE TABLE AS SELECT: a table and its rows appear at once, perhaps in the place of another table."""
+"""CREATE TABLE AS SELECT: a table and its rows become visible together, and may replace another table."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Create an empty table by the definition, which replaces an existing table of its name.
+    """Create an empty table, which replaces an existing table of its name.
 
     If other sessions have replaced, dropped or created a table of the name meanwhile, the new table replaces it.
     """
@@ -103,10 +103,10 @@ log = logging.getLogger(__name__)
 
 
 def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
-    """Create a table with the rows of a query on the cluster that runs it; table and rows appear at once.
+    """Create a table with the rows of a query, on the cluster that runs the query, in one commit.
 
     If the new table replaces an earlier one, the query may read the earlier table. With ``waits`` the statement waits
-    for another one that makes a table of the name, whatever ``hive.txn.xlock.ctas`` says.
+    for another statement that makes a table of the name, even if ``hive.txn.xlock.ctas`` says otherwise.
     """
     if not statement.or_replace and _existing(context, statement) is not None:
         return _exists(context, statement)
@@ -143,7 +143,7 @@ def _create_managed(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """Commit a table with the rows of a plan; return their number, and the table that it has replaced."""
+    """Commit a table with the rows of a plan; return the number of rows, and the replaced tables."""
     hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
     running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
     write = planning.write(hidden, cluster, facts, input_columns=names)
@@ -170,7 +170,7 @@ def _create_external(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """:func:`_create_managed` for an external table, whose folder must be empty, as in Spark.
+    """Create an external table, otherwise as :func:`_create_managed`. As in Spark, the folder must be empty.
 
     Raises:
         InvalidOperationError: the folder has files, or the table's format cannot be written.
@@ -241,7 +241,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
 def _claim_name(
     context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
 ) -> StoredTable | None:
-    """Return the table that has the name of the new table; if no table has it, lock the name and return None.
+    """Return the table that has the name of the new table, or lock the name and return None if no table has it.
 
     Raises:
         NoSuchTableError, InvalidOperationError: the table cannot be replaced.
@@ -268,9 +268,9 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 def _insert_hidden(
     context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
 ) -> tuple[StoredTable, TableWrite]:
-    """Store the new table as a hidden row, which remains if the writer is killed; return it and the write to it.
+    """Store the new table as a hidden row, which remains if the writer is killed; return the table and the write.
 
-    Its write ids continue after the write ids of the ``earlier`` table, in which this transaction took the last one.
+    The write ids of the new table continue after the write id that this transaction takes in the ``earlier`` table.
     """
     services = context.services
     ids = [running.txn_id]

@@ -122,7 +122,7 @@ def check_new_database(
     location: str | None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Refuse a new database with properties or a location that it cannot have; see ``check_location``.
+    """Refuse a new database with properties or a location that are not valid; see ``check_location``.
 
     Raises:
         InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: a value is not valid.
@@ -137,7 +137,7 @@ def check_database_properties(context: StatementContext, name: str, properties: 
     """Refuse a namespace mode that is neither true nor false, and a cluster that is not configured.
 
     Raises:
-        InvalidObjectError: the mode is another one.
+        InvalidObjectError: the mode is neither true nor false.
         UnknownClusterError: the cluster is not configured.
     """
     mode = properties.get(NAMESPACE_MODE)
@@ -165,7 +165,7 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 
 
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
-    """SHOW CAPACITY: one row for each namespace and cluster; BY splits it by table or link, format, or age."""
+    """SHOW CAPACITY: one row for each namespace and cluster; BY splits each row by table or link, format, or age."""
     capacity = context.services.capacity
     asked = (statement.database, statement.cluster)
     if statement.by is not None:

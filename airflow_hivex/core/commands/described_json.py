@@ -1,4 +1,4 @@
-"""DESCRIBE ... AS JSON: the facts of a table or partition as one JSON document, under Spark's keys.
+"""DESCRIBE ... AS JSON: a table or partition as one JSON document, with Spark's keys.
 
 Source: Spark's DescribeRelationJsonCommand.
 """
@@ -51,7 +51,7 @@ def json_of_table(table: Table, statistics: Statistics | None, link: Link | None
 def json_of_partition(
     table: Table, partition: StoredPartition, statistics: Statistics | None, link: Link | None = None
 ) -> Result:
-    """Return the document of a partition, with the facts of its table."""
+    """Return the document of a partition, which also describes its table."""
     document = _identifier(table) | {"columns": _columns(table)}
     keys = [key.name for key in table.partition_keys]
     document["partition_values"] = dict(zip(keys, partition.values, strict=True))
@@ -180,7 +180,7 @@ def _time(time: datetime) -> str:
 
 
 def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
-    """Return the facts of a storage descriptor besides format and options, by the names of Spark and of Hive."""
+    """Return a storage descriptor, without format and options, as a dict with the keys of Spark and Hive."""
     facts = {
         "Serde Library": storage.serde.library,
         "InputFormat": storage.input_format,
@@ -230,7 +230,7 @@ _NOTHING = "NULL"
 def statistics_facts(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
 ) -> dict[str, str]:
-    """Return the results of ANALYZE for a table or partition: Spark's line, then Hive's parameters.
+    """Return the statistics of a table or partition: Spark's line, then Hive's parameters.
 
     Without statistics the result is empty.
 
@@ -261,14 +261,17 @@ def statistics_facts(
 def statistics_of(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
 ) -> Statistics | None:
-    """Return the results of ANALYZE for a table or partition, None without any."""
+    """Return the statistics of a table or partition, or None if ANALYZE has stored none."""
     return _statistics_of(context, table, partition)[0]
 
 
 def partition_rows(
     context: StatementContext, table: StoredTable, partition: StoredPartition, named: Table | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the facts of a partition, by the names of Spark; ``named`` is the table under the names of a link."""
+    """Yield the description of a partition, as pairs of Spark's key and a text.
+
+    ``named`` is the table under the name of a link.
+    """
     named = named or table
     keys = (key.name for key in table.partition_keys)
     values = ", ".join(f"{key}={value}" for key, value in zip(keys, partition.values, strict=True))
@@ -294,9 +297,11 @@ def column_rows(
     named: Table | None = None,
     is_known: bool = True,
 ) -> Rows:
-    """Return the facts of a column; an unknown fact is the text NULL, as in Spark.
+    """Return the description of a column, as pairs of a key and a value.
 
-    ``named`` is the table under the names of a link. Without ``is_known`` all statistics are unknown.
+    An unknown value is the text NULL, as in Spark.
+
+    ``named`` is the table under the name of a link. Without ``is_known`` all statistics are unknown.
 
     Raises:
         NoSuchColumnError: the table has no column of that name.

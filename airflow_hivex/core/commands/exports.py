@@ -47,9 +47,9 @@ _WRITE_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The result of an export: the directories of its rows, which all have ``write_id``, and the table for Hive.
+    """The result of an export: the written directories, whose rows all have ``write_id``, and the table for Hive.
 
-    ``valid_write_ids`` is the snapshot that was copied, None for a table without transactions.
+    ``valid_write_ids`` is the snapshot that was copied, or None for a table without transactions.
     """
 
     table: str
@@ -66,7 +66,7 @@ class Export:
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """Return the query of all columns of a table, of the named partitions or, without names, of all.
+    """Return the query of all columns of a table, in the named partitions or in all.
 
     Raises:
         InvalidObjectError: a name is not a valid partition name.
@@ -110,7 +110,7 @@ def _check_owner(context: StatementContext, table: str, target: Path) -> None:
 def export_for_hive(
     context: StatementContext, statement: Select, table: Table, partitions: Sequence[str], target: Path
 ) -> Export:
-    """Return the rows of a query on all columns of ``table``, in directories of full ACID files below ``target``.
+    """Write the rows of a query on all columns of ``table`` into full ACID files below ``target``.
 
     ``partitions`` are the partitions that the query names.
 
@@ -163,7 +163,7 @@ def export_for_hive(
 
 
 def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
-    """Refuse a name that no partition has: a copy without rows would hide the typing error.
+    """Refuse a name that no partition has, since an export without rows would hide the typing error.
 
     Raises:
         NoSuchPartitionError: no partition has the name.
@@ -200,11 +200,11 @@ _SCHEME = "file"
 
 
 def run_insert_directory(context: StatementContext, statement: InsertDirectory) -> Result:
-    """Write the rows of a query into a folder of the cluster that runs it; return their number.
+    """Write the rows of a query into a folder of the cluster that runs the query; return the number of rows.
 
     The files are written into a hidden folder first. Then the earlier files are hidden and the new files renamed, one
-    after the other. The earlier files are deleted once the transaction has committed; after an error before that they
-    are visible again.
+    after the other. The earlier files are deleted after the commit of the transaction. An error before the commit makes
+    them visible again.
 
     Raises:
         InvalidOperationError: the folder cannot be written, or overlaps the folder of a table or database.
@@ -290,7 +290,7 @@ def _check_local(statement: InsertDirectory, cluster: Cluster) -> None:
 def _check_apart(
     context: StatementContext, statement: InsertDirectory, files: ClusterFiles, cluster: Cluster, location: str
 ) -> None:
-    """Refuse a folder that overlaps the folder of a table or database, by itself or through symbolic links."""
+    """Refuse a folder that overlaps the folder of a table or database, also through symbolic links."""
     services = context.services
     real = real_path(files, location)
     with services.store.read() as connection:

@@ -1,8 +1,8 @@
 """Folders that follow the names of their tables.
 
 Hive's clients rely on the folder of a managed table having the table's name: Spark refuses to rename or create a table
-if the folder of the new name exists already. So a rename moves the folder, as a Hive Metastore does. The table notes
-the new place before, so that the folder is moved back if the process is killed before the commit.
+if the folder of the new name exists already. So a rename moves the folder, as a Hive Metastore does. Before the move,
+the new place is stored with the table, so that the folder is moved back if the process is killed before the commit.
 
 Source: Hive's HiveAlterHandler.alterTable; Spark's SessionCatalog.validateNewLocationOfRename.
 """
@@ -34,7 +34,7 @@ _VERSION = r"(?:\.v[0-9]{7})?"
 
 @dataclass(slots=True)
 class FollowingFolder:
-    """The folder of a table that gets another name; ``location`` is the new place once the folder has been moved."""
+    """The folder of a table that is renamed; ``location`` is the new place once the folder has been moved."""
 
     context: StatementContext
     table: StoredTable
@@ -44,7 +44,7 @@ class FollowingFolder:
     copied_from: str = ""
 
     def move(self, running: Running) -> None:
-        """Move the folder, under the locks of the rename, and back if the rename does not count.
+        """Move the folder, under the locks of the rename. If the rename is rolled back, the folder is moved back.
 
         Raises:
             AlreadyExistsError: another table has the new name.
@@ -67,7 +67,7 @@ class FollowingFolder:
             self.copied_from = source
 
     def store(self, connection: Connection) -> None:
-        """Store the new place of the table, which has its new name already."""
+        """Store the new place of the folder. The table already has its new name."""
         self.context.services.catalog.joining(connection).move_folder(*self.name, self.location)
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ class FollowingFolder:
                 log.warning("Folder %s of the renamed table %s stays: %s", self.copied_from, ".".join(self.name), error)
 
     def _free(self, files: ClusterFiles) -> str:
-        """Return the wanted place or, if it has files or belongs to a dropped table, another place."""
+        """Return the wanted place, or another place if this one has files or belongs to a dropped table."""
         cluster = self.table.storage.primary.cluster
         for number in count(1):
             place = self.wanted if number == 1 else f"{self.wanted}.v{number:07d}"
@@ -92,9 +92,9 @@ class FollowingFolder:
 
 
 def following_folder(context: StatementContext, table: StoredTable, database: str, name: str) -> FollowingFolder | None:
-    """Return the folder of a table that gets another name, None if the folder stays in its place.
+    """Return the folder that moves with the rename of a table, or None if the folder stays in its place.
 
-    It stays if clients do not see the table as managed, or if the folder does not have the table's name.
+    A folder stays if clients do not see the table as managed, or if the folder does not have the table's name.
     """
     if not table.is_managed_by_clients:
         return None
@@ -115,7 +115,7 @@ def rename_with_folder(
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
     folder: FollowingFolder | None,
 ) -> Result:
-    """Apply a change that renames a table, and move its ``folder`` with it, unless it is None."""
+    """Apply a change that renames a table, and move its ``folder``; without a folder (None) no file moves."""
     if folder is None:
         return change_metadata(context, table, locks, change)
 
@@ -129,7 +129,7 @@ def rename_with_folder(
 
 
 def without_note(table: Table) -> Table:
-    """Return a table without the note of its folder's new place."""
+    """Return a table without the property for the new place of its folder."""
     return replace(table, parameters={key: value for key, value in table.parameters.items() if key != MOVING_FOLDER})
 
 
@@ -178,7 +178,7 @@ def _note(context: StatementContext, table: StoredTable, place: str | None) -> N
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
-    """Move a folder back to the stored place of its table if the table notes another place; delete a copy there.
+    """Move the folder of a table from its recorded new place back to its location, and delete a copy at the new place.
 
     Raises:
         StorageError: both places have files, or the folder cannot be moved.

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
-    """Return the rows of a query in the current snapshot, or of the session's transaction.
+    """Return a DataFrame of the rows of a query, in the current snapshot or that of the session's transaction.
 
-    Spark computes them when the user computes the DataFrame.
+    Spark computes the rows when the user computes the DataFrame.
     """
     from airflow_hivex.core.runners import given
 
@@ -83,7 +83,7 @@ _ADVICE = "mode append or overwrite writes to it"
 
 
 class WriteMode(enum.StrEnum):
-    """The modes of a write: the modes of Spark's DataFrameWriter, and one more."""
+    """The modes of a write: the modes of Spark's DataFrameWriter, and one more mode."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -93,7 +93,7 @@ class WriteMode(enum.StrEnum):
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
-        """Return the mode of a name, which may be another spelling that Spark has.
+        """Return the mode with a name, in any spelling that Spark accepts.
 
         Raises:
             InvalidOperationError: ``mode`` is not a valid mode.
@@ -112,7 +112,7 @@ class WriteMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """The definition of a table that a write makes, besides its columns."""
+    """The definition, without columns, of a table that a write creates."""
 
     partitioned_by: tuple[str, ...] = ()
     clustered_by: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class NewTable:
         format: str | None,
         properties: Mapping[str, str] | None,
     ) -> Self:
-        """Return the definition from a user's arguments; one name stands for a list with this name.
+        """Return the definition from a user's arguments. A single name stands for a list with this name.
 
         Raises:
             InvalidOperationError: the arguments do not define a table.
@@ -160,7 +160,7 @@ def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
 class FrameWrite:
     """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
 
-    With ``creates`` a missing table is made as ``new`` describes it. With ``merges_schema`` columns and fields that
+    With ``creates`` a missing table is created as ``new`` describes it. With ``merges_schema`` columns and fields that
     only the DataFrame has are added to the table, and columns and fields that only the table has are NULL. ``where`` is
     the condition of the rows to replace.
     """
@@ -220,10 +220,10 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
 
 
 def _check_where(write: FrameWrite) -> None:
-    """Refuse a write whose mode and condition do not go together.
+    """Refuse a condition without the mode that uses it, and the mode without a condition.
 
     Raises:
-        InvalidOperationError: the mode and the condition do not go together.
+        InvalidOperationError: the mode does not use the condition, or needs one.
         InvalidParametersError: the condition is not a text.
     """
     if write.where is not None and not isinstance(write.where, str):
@@ -240,10 +240,10 @@ def _check_where(write: FrameWrite) -> None:
 
 
 def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | None:
-    """Return the table, None if the write is to make it.
+    """Return the table, or None if the write creates the table.
 
     Raises:
-        NoSuchTableError: the table does not exist, and the write does not make it.
+        NoSuchTableError: the table does not exist, and the write does not create it.
     """
     try:
         return context.services.catalog.get_table(*context.session.qualify(write.target))
@@ -254,7 +254,7 @@ def _existing(context: StatementContext, write: FrameWrite) -> StoredTable | Non
 
 
 def _create(context: StatementContext, rows: Frame, columns: Sequence[Column], write: FrameWrite) -> Result:
-    """Make the table with the rows, both in one commit.
+    """Create the table with the rows, in one commit.
 
     Raises:
         AlreadyExistsError: another writer has made the table meanwhile.
@@ -292,7 +292,7 @@ def _insert(
     """Add the rows to the table, or replace its rows, in one commit.
 
     Raises:
-        ColumnsChangedError: another statement has changed the columns meanwhile, and this write changes them, too.
+        ColumnsChangedError: another statement has changed the columns meanwhile, and this write changes columns, too.
         InvalidOperationError: the table takes no rows, or would get new columns in a transaction of several statements.
     """
     from airflow_hivex.core.runners import given
@@ -365,13 +365,13 @@ def replace_where(
     *,
     fills: bool,
 ) -> Result:
-    """Delete the rows that satisfy a condition, and insert the rows of a DataFrame, which must all satisfy it.
+    """Delete the rows that satisfy a condition, and insert the rows of a DataFrame, all of which must satisfy it.
 
     Raises:
         ReplaceConditionError: a row of the DataFrame does not satisfy the condition.
         ForeignNameError: the condition calls a function of another namespace, and the current namespace is closed.
         NoSuchColumnError: the condition names a column that the table lacks, or the DataFrame has other columns.
-        InvalidOperationError: the condition is not about one row, or the rows of the table cannot be changed.
+        InvalidOperationError: the condition reads other rows, or the rows of the table cannot be changed.
     """
     from airflow_hivex.core.runners import given
 

@@ -36,7 +36,7 @@ from airflow_hivex.core.parser.statements import (
 
 
 def show_functions(context: StatementContext, statement: ShowFunctions) -> Result:
-    """SHOW FUNCTIONS: one name a row, with operators and temporary functions.
+    """SHOW FUNCTIONS: one name per row, with operators and temporary functions.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.
@@ -93,7 +93,7 @@ def _described(function: PermanentFunction, *, extended: bool) -> Result:
 
 
 def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction, command: str) -> Result:
-    """Return the rows of a command of Spark, run on the cluster of queries without tables."""
+    """Run a command of Spark on the cluster of queries without tables, and return the rows."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
@@ -110,7 +110,7 @@ def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction,
 
 
 _RETURNS = "Returns:"
-"""The text before the type in Spark's description of a function."""
+"""The text that precedes the type in Spark's description of a function."""
 
 
 def create_function(context: StatementContext, statement: CreateFunction) -> Result:
@@ -157,7 +157,7 @@ def _function_of(context: StatementContext, statement: CreateFunction, database:
 
 
 def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
-    """Let Spark create an SQL function, on the cluster of queries without tables, and return the type of its values."""
+    """Have Spark create an SQL function, on the cluster of queries without tables; return the type of its values."""
     assert statement.body is not None
     assert statement.sql is not None
     query, given = statement.body, statement.sql.returns
@@ -188,7 +188,10 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
 
 
 def _is_type(text: str) -> bool:
-    """Return whether later statements can read a text of Spark as a type: Spark also has types without values."""
+    """Return whether later statements can read a text of Spark as a type.
+
+    Spark also has types that no value has.
+    """
     try:
         read_type(Cursor(text, tokenize(text), Markers({})))
     except StatementSyntaxError:
@@ -216,7 +219,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
 
     Raises:
         AlreadyExistsError: the session, or Spark itself, has a function of that name.
-        InvalidOperationError: a permanent function that its body calls runs code, which is not allowed.
+        InvalidOperationError: the function's body calls a permanent function that runs code, and this is not allowed.
         AnalysisError: Spark refuses the function's body or types.
     """
     functions, name = context.session.objects.functions, statement.name

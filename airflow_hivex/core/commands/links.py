@@ -141,7 +141,7 @@ def set_link_properties(context: StatementContext, statement: SetLinkProperties)
 
 
 def show_links(context: StatementContext, statement: ShowLinks) -> Result:
-    """SHOW LINKS: one row for each link, by name; with TO the first column is the namespace of the link.
+    """SHOW LINKS: return one row for each link, sorted by name. With TO the first column is the link's namespace.
 
     Raises:
         NoSuchTableError: the table of TO does not exist.
@@ -192,7 +192,7 @@ def linked(context: StatementContext, name: TableName) -> tuple[Link, StoredTabl
 
 
 def as_link(source: Table, link: Link) -> Table:
-    """Return the source of a link under the name of the link, for messages and facts."""
+    """Return the source of a link with the name of the link, for messages and descriptions."""
     return replace(source, database=link.name.database, name=link.name.in_database)
 
 

@@ -32,13 +32,13 @@ _NOT_OF_FORMAT = ("UNABLE_TO_INFER_SCHEMA", "CANNOT_READ_FILE_FOOTER", "is not a
 def run_load(context: StatementContext, statement: LoadData) -> Result:
     """Load the rows of the files, written as INSERT writes rows.
 
-    The files have the columns of the table, and behind them the partition columns that the statement does not name.
-    Files below the root of the table's cluster are deleted after the commit. Other files stay, and so do files that
-    have changed meanwhile. In a transaction of several statements all files stay, since it may be rolled back.
+    The files have the columns of the table, followed by the partition columns that the statement does not name. Files
+    below the root of the table's cluster are deleted after the commit. Other files stay, and so do files that have
+    changed meanwhile. In a transaction of several statements all files stay, since the transaction may be rolled back.
 
     Raises:
-        InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, have another
-            format, or have changed while they were read; or another statement loads a file, or has loaded it.
+        InvalidOperationError: there are no files; or they belong to a table, lie in subdirectories, have another
+            format, or have changed while they were read; or another statement loads or has loaded one of them.
         LocationOutsideClusterError: the files lie outside of the cluster's root.
     """
     services = context.services
@@ -127,7 +127,7 @@ class LoadSource:
         return tuple(self.place.uri(location) for location in self.locations)
 
     def changed(self) -> str | None:
-        """Return the name of a file that has changed since it was listed, None if no file has changed."""
+        """Return the name of a file that has changed since it was listed, or None if no file has changed."""
         for name, location in zip(self.stamps, self.locations, strict=True):
             if self.files.stamp(location) != self.stamps[name]:
                 return name or self.location
@@ -179,9 +179,9 @@ def find_source(context: StatementContext, statement: LoadData, table: Table) ->
 
 
 def _matching(files: ClusterFiles, location: str) -> list[str] | None:
-    """Return the files of a folder whose names match the pattern at the end of a location; None without a pattern.
+    """Return the files in a folder that match the pattern at the end of a location, or None if it has no pattern.
 
-    An existing file or folder whose name has characters of a pattern is taken by its name.
+    If a file or folder of exactly this name exists, the name is not a pattern.
     """
     folder, _, pattern = location.rpartition("/")
     if not _PATTERN.search(pattern) or files.exists(location):
@@ -238,7 +238,7 @@ def _check_place(
     *,
     is_own: bool,
 ) -> None:
-    """Refuse a file or folder that may not be read, or belongs to a table; symbolic links may lead anywhere."""
+    """Refuse a file or folder that may not be read, or belongs to a table, also after following symbolic links."""
     local = files.local_path(location)
     real = real_path(files, location)
     if is_own:

@@ -28,7 +28,7 @@ _BATCH = 10_000
 
 
 def repair_partitions(context: StatementContext, statement: RepairPartitions) -> Result:
-    """MSCK [REPAIR] TABLE: adapt the partitions of an external table to the directories below it, all or none.
+    """MSCK [REPAIR] TABLE: make the partitions of an external table equal to the directories below it, all or none.
 
     Raises:
         RoutingError: the session is pinned to another cluster.
@@ -88,7 +88,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
 
 
 def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str, tuple[str | None, ...]]]:
-    """Return the directories by names of partitions: the path below the table, and the values in the path."""
+    """Return a dict from partition name to the path below the table and the values in this path."""
     keys = [key.name.lower() for key in table.partition_keys]
     found: dict[str, tuple[str, tuple[str | None, ...]]] = {}
     for path in _partition_paths(files, table.storage.primary.location, keys):
@@ -130,7 +130,7 @@ def touch_table(context: StatementContext, statement: TouchTable) -> Result:
     """ALTER TABLE TOUCH: store the table unchanged, with an event.
 
     Raises:
-        NoSuchPartitionError: there is no partition of the name.
+        NoSuchPartitionError: the table has no partition of the name.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog

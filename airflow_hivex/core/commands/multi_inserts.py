@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One INSERT, with the values of its static partition columns, and the partition if they name it wholly."""
+    """One INSERT, with the values of its static partition columns, and its partition if these are all keys."""
 
     insert: Insert
     target: StoredTable
@@ -36,7 +36,7 @@ class _Branch:
 
 
 def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
-    """Return the rows written to all tables."""
+    """Run all INSERTs, and return the number of rows written to all tables."""
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
@@ -97,7 +97,7 @@ def _branch(insert: Insert, target: StoredTable) -> _Branch:
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:
-    """Refuse several INSERTs to one place if one overwrites: they share a write id, so its base hides the others.
+    """Refuse several INSERTs to one place if one of them overwrites, since its base would hide the other rows.
 
     Raises:
         InvalidOperationError: two INSERTs write to one place, and one of them overwrites.
@@ -114,7 +114,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
 
 
 def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
-    """Return whether IF NOT EXISTS skips an INSERT."""
+    """Return whether IF NOT EXISTS skips an INSERT because its partition exists."""
     if not branch.insert.if_not_exists or branch.partition is None:
         return False
     return partition_exists(context, running, branch.target, branch.partition)

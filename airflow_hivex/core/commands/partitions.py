@@ -55,9 +55,9 @@ _MOST_AT_ONCE = 100
 def delete_partitions(
     services: Services, table: StoredTable, dropped: Sequence[DroppedPartition]
 ) -> list[DroppedPartition]:
-    """Delete exactly the directories that dropped partitions had; return the partitions that are gone.
+    """Delete exactly the directories of dropped partitions; return the partitions whose directories are deleted.
 
-    The whole folder is never deleted: an INSERT that runs now may be writing the same partition.
+    The folder itself is never deleted, since a running INSERT may be writing to the same partition.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -89,7 +89,7 @@ def delete_needless(
     places: Iterable[ClusterStorageDescriptor],
     directories: Sequence[str],
 ) -> None:
-    """Delete directories in the places of a partition, except its current directories; a failure is only logged."""
+    """Delete ``directories`` in the places of a partition, except registered ones. A failure is only logged."""
     try:
         with services.store.read() as connection:
             in_sight = partition_rows.in_sight(connection, table.id, [name])
@@ -99,10 +99,10 @@ def delete_needless(
 
 
 def check_is_free(services: Services, operation: str, table: StoredTable, name: str) -> None:
-    """Refuse the name of an earlier partition whose files may still be there; the caller has locked it.
+    """Refuse the name of an earlier partition whose files may still exist; the caller has locked the name.
 
     Raises:
-        InvalidOperationError: another statement deletes the files of the earlier partition, or was killed before that.
+        InvalidOperationError: another statement deletes the files of the earlier partition, or was killed before.
     """
     with services.store.read() as connection:
         if partition_rows.has_files(connection, table.id, name):
@@ -237,7 +237,7 @@ def rename_partition(context: StatementContext, statement: RenamePartition) -> R
     Raises:
         NoSuchPartitionError: the partition does not exist.
         AlreadyExistsError: another partition has the new name.
-        InvalidOperationError: files of an earlier partition of the new name may still be there.
+        InvalidOperationError: files of an earlier partition of the new name may still exist.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -324,7 +324,7 @@ def partition_name_of(operation: str, table: Table, specification: Mapping[str, 
 
 
 def _managed_copies(table: Table, partition: Partition) -> list[ClusterStorageDescriptor]:
-    """Return the storage, on all clusters, of a partition's files that the metastore manages."""
+    """Return the storage of a partition on each cluster where the metastore manages its files."""
     if table.is_external:
         return []
     primary = table.storage.primary
@@ -354,7 +354,7 @@ def covered_partitions(context: StatementContext, operation: str, table: Table, 
 
 
 def exchange_partition(context: StatementContext, statement: ExchangePartition) -> Result:
-    """Move partitions to the table; return the number of moved rows.
+    """Move partitions from a source to the table; return the number of moved rows.
 
     Raises:
         InvalidOperationError: the tables have different columns, or rows of one table cannot be written.
@@ -426,7 +426,7 @@ def _check_alike(operation: str, target: Table, source: Table) -> None:
 def _names(
     context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
 ) -> list[str]:
-    """Return the partitions of the source that the clause covers; the target has none of them."""
+    """Return the partitions of the source that the clause covers, and ensure that the target has none of them."""
     condition = clause_condition(statement.kind, source, statement.partition)
     catalog = context.services.catalog
     known = catalog.list_partition_names(source.database, source.name, condition)
@@ -449,7 +449,7 @@ def _insert(target: StoredTable, source: StoredTable) -> Insert:
 
 
 def _consumed(context: StatementContext, running: Running, source: StoredTable, names: Sequence[str]) -> ConsumedFiles:
-    """Note the files of an external table's partitions as consumed, since Hive would move them."""
+    """Record the files of an external table's partitions as consumed, since Hive would move them."""
     with context.services.store.read() as connection:
         places = partition_rows.locations_of(connection, source, names)
     cluster = context.services.clusters.get(source.storage.primary.cluster)
@@ -465,10 +465,10 @@ _SHOW = "SHOW PARTITIONS"
 
 
 def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
-    """SHOW PARTITIONS: one name a row.
+    """SHOW PARTITIONS: one name per row.
 
     Raises:
-        InvalidOperationError: the table has no partition keys, or a condition is undecidable from partition keys.
+        InvalidOperationError: the table has no partition keys, or a condition needs more than partition keys.
         NoSuchColumnError: a column is not a partition key.
     """
     table, names = _all(context, statement)
@@ -534,7 +534,7 @@ def _place(value: Value) -> tuple[bool, object]:
 
 
 def _values(table: Table, name: str) -> Mapping[str, Value]:
-    """Return the values of a partition by key, without values that are not of their key's type."""
+    """Return a dict from key to the value of a partition, without values that are not of the key's type."""
     found: dict[str, Value] = {}
     for key, text in zip(table.partition_keys, partition_values(name), strict=True):
         try:

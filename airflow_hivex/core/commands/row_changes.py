@@ -72,7 +72,7 @@ Run = Callable[[SchemaMerge | None], Result]
 
 
 def run_insert_statement(context: StatementContext, statement: Insert) -> Result:
-    """Run an INSERT, which adds columns to its table if it says so; return the number of written rows.
+    """Run an INSERT, perhaps with additional columns for its table; return the number of written rows.
 
     Raises:
         InvalidObjectError: the new columns cannot be columns of the table.
@@ -94,7 +94,7 @@ def run_insert_statement(context: StatementContext, statement: Insert) -> Result
 
 
 def run_change_statement(context: StatementContext, statement: ChangeRows) -> Result:
-    """Run an UPDATE, DELETE or MERGE; a MERGE adds columns if it says so. Return the numbers of changed rows.
+    """Run an UPDATE, DELETE or MERGE; return the numbers of changed rows. A MERGE may add columns.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -123,7 +123,7 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Return the result of a statement that runs with the current columns and its added columns.
+    """Run a statement with the current columns of its table and the added ones, and return its result.
 
     Raises:
         InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
@@ -151,9 +151,10 @@ def _columns_of(context: StatementContext, query: Query) -> list[Column]:
 
 
 def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
-    """Return the query; behind the first row of a VALUES list, existing columns of the table get NULL.
+    """Return the query with NULL for existing columns in all rows of a VALUES list except the first.
 
-    Spark may find no common type for all values of such a column.
+    The query is only analysed for the types of new columns. Spark may find no common type for all values of an existing
+    column.
     """
     query = statement.query
     if query.values is None:
@@ -175,7 +176,7 @@ def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
 
 
 def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column]) -> list[Column]:
-    """Return the columns of a query under their names in the table; new columns keep their own names.
+    """Return the columns of a query with the names of the table's columns; new columns keep their own names.
 
     Raises:
         InvalidOperationError: the query has values of partition keys, which must follow all columns.
@@ -204,8 +205,8 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
 def _evolved_by(context: StatementContext, statement: ChangeRows) -> Evolved:
     """Return a function that adds the new columns of a MERGE to its table.
 
-    ``SET *`` and ``INSERT *`` name all columns of the source. Other clauses name the columns that they copy, and
-    assigned columns that the table lacks. The type of such a column is that of the source's column of the same name.
+    ``SET *`` and ``INSERT *`` name all columns of the source. Other clauses name single columns to copy or to assign. A
+    column that the table lacks gets the type of the source's column of the same name.
     """
     assert statement.source is not None
     source = [column for column in _columns_of(context, statement.source) if column.name != SOURCE_ROW]
@@ -231,7 +232,7 @@ def run_change(
     condition: PlannedCheck | None = None,
     merge: SchemaMerge | None = None,
 ) -> Result:
-    """Run a change of rows; return the numbers of written and deleted rows. An updated row counts as both.
+    """Run a change of rows; return the numbers of written and deleted rows. An updated row counts in both.
 
     All inserted rows must satisfy ``condition``. A ``merge`` changes the columns in the commit. Nothing changes if the
     table has the statement's batch already.
@@ -289,9 +290,9 @@ def run_explain_changes(
 
 
 def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
-    """Return the statement with the target read in its new column types, and without its new columns.
+    """Return the statement with the target's new column types, and without new columns of the target.
 
-    A name of a new column in a condition or value means the column of the source.
+    In a condition or value, the name of a new column means the column of the source.
     """
     if merge is None:
         return routed
@@ -385,7 +386,7 @@ def _rule(clause: ChangeClause, *, fills: bool) -> ChangeRule:
 
 
 def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
-    """Restore a version; return the number of its rows, which the table has now.
+    """Restore a version of a table; return the number of rows that the table has now.
 
     RESTORE runs as an INSERT OVERWRITE of all partitions, so the versions in between stay readable.
     """
@@ -435,7 +436,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the sorted partitions that ``among`` may cover, including new ones of the statement's own transaction."""
+    """Return the sorted partitions that ``among`` may cover, including new ones of the statement's transaction."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:
@@ -480,7 +481,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 def _covered_partitions(
     context: StatementContext, running: Running, table: StoredTable, statement: Truncate
 ) -> list[str]:
-    """Return the partitions that the statement covers, sorted, including new partitions of its own transaction.
+    """Return the sorted partitions that the statement covers, including new partitions of its own transaction.
 
     Raises:
         NoSuchPartitionError: the specification covers no partition.

@@ -28,7 +28,7 @@ _UNDEFINED = "<undefined>"
 
 
 def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
-    """Return the lag that queries accept: the given values, else the metastore's settings.
+    """Return the lag that queries accept, from the given values or else from the metastore's settings.
 
     Raises:
         InvalidSettingError: a given value is not valid.
@@ -39,7 +39,7 @@ def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
 
 
 def set_setting(context: StatementContext, statement: SetSetting) -> Result:
-    """SET: the value holds for later statements of the session; without a value the current value is shown."""
+    """SET: set a value for later statements of the session. Without a value, return the current one."""
     state = context.session
     if statement.value is not None:
         _take(context, statement.name, {statement.name: statement.value})
@@ -50,7 +50,7 @@ def set_setting(context: StatementContext, statement: SetSetting) -> Result:
 
 
 def reset_setting(context: StatementContext, statement: ResetSetting) -> Result:
-    """RESET: the value of the metastore holds again."""
+    """RESET: remove a value of the session, so that the metastore's value is valid again."""
     _take(context, statement.name, {})
     return Result()
 
@@ -65,7 +65,7 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET: the value goes to Spark with each later job of the session. Without a value the current value is shown.
+    """SET: send a value to Spark with each later job of the session. Without a value, return the current one.
 
     Raises:
         InvalidOperationError: the name is that of a setting whose value in the metastore differs, or of an SQL
@@ -120,7 +120,7 @@ def _of_the_metastore(settings: Settings) -> dict[str, str]:
 
 
 def reset_configuration(context: StatementContext, statement: ResetConfiguration) -> Result:
-    """RESET: the configuration of the cluster holds again, for one parameter or for all."""
+    """RESET: remove values of the session for one parameter or all, so that the cluster's values are valid again."""
     objects = context.session.objects
     for given in (objects.configuration, objects.without_effect):
         if statement.name is None:

@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and EXPLAIN ROUTE: objects and their facts as rows."""
+"""SHOW, DESCRIBE and EXPLAIN ROUTE: objects and their descriptions as rows."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ _MOST_ASKED_AT_ONCE = 16
 
 
 def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
-    """SHOW DATABASES: one name a row."""
+    """SHOW DATABASES: one name per row."""
     names = context.services.catalog.list_databases(statement.pattern)
     return Result(["database_name"], [(name,) for name in names])
 
 
 def show_current_namespace(context: StatementContext, statement: ShowCurrentNamespace) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CURRENT NAMESPACE: Spark's name of the one catalog, and the current database."""
+    """SHOW CURRENT NAMESPACE: the name of the single catalog, as in Spark, and the current database."""
     return Result(["catalog", "namespace"], [("spark_catalog", context.session.database)])
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
-    """SHOW TABLES and SHOW VIEWS: one name a row, as in Hive; links are among the tables."""
+    """SHOW TABLES and SHOW VIEWS: one name per row, as in Hive; links are among the tables."""
     database = statement.database or context.session.database
     names = context.services.catalog.list_tables(
         database, statement.pattern, TableType.VIRTUAL_VIEW if statement.views else None
@@ -110,11 +110,11 @@ _CLUSTER_COLUMNS = (
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: the configured clusters, with the default and the pinned one marked.
+    """SHOW CLUSTERS: the configured clusters, with marks at the default cluster and the pinned cluster.
 
-    Further columns are: whether a job could run there now, or why not; the release of its Spark and the free space, if
-    known; the jobs of this process there; the transactions of all processes that hold locks on its tables. All clusters
-    are asked at the same time, so that several silent clusters cost one time-out.
+    Further columns are: whether a job could run on the cluster now, or why not; the release of its Spark and the free
+    space, if known; the number of jobs of this process; the number of transactions of all processes with locks on its
+    tables. All clusters are queried at the same time, so that several silent clusters cost one time-out.
     """
     services = context.services
     clusters = services.clusters
@@ -160,9 +160,9 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 
 
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
-    """DESCRIBE: columns, partition keys under their heading; EXTENDED adds the facts of the table or partition.
+    """DESCRIBE: columns, then partition keys under a heading; EXTENDED also describes the table or partition.
 
-    For a column, its facts as rows of a name and a value.
+    DESCRIBE of a column returns rows of a name and a value.
     """
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
@@ -261,7 +261,7 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
-    """EXPLAIN ROUTE: one row for each candidate, in the order tried: whether it was chosen, and what it lacks."""
+    """EXPLAIN ROUTE: return the candidates in the order of the trials, the chosen one, and the data that each lacks."""
     found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
     rows: list[tuple[object, ...]] = [
         (
@@ -285,7 +285,7 @@ _STORED_AS = {
 
 
 def _check_hive_clauses(table: Table) -> None:
-    """Refuse a table that no clauses of Hive describe.
+    """Refuse a table that Hive's clauses cannot describe.
 
     Raises:
         InvalidOperationError: only Spark has the table's format, or one of its options.
@@ -299,7 +299,7 @@ def _check_hive_clauses(table: Table) -> None:
 def create_statement(
     table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
 ) -> str:
-    """Return a CREATE TABLE statement for the same table; ``as_serde`` writes Hive's clauses for the format.
+    """Return a CREATE TABLE statement for the same table; ``as_serde`` selects Hive's clauses for the format.
 
     The statement has the location of a managed table only ``with_location``.
     """
@@ -393,7 +393,7 @@ def _create_view_statement(view: Table) -> str:
 
 
 def table_facts(table: Table) -> dict[str, str]:
-    """Return the facts of a table or view, by the names of Spark."""
+    """Return the description of a table or view, as a dict with the keys of Spark."""
     storage = table.storage
     facts = {
         "Database": table.database,
@@ -438,7 +438,7 @@ def _partition(
     specification: Mapping[str, Literal],
     link: Link | None,
 ) -> StoredPartition:
-    """Return a partition of a table or link; ``named`` is the table under its own name or the link's.
+    """Return a partition of a table or link; ``named`` is the table with its own name or the link's name.
 
     Raises:
         NoSuchPartitionError: the table or link does not have the partition.
@@ -459,7 +459,7 @@ def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
 
 
 def link_facts(link: Link, source: Table) -> dict[str, str]:
-    """Return the facts of a link: the storage facts of its source, with the link's own owner and times."""
+    """Return the description of a link: the storage of its source, with the owner and times of the link itself."""
     facts = table_facts(source)
     own = {
         "Database": link.name.database,
@@ -479,7 +479,7 @@ def _column(name: str, type: str, comment: str | None) -> str:
 
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
-    """SHOW COLUMNS: one name a row, partition keys last; a link has the columns of its source."""
+    """SHOW COLUMNS: one name per row, partition keys last. A link has the columns of its source."""
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         names = [column.name for column in temporary.columns]
@@ -492,10 +492,10 @@ def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
 
 
 def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
-    """SHOW TBLPROPERTIES: one property a row, by name; a link shows its own properties.
+    """SHOW TBLPROPERTIES: one property per row, sorted by name. A link shows its own properties.
 
     Raises:
-        InvalidObjectError: there is no property of that name.
+        InvalidObjectError: the table has no property of that name.
     """
     if statement.table.namespace is None:
         table = _table(context, statement.table)
@@ -524,7 +524,7 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
     """Return one row for each table or view that matches a pattern, as Spark does, or one row for a partition.
 
     Raises:
-        NoSuchTableError: with a partition, no table has the name.
+        NoSuchTableError: the statement names a partition, and no table has the name.
         NoSuchPartitionError: the table has no such partition.
     """
     database = statement.database or context.session.database

@@ -16,10 +16,10 @@ from airflow_hivex.core.parser.statements import Select
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One data file: its URI, size in bytes, and the values of its partition (None for NULL).
+    """One data file: its URI, its size in bytes, and the values of its partition (None for NULL).
 
-    ``deletes`` says that the rows of the file name deleted rows of other files (see the row layout in the docs).
-    ``row_layout`` is the layout of this file, None in a table without transactions.
+    With ``deletes`` the rows of the file are the row ids of deleted rows in other files. ``row_layout`` is the layout
+    of this file, or None in a table without transactions.
     """
 
     uri: str
@@ -33,9 +33,9 @@ class SnapshotFile:
 class SnapshotFiles:
     """The files of a table in one snapshot.
 
-    ``row_layout`` is the layout of new files; older files may have another one.
-    ``valid_write_ids`` is the snapshot in Hive's text form, None for a table without transactions. Where
-    ``is_filtered``, some files also have rows whose write id is not valid; readers must skip these rows.
+    ``row_layout`` is the layout of new files; older files may have another one. ``valid_write_ids`` is the snapshot in
+    Hive's text form, or None for a table without transactions. With ``is_filtered`` some files also have rows whose
+    write id is not valid, which readers must skip.
     """
 
     table: str

@@ -54,7 +54,8 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
     """ANALYZE TABLE: store the statistics, which DESCRIBE EXTENDED shows; return only the cluster.
 
     Raises:
-        InvalidOperationError: the object is a view or has no partitions to name, or a column has no statistics.
+        InvalidOperationError: the object is a view; or the statement names a partition of a table without partitions,
+            or a column without statistics.
         NoSuchColumnError: a column or partition key does not exist.
         NoSuchPartitionError: the PARTITION clause covers no partition.
     """
@@ -91,7 +92,7 @@ def run_analyze(context: StatementContext, statement: Analyze) -> Result:
 
 
 def run_analyze_tables(context: StatementContext, statement: AnalyzeTables) -> Result:
-    """ANALYZE TABLES: each table in a transaction of its own; views, and tables dropped meanwhile, are skipped."""
+    """ANALYZE TABLES: analyze each table in a transaction of its own. Views and dropped tables are skipped."""
     database = statement.database or context.session.database
     catalog = context.services.catalog
     for name in catalog.list_tables(database):
@@ -146,7 +147,7 @@ def _columns(table: Table, wanted: Sequence[str] | None) -> list[Column]:
 
 @dataclass(frozen=True, slots=True)
 class _Analysis:
-    """One table in one snapshot on one cluster."""
+    """The analysis of one table, in one snapshot on one cluster."""
 
     context: StatementContext
     running: Running
@@ -154,7 +155,7 @@ class _Analysis:
     cluster: Cluster
 
     def run(self, columns: Sequence[Column], *, whole: bool, noscan: bool) -> dict[str | None, Statistics]:
-        """Return the statistics by partition, and with ``whole`` of the table (None). At most one job."""
+        """Return a dict from partition to statistics, with ``whole`` also for the table (None). At most one job."""
         table = self.bound.table
         sizes = self._sizes()
         found: dict[str | None, Statistics] = {}
@@ -196,7 +197,7 @@ class _Analysis:
         return sum(directory.rows for directory in partition.directories)
 
     def _sizes(self) -> dict[str | None, tuple[int, int]]:
-        """Return the number of files, and the number of their bytes, by partition."""
+        """Return a dict from partition to the number of files and the number of bytes."""
         if self.bound.table.is_transactional:
             return {
                 partition.name: (
@@ -233,7 +234,7 @@ class _Analysis:
     def _counted(
         self, partitions: Sequence[BoundPartition], columns: Sequence[Column], *, total: bool
     ) -> dict[str | None, tuple[int, Mapping[str, ColumnStatistics]]]:
-        """Return counts of rows and columns by partition (None: all of the table), from one job over the partitions."""
+        """Return a dict from partition (None: the table) to row counts and column statistics, from one job."""
         table = self.bound.table
         bound = replace(self.bound, partitions=tuple(partitions))
         view = f"{self.running.tag}_0"
@@ -273,8 +274,8 @@ class _Analysis:
 def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -> str:
     """Return the query of one row for each partition that has rows, and with ``total`` one row for the table.
 
-    Its columns: whether it is the row of the table, the partition's values as text, the number of rows, the answers
-    about each column.
+    The columns are: whether this is the row of the table; the values of the partition as texts; the number of rows; the
+    statistics of each column.
     """
     keys = [_quoted(key.name) for key in table.partition_keys]
     answers = ["count(*)"]
@@ -292,7 +293,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """Return the number of answers about a column, besides the number of its values."""
+    """Return the number of query columns for the statistics of a column, besides the number of its values."""
     kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 
@@ -346,9 +347,9 @@ _MOST = 2**63 - 1
 
 
 def run_update_statistics(context: StatementContext, statement: UpdateStatistics) -> Result:
-    """Store the given numbers. DESCRIBE shows them, but never as exact statistics of the current rows.
+    """Store given statistics. DESCRIBE shows them, but never as exact statistics of the current rows.
 
-    Unknown sizes are found as by ANALYZE ... NOSCAN.
+    If sizes are unknown, they are counted as by ANALYZE ... NOSCAN.
 
     Raises:
         InvalidOperationError: the object is a view, or a number is not valid for the table or column.
@@ -410,7 +411,7 @@ def _column(statement: UpdateStatistics, table: StoredTable) -> Column:
 
 
 def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | None) -> Mapping[str, Any]:
-    """Return the given numbers by their fields.
+    """Return the given statistics, as a dict from field name.
 
     Raises:
         InvalidOperationError: a name is not a statistic of this table or column, or its value is not valid.
@@ -435,7 +436,7 @@ def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | N
 
 
 def _value(field: str, text: str, column: Column | None) -> int | float | str | None:
-    """Return a number in the form in which ANALYZE stores it, None if the text is not one."""
+    """Return a statistic in the form in which ANALYZE stores it, or None if the text is not a valid value."""
     try:
         if field in ("low", "high"):
             assert column is not None

@@ -1,6 +1,6 @@
 """ALTER TABLE SET LOCATION, SET FILEFORMAT, SET SERDE and SERDEPROPERTIES, of external tables.
 
-The files of a managed table stay in the place and format in which its commits have written them.
+For managed tables they are refused: the files stay in the place and format in which commits have written them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def set_serde_properties(context: StatementContext, statement: SetSerdePropertie
 
     Raises:
         InvalidOperationError: the table is managed.
-        InvalidObjectError: a property is not valid, or UNSET names one that the table does not have.
+        InvalidObjectError: a property is not valid, or UNSET names a property that the table does not have.
     """
 
     def changed(storage: StorageDescriptor) -> StorageDescriptor:
@@ -123,7 +123,7 @@ def _checked(table: Table) -> Table:
 
 
 def _external(context: StatementContext, statement: Statement, name: TableName, instead: str) -> StoredTable:
-    """Return the table of a statement.
+    """Return the external table of a statement.
 
     Raises:
         InvalidOperationError: the object is a view, or a managed table.

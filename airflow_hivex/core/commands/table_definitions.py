@@ -1,4 +1,4 @@
-"""The Table of a CREATE TABLE, after its rules are checked."""
+"""The Table that a CREATE TABLE defines, and the rules for it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _FIXED_COLUMNS = {
 }
 """The columns of each format whose files all have the same columns."""
 RESERVED_COLUMNS = frozenset({"__operation", "__original_write_id", "__bucket", "__row_id", "__write_id", "__row"})
-"""The metadata columns of the flat row layout, and the row's position in Hive's layout while it is written."""
+"""The metadata columns of the flat row layout, and the column for a row's position while Hive's layout is written."""
 ROW_LAYOUTS = (FLAT_LAYOUT, HIVE_LAYOUT)
 """The valid values of ``hivex.row.layout`` of a full ACID table."""
 # A job that changes rows uses these names for its own columns.
@@ -87,7 +87,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _MOST_BUCKETS = 4095
 
 _FULL_ACID = "default"
-"""The value of a full ACID table, which a statement may leave out."""
+"""The value of a property for a full ACID table, which is the default."""
 
 
 def describe_table(
@@ -97,15 +97,15 @@ def describe_table(
     *,
     is_external: bool | None = None,
 ) -> Table:
-    """Return the table that a statement describes, with its primary on ``cluster`` or on the session's choice.
+    """Return the table that a statement describes, with its primary cluster.
 
-    A new table's primary is the pinned cluster, else the cluster in its property ``hivex.cluster``, else the cluster
-    that ran its query, else the cluster in the same property of its database, else the default. A table is external
-    when the statement says EXTERNAL, or names a data source and a LOCATION (as in Spark); else it is managed and
-    transactional. ``is_external`` decides where the statement's own clauses do not.
+    The primary is the first of these that is given: the pinned cluster, the table's property ``hivex.cluster``,
+    ``cluster``, which ran the query of the statement, the property of the database, the default cluster. A table is
+    external if the statement says EXTERNAL, or names a data source and a LOCATION (as in Spark). Other tables are
+    managed and transactional. ``is_external`` decides if no clause of the statement does.
 
     Raises:
-        InvalidObjectError: columns, formats or properties do not make a table.
+        InvalidObjectError: columns, formats or properties are not valid for a table.
         UnknownClusterError, LocationOutsideClusterError: the table cannot lie in the wanted place.
     """
     database, name = context.session.qualify(statement.table)
@@ -179,7 +179,7 @@ def describe_table(
 
 
 def spark_format(name: str) -> str:
-    """Return the name that Spark has for the format in a statement."""
+    """Return Spark's name of a format that a statement names."""
     return _HIVE_FORMATS.get(name, name)
 
 
@@ -219,7 +219,7 @@ def check_text(table: Table) -> None:
 
 
 def _depth(type: ColumnType) -> int:
-    """Return the greatest number of separators that a column of a type needs: a map needs two."""
+    """Return the number of levels of separators that a column of a type needs; a map needs two."""
     if isinstance(type, Primitive):
         return 0
     return (2 if isinstance(type, Map) else 1) + max((_depth(part) for part in parts(type)), default=0)
@@ -281,7 +281,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
 
 
 def _meaning(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property that decides how the data is stored, with the default of a full ACID table."""
+    """Return the value of a property that decides how data is stored; the default is the value of full ACID tables."""
     is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
     return properties.get(name, _FULL_ACID if is_kind else "").lower()
 
@@ -296,7 +296,7 @@ def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:
-    """Refuse properties that hold constraints: these are set by the constraints themselves.
+    """Refuse properties that hold constraints, since only the clauses for constraints set these.
 
     Raises:
         InvalidObjectError: a property holds constraints.
@@ -308,7 +308,7 @@ def check_no_constraint(table: str, properties: Iterable[str]) -> None:
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return columns and partition keys; keys without a type name columns of the list."""
+    """Return columns and partition keys. A key without a type names a column of the list."""
     by_name = {column.name.lower(): column for column in statement.columns}
     keys = []
     for key in statement.partition_keys:
@@ -383,7 +383,7 @@ def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a managed table, complete.
+    """Return the properties of a managed table, with the ones that every managed table has.
 
     Raises:
         InvalidObjectError: a transactional table cannot have the properties or the format.
@@ -430,7 +430,7 @@ def _check_layout(table: str, properties: Mapping[str, str]) -> None:
 
 
 def _options(data_source: str, statement: CreateTable, *, managed: bool) -> dict[str, str]:
-    """Return the options of the data source; Hive's property for a header line is Spark's option."""
+    """Return the options of the data source. Hive's property for a header line becomes Spark's option."""
     options = dict(statement.options)
     if managed and data_source == "csv" and not any(name.lower() == "nullvalue" for name in options):
         # Spark would read empty texts as NULL.
@@ -473,22 +473,23 @@ def _check_buckets(table: str, storage: StorageDescriptor) -> None:
 
 
 _SKIPPED_LINES = (HEADER_LINES, FOOTER_LINES)
-"""Properties of lines that are not rows; files that we write have only rows."""
+"""Properties for lines that are not rows. Files that the warehouse writes have only rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """The statement that makes a table like another one, and whether that table is external."""
+    """The statement that creates a table with the definition of another one, and whether the new table is external."""
 
     definition: CreateTable
     is_external: bool
 
 
 def definition_like(context: StatementContext, statement: CreateTableLike) -> Likeness:
-    """Return the definition of the new table.
+    """Return the CREATE TABLE statement for CREATE TABLE LIKE, and whether the new table is external.
 
     Raises:
         NoSuchTableError, NoSuchLinkError: the source does not exist.
+        InvalidOperationError: the source cannot be read.
         InvalidObjectError: the new table would be managed, and the source's format cannot be written.
     """
     if statement.source.namespace is None:
@@ -516,7 +517,7 @@ def definition_like(context: StatementContext, statement: CreateTableLike) -> Li
 
 
 def _with_storage_of(source: Table, definition: CreateTable, *, is_managed: bool) -> CreateTable:
-    """Return the definition of a table whose files are like those of the source."""
+    """Return the definition of a table whose files have the format of the source's files."""
     options = dict(source.storage.serde_parameters)
     properties = {name: value for name, value in source.parameters.items() if is_file_property(name)}
     if source.storage.format == TEXTFILE:

@@ -48,7 +48,7 @@ _COMMENT = "comment"
 """The property with the comment of a table, as in Hive and Spark."""
 _MOST_AT_ONCE = 100
 _KEPT_MS = 10 * 86_400_000
-"""The time for which the row of a dropped table stays, so that the process that dropped it can delete the files."""
+"""The time for which the row of a dropped table stays. Meanwhile the process of the DROP can delete the files."""
 
 
 def create_table(context: StatementContext, statement: CreateTable) -> Result:
@@ -75,7 +75,7 @@ def create_table_like(context: StatementContext, statement: CreateTableLike) -> 
 def store_table(
     context: StatementContext, table: Table, also: Callable[[Connection, StoredTable], None] | None = None
 ) -> Result:
-    """Store a table that was described and checked; the commit also allocates a managed table's first write id.
+    """Store a new table. The commit also allocates the first write id of a managed table.
 
     ``also`` runs in the commit, with the stored table.
 
@@ -176,7 +176,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
         AlreadyExistsError: another table or view has the new name.
         LinkedTableError: links show the table, and it would get another database.
         QuotaExceededError: the other database would have more bytes than its quota.
-        ForeignNameError: a view gets another database, which is closed to the tables that the view reads.
+        ForeignNameError: a view would get another database that is closed, and reads tables of other namespaces.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
@@ -206,7 +206,7 @@ def rename_table(context: StatementContext, statement: RenameTable) -> Result:
 
 
 def delete_tables(context: StatementContext, dropped: Sequence[StoredTable]) -> None:
-    """Delete the files of dropped managed tables; files that cannot be deleted stay noted in the metastore."""
+    """Delete the files of dropped managed tables. If files cannot be deleted, the record of the table stays."""
     gone = []
     for table in dropped:
         has_files = not (table.is_external or table.is_view)

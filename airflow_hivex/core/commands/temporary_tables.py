@@ -1,7 +1,7 @@
 """Temporary tables: tables of one session, stored under generated names in one common database.
 
 ``SessionState.qualify`` returns the stored name, so that statements bind, route, lock and write them as other tables.
-They are dropped when their session is closed; the housekeeper drops them if the session ended otherwise.
+They are dropped when their session is closed. If the session ends otherwise, the housekeeper drops them.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def _new(statement: CreateTable | CreateTableLike) -> CreateTable:
 
 
 def check_temporary_tables(context: StatementContext, statement: Statement) -> None:
-    """Refuse a statement that a temporary table does not support, or whose new table a temporary table would hide.
+    """Refuse a statement that a temporary table does not support, or that creates a table which one would hide.
 
     Raises:
-        InvalidOperationError: the statement is such a statement.
+        InvalidOperationError: the statement is refused because of a temporary table.
     """
     objects = context.session.objects
     if not objects.tables:
@@ -122,7 +122,7 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE of a temporary table; then the name means the table that the temporary one has hidden."""
+    """DROP TABLE, also of a temporary table, whose name then means the table that it has hidden."""
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
         del context.session.objects.tables[statement.table.name]
@@ -130,7 +130,7 @@ def drop_one(context: StatementContext, statement: DropTable) -> Result:
 
 
 def as_named(state: SessionState, table: Table) -> Table:
-    """Return a temporary table under its name in the session; any other table unchanged."""
+    """Return a temporary table with its name in the session, or any other table unchanged."""
     stored = (table.database, table.name)
     name = next((name for name, each in state.objects.tables.items() if each.stored == stored), table.name)
     return replace(table, name=name)
@@ -155,7 +155,7 @@ def note_use(context: StatementContext) -> None:
 
 
 def drop_all(context: StatementContext) -> None:
-    """Drop the temporary tables of a session that ends; the housekeeper drops the tables for which this fails."""
+    """Drop the temporary tables of a session that ends. If this fails, the housekeeper drops the remaining tables."""
     objects = context.session.objects
     for database, name in objects.stored_tables:
         try:
@@ -174,7 +174,8 @@ _IS_LOCKED = (
 def drop_unused(services: Services) -> int:
     """Drop the temporary tables that no session has used for the time-out, and return their number.
 
-    The housekeeper calls this. One round trip if all tables are in use. A table that a statement has locked stays.
+    The housekeeper calls this function. A table that a statement has locked stays. One round trip if all tables are in
+    use.
     """
     before = services.clock() - int(services.settings[TEMPORARY_TABLE_TIMEOUT]) * 1000
     used_ms = func.coalesce(tables.c.last_accessed_ms, tables.c.created_ms)
@@ -230,7 +231,7 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
 
 
 def qualified(state: SessionState, name: TableName) -> TableName:
-    """Return a name with its database; a temporary table's stored name; a temporary view's name as it is."""
+    """Return a name with its database. A temporary table has its stored name; a temporary view's name is unchanged."""
     if state.objects.view(name) is not None:
         return name
     database, table = (name.database or state.database, name.name) if name.namespace else state.qualify(name)
@@ -241,7 +242,7 @@ def check_temporary_views(context: StatementContext, statement: Statement) -> No
     """Refuse a statement that describes or changes a table by a name that stands for a temporary view.
 
     Raises:
-        InvalidOperationError: the statement is such a statement.
+        InvalidOperationError: the name stands for a temporary view.
     """
     objects = context.session.objects
     if isinstance(statement, ExplainRoute):

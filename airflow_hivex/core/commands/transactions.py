@@ -1,4 +1,4 @@
-"""START TRANSACTION, COMMIT and ROLLBACK, sessions that join a transaction of another one, and SHOW and ABORT."""
+"""START TRANSACTION, COMMIT and ROLLBACK, sessions that join the transaction of another client, and SHOW and ABORT."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LONGEST_WRITER = 1024
 
 
 def start_transaction(context: StatementContext, statement: StartTransaction) -> Result:
-    """START TRANSACTION: the statements that follow share one transaction, kept alive until COMMIT or ROLLBACK.
+    """START TRANSACTION: open a transaction for the following statements, with heartbeats until COMMIT or ROLLBACK.
 
     Raises:
         InvalidOperationError: the session is in a transaction.
@@ -77,12 +77,12 @@ def _end_running(session: SessionState, txn_id: int, error: TransactionAbortedEr
 
 
 def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG001 - one form only
-    """COMMIT: all writes of the transaction's statements become visible at once, or none ever does.
+    """COMMIT: make all writes of the transaction's statements visible together, or none of them.
 
     Raises:
         InvalidOperationError: the session has begun no transaction.
         WriteConflictError: another transaction has updated the same rows before.
-        TransactionAbortedError: the transaction was aborted; none of its writes ever becomes visible.
+        TransactionAbortedError: the transaction was aborted, and its writes never become visible.
         StoreUnavailableError: nothing was applied; the session is still in the transaction.
     """
     transaction = _own(context, "COMMIT")
@@ -108,7 +108,7 @@ def commit(context: StatementContext, statement: Commit) -> Result:  # noqa: ARG
 
 
 def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa: ARG001 - one form only
-    """ROLLBACK: no write of the transaction ever becomes visible, and its files are deleted.
+    """ROLLBACK: abort the transaction, and delete its files. Its writes never become visible.
 
     Raises:
         InvalidOperationError: the session has begun no transaction.
@@ -128,8 +128,8 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
     """Have the session's statements take part in an open transaction that another client commits.
 
-    The writes of an earlier session of the same ``writer`` are taken back, except for a single write whose job may
-    still run on a server: the same statement of this session waits for that job.
+    The writes of an earlier session of the same ``writer`` are withdrawn. An exception is a single write whose job may
+    still run on a server: this session waits for that job when it runs the same statement.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
@@ -154,7 +154,9 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """End a closed session's part in a transaction: its own transaction is rolled back, another client's continues.
+    """End the part of a closed session in a transaction.
+
+    Its own transaction is rolled back, another client's continues.
 
     A transaction that cannot be rolled back now gets no more heartbeats and times out.
     """
@@ -169,7 +171,7 @@ def leave(context: StatementContext) -> None:
 
 
 def commit_transaction(services: Services, txn_id: int, changes: Callable[[Connection], None] | None = None) -> None:
-    """Commit a transaction with the pending writes of all its statements and ``changes``; twice is a no-op.
+    """Commit a transaction with the pending writes of all its statements and ``changes``. Safe to repeat.
 
     Raises:
         WriteConflictError, TransactionAbortedError, NoSuchTransactionError, CommitOutcomeUnknownError:
@@ -188,7 +190,7 @@ def commit_transaction(services: Services, txn_id: int, changes: Callable[[Conne
 def abort_transaction(
     services: Services, txn_id: int, reason: str | None, code: AbortReason = AbortReason.NONE
 ) -> None:
-    """Abort a transaction and delete the files of its pending writes; twice is a no-op.
+    """Abort a transaction and delete the files of its pending writes. Safe to repeat.
 
     Raises:
         TransactionCommittedError, NoSuchTransactionError: the transaction cannot be aborted.
@@ -198,7 +200,7 @@ def abort_transaction(
 
 
 def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]:
-    """Abort the open transactions among the given ids, delete their files, and return their ids."""
+    """Abort the transactions with the given ids that are open, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
         _delete_pending(services, txn_id)
@@ -206,7 +208,7 @@ def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]
 
 
 def _delete_pending(services: Services, txn_id: int) -> None:
-    """Delete the files that a finished transaction has left. Its end is certain, also if this fails."""
+    """Delete the remaining files of an ended transaction. A failure is only logged."""
     try:
         take_back_writer(services, txn_id)
     except HivexError as error:
@@ -251,7 +253,7 @@ _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "u
 def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
     """SHOW TRANSACTIONS: open and aborted transactions; all values are texts, times in milliseconds since the epoch.
 
-    The columns are those of Hive, and behind them the DAG, task, run and try.
+    The columns are Hive's columns, followed by the DAG, task, run and try.
     """
     rows: list[tuple[object, ...]] = [
         (
@@ -273,7 +275,7 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: acquired locks first, then weaker ones. A table's locks include the locks on its partitions.
+    """SHOW LOCKS: acquired locks first, each group by strictness. A table's locks include the locks on its partitions.
 
     EXTENDED returns the same columns, as under Hive's DbTxnManager.
     """

@@ -37,7 +37,7 @@ Row = tuple[Sequence[Column], Sequence[object]]
 
 
 def declare_variable(context: StatementContext, statement: DeclareVariable) -> Result:
-    """DECLARE VARIABLE: a job computes the default once.
+    """DECLARE VARIABLE: compute the default value once, by a job.
 
     Raises:
         AlreadyExistsError: the session has a variable of that name.
@@ -57,7 +57,7 @@ def declare_variable(context: StatementContext, statement: DeclareVariable) -> R
 
 
 def set_variables(context: StatementContext, statement: SetVariables) -> Result:
-    """SET VARIABLE: all values are computed by one job before the first variable changes.
+    """SET VARIABLE: compute all values by one job, and then change the variables.
 
     Raises:
         NoSuchVariableError: a variable was not declared.
@@ -111,7 +111,7 @@ def value_of(context: StatementContext, name: str) -> object:
 def _computed(
     context: StatementContext, statement: DeclareVariable | SetVariables, types: Sequence[str] | None
 ) -> tuple[Result, Row | None]:
-    """Return the one row of a statement's query, cast to ``types`` if given; None if the query has no row."""
+    """Return the result of a statement's query and its only row, cast to ``types`` if given, or None for no row."""
 
     def work(running: Running) -> tuple[Result, Row | None]:
         routed = route(context, statement, running)
@@ -140,7 +140,7 @@ def _query(statement: RoutedStatement) -> Query:
 
 
 def execute_immediate(context: StatementContext, statement: ExecuteImmediate) -> Result:
-    """Run the statement in the text, and assign its one row to the variables behind INTO.
+    """Run the statement in the text, and assign its only row to the variables after INTO.
 
     Raises:
         InvalidOperationError: the text is another EXECUTE IMMEDIATE or NULL, or INTO gets several rows.
@@ -197,7 +197,7 @@ def statement_of(context: StatementContext, statement: ExecuteImmediate) -> Imme
 
 
 def _into(context: StatementContext, statement: ExecuteImmediate, result: Result) -> Result:
-    """Assign the only row of a result to variables; without a row, NULL to each variable."""
+    """Assign the only row of a result to variables. Without a row each variable becomes NULL."""
     if len(result.rows) > 1:
         reason = "its query returns several rows; INTO takes one"
         raise InvalidOperationError(statement.kind, ", ".join(statement.into), reason)

@@ -48,7 +48,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
-        InvalidObjectError: the columns of the query do not match the named ones, two have one name, or the query reads
+        InvalidObjectError: the query's columns do not match the named columns, or two have one name; or the query reads
             the view itself or objects of the session.
         ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
     """
@@ -111,7 +111,7 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 def _columns_of_query(
     context: StatementContext, cluster: Cluster, plan: Plan, running: Running, view: str
 ) -> tuple[Column, ...]:
-    """Return the columns of a view's query, analysed as in other sessions, with permanent functions only.
+    """Return the columns of a view's query, analysed without the functions and variables of this session.
 
     Raises:
         InvalidObjectError: the query needs variables or temporary functions of this session.
@@ -165,7 +165,10 @@ def _qualified(context: StatementContext, statement: CreateView) -> list[TableNa
 
 
 def _check_names(context: StatementContext, database: str, full_name: str, statement: CreateView) -> None:
-    """Refuse foreign names in a view of another namespace; in the current namespace every statement is checked."""
+    """Refuse foreign names in a view of another namespace.
+
+    In the current namespace the binder checks every statement.
+    """
     check_definition(context, query_definition("view", full_name, database, statement.query, context.session.database))
 
 
@@ -179,11 +182,11 @@ def _find(context: StatementContext, database: str, name: str) -> StoredTable | 
 def view_columns(
     full_name: str, statement: CreateView | CreateTemporaryView, given: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Return the view's columns: the columns of the query, under the names that the statement lists.
+    """Return the columns of a view: the columns of the query with the names that the statement lists.
 
     Raises:
-        InvalidObjectError: the number of columns or a name is not valid, or two columns of one name have no certain
-            order.
+        InvalidObjectError: the number of columns or a name is not valid, or the order of two columns with one name is
+            not certain.
     """
     named = statement.columns
     if named and len(named) != len(given):
@@ -205,6 +208,6 @@ def view_columns(
 
 
 def _twice(columns: Sequence[Column]) -> str | None:
-    """Return a name that two of the columns have, or None."""
+    """Return a name that two of the columns have, or None if all names differ."""
     names = [column.name.lower() for column in columns]
     return next((column.name for column in columns if names.count(column.name.lower()) > 1), None)

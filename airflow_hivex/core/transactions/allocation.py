@@ -50,7 +50,7 @@ from airflow_hivex.core.transactions.txn_rows import SELECT_ROW, TxnRow, check_o
 
 
 class _Statements:
-    """The statements that allocate one write id of a table."""
+    """The queries that allocate one write id of a table."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ _OF_NEW = _Statements(
 def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
     """Return the calls that allocate write ids to a transaction which the same database transaction opens.
 
-    They allocate no write id if the transaction has no locks, or for a table whose write ids another transaction
-    allocates at this moment. :func:`allocated_to_new` reads their answers.
+    A transaction without locks gets no write ids, and neither does a table whose write ids another transaction
+    allocates at this moment. :func:`allocated_to_new` reads the answers of the calls.
     """
     return [
         statement(table_id=table_id)
@@ -136,7 +136,7 @@ def allocating_to_new(table_ids: Sequence[int]) -> list[Call]:
 
 
 def allocated_to_new(table_ids: Sequence[int], answers: Sequence[Rows]) -> dict[int, int]:
-    """Return the write ids that the calls of :func:`allocating_to_new` have allocated, by table id."""
+    """Return the write ids from the calls of :func:`allocating_to_new`, as a dict from table id to write id."""
     return {table_id: int(mapped[0][0]) for table_id, mapped in zip(table_ids, answers[2::3], strict=True) if mapped}
 
 
@@ -214,7 +214,10 @@ def allocate(
     partition: str | None = None,
     reallocate: bool = False,
 ) -> dict[int, int]:
-    """Return the write id of each transaction for a table; ``txn_ids`` are distinct and sorted."""
+    """Return a write id of a table for each transaction, as a dict from transaction id.
+
+    ``txn_ids`` are distinct and sorted.
+    """
     mapping = txn_to_write_id.c
     allocated: dict[int, int] = {}
     for batch in batches(txn_ids):
@@ -256,7 +259,7 @@ def allocate(
 def add_dynamic_partitions(
     connection: Connection, txn_id: int, table_id: int, partitions: Sequence[str], operation: Operation
 ) -> None:
-    """Replace the component of unknown partitions by components of the written partitions. Two round trips."""
+    """Replace the component for unknown partitions by components for the written partitions. Two round trips."""
     components = txn_components.c
     connection.execute(
         delete(txn_components).where(
@@ -285,7 +288,10 @@ def add_dynamic_partitions(
 def replace_components(
     connection: Connection, txn_id: int, written: Collection[tuple[int, str | None, Operation]]
 ) -> None:
-    """Replace the components of a transaction by these: table id, partition (None: the whole table), operation."""
+    """Replace the components of a transaction.
+
+    Each new one has a table id, partition (None: whole table) and operation.
+    """
     connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
     rows = [
         {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
@@ -296,13 +302,13 @@ def replace_components(
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
-    """Remove the components of a transaction none of whose statements has begun to write."""
+    """Remove the components of a transaction in which no statement has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
     connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
 
 def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
-    """Return whether a transaction has a component of a table. One round trip."""
+    """Return whether a transaction has recorded that it writes to a table or its partitions. One round trip."""
     components = txn_components.c
     query = select(components.txn_id).where(components.txn_id == txn_id, components.table_id == table_id).limit(1)
     return connection.execute(query).first() is not None
@@ -385,7 +391,8 @@ class WriteIdAllocator:
 
         Safe to repeat: a transaction that has a write id gets the same one, unless ``reallocate`` replaces it by a new
         one. With ``operation`` a component is recorded: the transaction is about to write to ``partition``, or anywhere
-        in the table if that is None. So the cleaner finds the files of an aborted or killed transaction.
+        in the table if ``partition`` is None. By the components the cleaner finds the files of an aborted or killed
+        transaction.
 
         Raises:
             TransactionNotOpenError: a transaction is not open, or is read-only.
@@ -435,7 +442,7 @@ class WriteIdAllocator:
     def add_dynamic_partitions(
         self, txn_id: int, database: str, table: str, partitions: Sequence[str], operation: Operation
     ) -> None:
-        """Record the partitions that a write with dynamic partitions has written; before, they are unknown.
+        """Record the partitions that a write with dynamic partitions has written, in place of unknown partitions.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new transaction. If ``lock`` is None, its locks are still to be requested, and it has no write ids.
+    """A new transaction. If ``lock`` is None, the caller must still request the locks, and it has no write ids.
 
-    ``write_ids`` has the write ids by table id. The write id of a missing table is still to be allocated.
+    ``write_ids`` is a dict from table id. The caller must still allocate the write id of a missing table.
     """
 
     txn_id: int
@@ -46,14 +46,14 @@ def begin(
     table_ids: Sequence[int],
     begun: Callable[[Begun], object],
 ) -> bool:
-    """Open a transaction; if no lock must wait, also acquire the locks of ``request`` and allocate write ids.
+    """Open a transaction; return whether it has the locks of ``request``, and write ids, because no lock had to wait.
 
-    ``begun`` is called with the transaction; an error that it raises aborts the transaction. Returns whether the
-    transaction has its locks. One round trip, or two if open transactions must be counted.
+    ``begun`` is called with the transaction; an error that ``begun`` raises aborts the transaction. One round trip, or
+    two if open transactions must be counted.
 
     Raises:
-        TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and fewer than a tenth have ended.
-        StoreUnavailableError: the database cannot be reached, and no transaction is open.
+        TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
+        StoreUnavailableError: the database cannot be reached, and no transaction was opened.
     """
     # After a lost connection or an interrupt, the transaction can be found by its key.
     new = replace(new, key=f"statement {uuid4().hex}")

@@ -1,4 +1,7 @@
-"""Commits and aborts of transactions: one change of a row, with all changes that take effect with it."""
+"""Commits and aborts of transactions.
+
+Each is one change of a row, together with all changes that take effect with it.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,9 @@ class Committer:
         return row
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
-        """Commit in two round trips and return the row; return None, unchanged, if the transaction has pending writes.
+        """Commit a transaction, and return its row; a transaction with pending writes is unchanged (None).
+
+        Two round trips.
 
         Raises:
             ConflictFoundError: another transaction has committed a conflicting write first.
@@ -95,7 +100,7 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit, of at most 16 transactions, all that need no checks, and return their ids. Two round trips.
+        """Commit, of at most 16 transactions, each that needs no checks, and return their ids. Two round trips.
 
         A transaction is skipped if it is not open, has pending writes, may have conflicts, or is used by another client
         at this moment.
@@ -177,7 +182,7 @@ class _Settled:
         return any(write.updates for write in self.writes)
 
     def event(self, now_ms: int, lists: Rows) -> Call | None:
-        """Return the call that records the event of the commit; None for a transaction without write ids.
+        """Return the call that records the event of the commit, or None if the transaction has no write ids.
 
         The event has the write id list of each table after the commit.
         """

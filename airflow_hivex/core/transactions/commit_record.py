@@ -1,7 +1,7 @@
 """The record of commits to tables: the changes of each transaction, in the order of commits.
 
-While a transaction commits, functions that register writes or change definitions note facts. The commit then writes one
-row for each table. The functions run in the database transaction of the caller.
+While a transaction commits, functions that register writes or change definitions call ``note_...``. The commit then
+writes one row for each table. The functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BY_LETTER = {each.value: each.name for each in (Operation.INSERT, Operation.UPD
 
 @dataclass(slots=True)
 class CommitFacts:
-    """The changes of one transaction to a table: the statements, the written rows and bytes, the previous columns.
+    """The changes of one transaction to a table: the statements, the written rows and bytes, and the previous columns.
 
     An update counts its rows as added and as deleted.
     """
@@ -55,7 +55,10 @@ class CommitFacts:
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
-    """Yield the facts that functions note in the block, by table id, for the commit after it."""
+    """Yield a dict from table id to the changes that functions note during the block.
+
+    The commit after the block uses it.
+    """
     facts: dict[int, CommitFacts] = {}
     info = connection.info
     info[_COLLECTED] = facts
@@ -71,14 +74,14 @@ def _facts_of(connection: Connection, table_id: int) -> CommitFacts | None:
 
 
 def note_operation(connection: Connection, table_id: int, operation: str) -> None:
-    """Note a statement that changes a table, for the record of the transaction that commits."""
+    """Add a statement that changes a table to the changes of the committing transaction."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.operations.append(operation)
 
 
 def note_volume(connection: Connection, table_id: int, *, added: int, deleted: int, size_bytes: int) -> None:
-    """Note rows and bytes that were written to a table, for the record of the transaction that commits."""
+    """Add rows and bytes that were written to a table to the changes of the committing transaction."""
     facts = _facts_of(connection, table_id)
     if facts is not None:
         facts.rows_added += added
@@ -87,7 +90,7 @@ def note_volume(connection: Connection, table_id: int, *, added: int, deleted: i
 
 
 def note_columns(connection: Connection, table_id: int, before: Sequence[Column]) -> None:
-    """Note the columns of a table before a change, for the record of the transaction that commits."""
+    """Add the columns of a table before a change to the changes of the committing transaction."""
     facts = _facts_of(connection, table_id)
     if facts is not None and facts.columns_before is None:
         facts.columns_before = json.dumps([asdict(column) for column in before])
@@ -162,7 +165,7 @@ def _record(
 
 
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
-    """Return the retention of each table with the property ``hivex.history.retention``, in ms. One round trip."""
+    """Return the retention (ms) of each table with the property ``hivex.history.retention``, by id. One round trip."""
     has_own = cast(tables.c.parameters, Text).contains(HISTORY_RETENTION, autoescape=True)
     rows = connection.execute(select(tables.c.id, tables.c.parameters).where(has_own))
     return {row.id: history_retention_ms(settings, row.parameters) for row in rows}
@@ -171,8 +174,8 @@ def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]
 def purge(connection: Connection, now_ms: int, own: Mapping[int, int], settings: Settings) -> int:
     """Remove rows that no version within the retention needs, and return their number.
 
-    ``own`` has the retentions of tables with their own value, in ms by table id. The newest commit of each table before
-    its retention stays, because the retention begins with that version.
+    ``own`` is the result of :func:`own_retentions`. The newest commit of each table before its retention stays, because
+    the retention begins with that version.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
     removed = _purge_before(connection, now_ms - history_retention_ms(settings, {}), *of_others)

@@ -101,7 +101,10 @@ _DELETE_COMPONENTS = PreparedForIds(lambda ids: delete(txn_components).where(txn
 
 
 class ConflictFoundError(Exception):
-    """A conflict was found: rolls back the commit. The transaction is then aborted with ``sentence`` as the reason."""
+    """The commit found a conflict, and is rolled back.
+
+    The transaction is then aborted with ``sentence`` as the reason.
+    """
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -110,7 +113,10 @@ class ConflictFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The operation of a transaction on a table or partition; None if the transaction has only a write id there."""
+    """A write of a transaction to a table or partition.
+
+    Its operation is None if the transaction has only a write id.
+    """
 
     table_id: int
     database: str
@@ -169,7 +175,7 @@ def _writes_of(txn_ids: Sequence[BindParameter[int]]) -> Select[Any]:
 
 
 WRITES = PreparedForIds(_writes_of)
-"""The components and write ids of transactions, for :func:`writes_from`."""
+"""The query of components and write ids of transactions, for :func:`writes_from`."""
 
 
 def writes_from(rows: Rows) -> dict[int, list[Write]]:
@@ -185,10 +191,10 @@ def writes_from(rows: Rows) -> dict[int, list[Write]]:
 
 
 def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> str | None:
-    """Return Hive's message about the first transaction with a conflicting write, or None. One round trip.
+    """Return Hive's message about the first conflicting write of another transaction, or None. One round trip.
 
-    The rows of the tables' write ids stay locked until the caller's database transaction ends, in the order of table
-    ids. So if two transactions commit at the same time, the second one reads the write set of the first.
+    The function locks the rows of the tables' write ids, in the order of table ids, until the caller's database
+    transaction ends. So if two transactions commit at the same time, the second one reads the write set of the first.
     """
     own: dict[int, dict[str | None, Write]] = defaultdict(dict)
     for write in written:
@@ -213,7 +219,7 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
     """Block other writers of tables until the caller's database transaction ends. One round trip.
 
     ``tables`` has table ids, with True if the caller updates or deletes rows. An updating caller blocks all writers,
-    another caller only updating ones. Meanwhile no other transaction changes or drops the tables.
+    another caller blocks updating writers only. Meanwhile no other transaction changes or drops the tables.
     """
     calls: list[Call] = []
     for table_id in sorted(tables):
@@ -245,8 +251,7 @@ def would_conflict(connection: Connection, txn_id: int, resources: Collection[tu
 def _overlapping(own: Mapping[str | None, Write], partition: str | None) -> Write | None:
     """Return the write of the transaction that may have changed the same rows, or None.
 
-    A partition of None stands for the whole table, if the written partitions are unknown. Hive compares None as the
-    name of a partition.
+    A partition of None stands for the whole table, if the written partitions are unknown; Hive compares it like a name.
     """
     if partition is None:
         return next(iter(own.values()), None)

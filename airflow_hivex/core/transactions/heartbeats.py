@@ -1,4 +1,4 @@
-"""Heartbeats of a transaction from a thread, and its job, which stops when another client ends the transaction."""
+"""A thread that sends the heartbeats of a transaction, and stops its job when another client ends the transaction."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Ended = Callable[[TransactionAbortedError], object]
 def heartbeats(
     transactions: TransactionManager, txn_id: int, timeout_s: int, ended: Ended | None = None
 ) -> Iterator[None]:
-    """Send heartbeats during the block, one every half time-out; the first one comes after a random part of it.
+    """Send a heartbeat every half time-out during the block. The first one comes after a random part of this time.
 
-    The heartbeats end if the transaction is aborted. Then their thread calls ``ended`` with the error, which stops the
-    work of the transaction. Source: Hive DbTxnManager.Heartbeater.
+    If the transaction is aborted, the thread calls ``ended`` with the error, which stops the work of the transaction.
+    Source: Hive DbTxnManager.Heartbeater.
     """
 
     def heartbeat() -> None:
@@ -101,8 +101,8 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
 class TransactionJob:
     """A transaction, and the runner and tag of its present job, if it runs one.
 
-    ``opened_id`` is None before the transaction is opened. ``ended`` is the error by which the heartbeats have found
-    that another client has ended the transaction.
+    ``opened_id`` is None before the transaction is opened. ``ended`` is the error of a heartbeat after another client
+    has ended the transaction.
     """
 
     opened_id: int | None
@@ -139,6 +139,6 @@ class TransactionJob:
             self.runner.cancel(self.tag)
 
     def cause_of(self, error: BaseException) -> TransactionAbortedError | None:
-        """Return the error about the transaction's end if ``error`` is only a consequence of it, or None."""
+        """Return the error about the transaction's end if ``error`` is a consequence of this end, or None."""
         is_symptom = isinstance(error, JobCancelledError | TransactionError)
         return self.ended if is_symptom and not isinstance(error, TransactionAbortedError) else None

@@ -40,7 +40,7 @@ _COPIES_WHILE_WAITING_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """The result of one round: ids of ended transactions and requests, and numbers of removed objects and records.
+    """The result of one round: ids of aborted transactions and dropped requests, and numbers of removed objects.
 
     ``aborted`` has the ids of timed-out transactions, ``dropped_locks`` the ids of lock requests without a transaction.
     ``abandoned_writes`` counts writes whose files were deleted, ``unused_copies`` folders of unused copies,
@@ -111,9 +111,9 @@ class Housekeeper:
     def run(self, *, only_due: bool = False) -> HousekeepingResult:
         """Run one round of all tasks. Safe to run at any time, and by several processes at once.
 
-        A caller that waits for a lock sets ``only_due``. Then a task is skipped that this housekeeper has run within
-        its interval (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
-        ``metastore.event.db.listener.clean.interval``), and unused copies are deleted for some seconds only.
+        A caller that waits for a lock sets ``only_due``. Then the housekeeper skips each task that it has run within
+        the interval of the task (``metastore.acid.housekeeper.interval``, ``metastore.acid.txn.cleaner.interval``,
+        ``metastore.event.db.listener.clean.interval``), and deletes unused copies for some seconds only.
         """
         now = self._clock()
         most_s = _COPIES_WHILE_WAITING_S if only_due else None
@@ -235,7 +235,7 @@ def _purge_completed_components(connection: Connection) -> int:
 
 
 def _lowest_seen_open() -> ScalarSelect[int | None]:
-    """Return the lowest id of a transaction that is open, or was open when an open transaction began.
+    """Return the lowest id of the transactions that are open, or were open when an open transaction began.
 
     Snapshots of open transactions see all transactions below this id as ended. Source: Hive's MIN_HISTORY_LEVEL.
     """
@@ -247,5 +247,5 @@ def _lowest_aborted() -> ScalarSelect[int | None]:
 
 
 def _below(txn_id: ColumnElement[int], lowest: ScalarSelect[int | None]) -> ColumnElement[bool]:
-    """Return whether an id is below a bound; without a bound the condition is true for every id."""
+    """Return the condition that an id is below a bound; without a bound the condition is true for every id."""
     return txn_id < func.coalesce(lowest, _HIGHEST + 1)

@@ -48,7 +48,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A lock request that waits for a lock of another request. The ids of transactions are None without one."""
+    """A lock request that waits for a lock of another request. A request without a transaction has None as its id."""
 
     lock_id: int
     txn_id: int | None
@@ -69,7 +69,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class TransactionCounts:
-    """The numbers of open transactions and waiting requests, and the oldest ones. ``now`` is the time of the clock."""
+    """The numbers of open transactions and waiting requests, and the oldest of each.
+
+    ``now`` is the time of the clock.
+    """
 
     now: datetime
     open: int
@@ -86,7 +89,7 @@ class TransactionListing:
         self._clock = clock
 
     def transactions(self, wanted: PageRequest, state: TxnState | None = TxnState.OPEN) -> Page[ListedTransaction]:
-        """Return transactions, of one state or of all states. Three statements.
+        """Return transactions, of one state or of all states. Three queries.
 
         The search text is compared with ids, users, hosts and agents.
 
@@ -103,7 +106,7 @@ class TransactionListing:
             return Page(_with_locks(connection, found.rows), found.total)
 
     def of_agents(self, agents: Sequence[str], txn_ids: Sequence[int] = ()) -> list[ListedTransaction]:
-        """Return the last 200 transactions with one of the agents or ids, the oldest first. Two statements."""
+        """Return the last 200 transactions with one of the agents or ids, the oldest first. Two queries."""
         query = select(txns).where(or_(_T.agent_info.in_(agents), _T.id.in_(txn_ids)))
         with self._store.read() as connection:
             found = connection.execute(query.order_by(_T.id.desc()).limit(200)).all()
@@ -128,7 +131,7 @@ class TransactionListing:
             return read_page(connection, query, wanted, _LOCK_ORDERS, key, lock_from_row)
 
     def waits(self, limit: int = 200) -> list[Wait]:
-        """Return the waiting requests, each with the lock that blocks it, the oldest first. One statement."""
+        """Return the waiting requests, each with the lock that blocks it, the oldest first. One query."""
         ahead = locks.alias("ahead")
         query = (
             select(
@@ -169,7 +172,7 @@ class TransactionListing:
             ]
 
     def counts(self) -> TransactionCounts:
-        """Return the numbers of open transactions and waiting requests. Three statements."""
+        """Return the numbers of open transactions and waiting requests. Three queries."""
         is_open = _T.state == TxnState.OPEN.value
         waiting = select(func.count(_L.lock_id.distinct()), func.min(_L.requested_ms)).where(
             _L.state == LockState.WAITING.value
@@ -188,7 +191,7 @@ class TransactionListing:
 
 
 def _with_locks(connection: Connection, found: Sequence[Transaction]) -> list[ListedTransaction]:
-    """Return transactions with the numbers of their locks. One statement."""
+    """Return transactions with the numbers of their locks. One query."""
     counted = (
         select(_L.txn_id, _L.state, func.count())
         .where(_L.txn_id.in_([each.id for each in found]))

@@ -107,8 +107,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         Raises:
             TransactionNotOpenError: ``count`` or ``timeout`` is not positive, or ``timeout`` exceeds ten years.
             InvalidTextError: ``user`` has a character that cannot be stored.
-            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and fewer than a tenth have
-                ended.
+            TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see
+                :class:`OpenTransactionLimit`.
             TransactionAbortedError, TransactionCommittedError: the transaction with the key has ended.
             InvalidTransactionRequestError: the key is not valid, or ``count`` is not 1.
         """
@@ -151,12 +151,13 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         )
 
     def open_together(self, new: Sequence[NewTransaction]) -> list[int]:
-        """Return the ids of several new transactions of :meth:`described`, in their order. They have no keys.
+        """Open several transactions of :meth:`described`, which have no keys; return their ids in the same order.
 
         Two round trips for any number of them.
 
         Raises:
-            TooManyOpenTransactionsError: they would exceed ``hive.max.open.txns``; no transaction is opened.
+            TooManyOpenTransactionsError: the transactions would exceed ``hive.max.open.txns``; no transaction is
+                opened.
         """
         return self._open(new)
 
@@ -224,7 +225,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         return transaction_from(row)
 
     def find(self, key: str) -> Transaction | None:
-        """Return the transaction that was opened with the key; None without one, or if its record is purged."""
+        """Return the transaction that was opened with the key, or None if no such transaction has a record."""
         check_key(key)
         found = self._of_key(key)
         return None if found is None else transaction_from(found)
@@ -249,8 +250,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         the commit is refused. A second commit changes nothing.
 
         If transactions overlap in time and update or delete rows of the same partition or table, only the first one can
-        commit. A caller whose locks exclude others sets ``exclusive_write_locks``, and no conflict is looked for. An
-        update of unknown partitions conflicts with an update of any partition.
+        commit. A caller whose locks exclude others sets ``exclusive_write_locks``, and the commit does not look for
+        conflicts. An update of unknown partitions conflicts with an update of any partition.
 
         Raises:
             WriteConflictError: another transaction has committed first; this transaction is aborted.
@@ -327,7 +328,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
     def begin_again(self, txn_id: int, reason: str) -> int:
         """Abort a transaction, open an equal one that takes over its locks, and return the new id.
 
-        A statement uses this if others have committed while it waited for a lock: it need not wait for the lock again.
+        A statement calls this method if other transactions have committed while it waited for a lock. It need not wait
+        for the lock again.
 
         Raises:
             TransactionAbortedError, TransactionCommittedError: the transaction has ended meanwhile.
@@ -502,7 +504,7 @@ _FREE_AGAIN = 0.9
 
 
 class OpenTransactionLimit:
-    """The limit of open transactions, which counts them only if the limit may be near.
+    """The limit of open transactions. They are counted only if their number may be near the limit.
 
     After the limit was reached, no transaction is opened until their number is below 90 % of the limit.
     """
@@ -522,10 +524,11 @@ class OpenTransactionLimit:
         return self._counted + self._opened_since + count > self._limit * _FREE_AGAIN
 
     def check(self, open_count: int, now_ms: int) -> None:
-        """Keep a count of open transactions for later calls.
+        """Compare the counted open transactions with the limit, and keep the count for later calls.
 
         Raises:
-            TooManyOpenTransactionsError: the count has reached the limit.
+            TooManyOpenTransactionsError: the count has reached the limit, or 90 % of it after the limit was reached
+                before.
         """
         self._counted, self._counted_ms, self._opened_since = open_count, now_ms, 0
         self._refusing = open_count >= (self._limit * _FREE_AGAIN if self._refusing else self._limit)

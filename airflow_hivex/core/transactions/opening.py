@@ -60,7 +60,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 def _inserting(values: Mapping[str, ColumnElement[Any]]) -> Prepared:
-    """Return the INSERT of a new row. It runs after the lock of the counter, so that it reads all earlier rows."""
+    """Return the INSERT of a new row. It must run after the counter is locked, so that it reads all earlier rows."""
     row = select(*values.values()).where(_OF_TXN_IDS)
     return Prepared(insert(txns).from_select(list(values), row, include_defaults=False))
 
@@ -95,7 +95,7 @@ class NewTransaction:
 
 
 class KeyTakenError(Exception):
-    """Another transaction has the key: rolls back the opening of a transaction. ``row`` is the other's row."""
+    """Another transaction has the key, so the opening is rolled back. ``row`` is the row of the other transaction."""
 
     def __init__(self, row: TxnRow) -> None:
         super().__init__(row)
@@ -133,7 +133,7 @@ def open_transactions(
 def open_with(
     exchange: Exchange, new: NewTransaction, now_ms: int, check: Callable[[int], None] | None, calls: Sequence[Call]
 ) -> tuple[int, list[Rows]]:
-    """Open a transaction, send ``calls`` after its row, and finish the exchange; return its id and their answers.
+    """Open a transaction, send ``calls`` after its row, and finish the exchange; return its id and the calls' answers.
 
     No other transaction may have its key. ``check`` is called with the number of open transactions. One round trip, two
     with a ``check``.
@@ -151,7 +151,7 @@ def open_with(
 def committed(new: NewTransaction, now_ms: int) -> tuple[Call, Call]:
     """Return the calls that store a transaction as committed; the answer to the first call is its id.
 
-    Send them late: clients that open transactions wait until the caller's database transaction ends.
+    Send these calls late: clients that open transactions wait until the caller's database transaction ends.
     """
     return _TAKE_IDS(count=1), _INSERT_COMMITTED(**new.row(now_ms))
 

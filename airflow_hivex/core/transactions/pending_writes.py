@@ -1,7 +1,7 @@
 """Pending writes: the writes of an open transaction's statements, kept for its own reads and for its commit.
 
-A write is first recorded without directories. If it stays so, its statement still runs, or was killed. The functions
-run in the database transaction of the caller.
+A write is first recorded without directories. As long as it has none, its statement still runs or was killed. The
+functions run in the database transaction of the caller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONSUMES = -1
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """The write of one statement in an open transaction; after its end it has the written ``directories``.
+    """The write of one statement in an open transaction. After the end of the statement it has ``directories``.
 
     A write that ``is_taken_back`` is never committed, even if its statement still runs; its files are being deleted.
     ``began`` is the number of the session of ``writer`` that owns the write; a later session has a higher number.
@@ -58,13 +58,13 @@ class PendingWrite:
 
     @property
     def may_be_resumed(self) -> bool:
-        """Return whether a later session of the writer may take over the write and wait for its operation."""
+        """Return whether a later session of the same writer may take over the write and wait for its operation."""
         is_over = self.is_taken_back or self.is_claimed or self.directories is not None
         return self.operation is not None and not is_over
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return the partitions of the write with the operation on each; None is a table without partitions."""
+        """Return pairs of a written partition and the operation on it; None is a table without partitions."""
         facts = self.facts
         named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
         return named | facts.operations(self.directories or ())
@@ -76,13 +76,13 @@ class PendingWrite:
 
 
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
-    """Lock transactions until the caller's database transaction ends, so that no other client commits their writes."""
+    """Lock transactions, so that no other client commits their writes until the caller's database transaction ends."""
     for batch in batches(sorted(txn_ids)):
         connection.execute(select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update()).all()
 
 
 def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
-    """Return the states of transactions by id; ids without a record are missing."""
+    """Return the states of transactions, as a dict from id. A transaction without a record is missing."""
     return {
         row.id: TxnState(row.state)
         for batch in batches(sorted(txn_ids))
@@ -149,7 +149,7 @@ def record(
 
 
 def check_owned(connection: Connection, table: str, write: PendingWrite) -> PendingWrite:
-    """Return the present state of a write. The caller has called :func:`one_at_a_time`.
+    """Return a write as it is recorded now. The caller has called :func:`one_at_a_time`.
 
     Raises:
         WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
@@ -228,7 +228,7 @@ def registered(connection: Connection, write: PendingWrite) -> frozenset[str | N
 def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
-    """Return the writes of a transaction in the order of statements, optionally of one table or writer only."""
+    """Return the writes of a transaction, of one table or writer if given, in the order of statements."""
     query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
     if table_id is not None:
         query = query.where(pending_writes.c.table_id == table_id)
@@ -238,7 +238,7 @@ def of_transaction(
 
 
 def read(connection: Connection, write_id: int) -> PendingWrite | None:
-    """Return the present state of a write, or None if it was removed. The caller has called :func:`one_at_a_time`."""
+    """Return a write as it is recorded now, or None if it was removed. The caller has called :func:`one_at_a_time`."""
     row = connection.execute(select(pending_writes).where(pending_writes.c.id == write_id)).one_or_none()
     return None if row is None else _from_row(row)
 
@@ -246,7 +246,7 @@ def read(connection: Connection, write_id: int) -> PendingWrite | None:
 def written_directories(
     connection: Connection, txn_id: int
 ) -> Mapping[int, Mapping[str | None, list[WrittenDirectory]]]:
-    """Return the directories that a transaction has written, by table id and partition (None: the table itself)."""
+    """Return the directories that a transaction has written, as dicts by table id and partition (None: the table)."""
     found: dict[int, dict[str | None, list[WrittenDirectory]]] = defaultdict(lambda: defaultdict(list))
     for write in of_transaction(connection, txn_id):
         if write.directories is None:
@@ -259,7 +259,7 @@ def written_directories(
 
 
 def of_ended_transactions(connection: Connection, after: int, limit: int) -> list[PendingWrite]:
-    """Return writes of ended transactions, which are never registered: at most ``limit``, with ids above ``after``."""
+    """Return up to ``limit`` writes of ended transactions, with ids above ``after``. They will never be registered."""
     query = (
         select(pending_writes)
         .outerjoin(txns, txns.c.id == pending_writes.c.txn_id)
@@ -277,7 +277,7 @@ def that_consume(connection: Connection) -> list[PendingWrite]:
 
 
 def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
-    """Change fields in the document of a write. The caller has called :func:`one_at_a_time`."""
+    """Change fields in the stored document of a write. The caller has called :func:`one_at_a_time`."""
     document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
     connection.execute(
         update(pending_writes).where(pending_writes.c.id == write_id).values(document={**document, **changes})
@@ -298,7 +298,7 @@ def resumed_by_others(connection: Connection, writes: Collection[PendingWrite]) 
 def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, bool]:
     """Withdraw writes: from now on no statement reads or commits them, and their files can be deleted.
 
-    Returns the ids of the writes that are still recorded, each with True if it had been withdrawn before. The caller
+    Returns a dict from the id of each write that is still recorded to True if it had been withdrawn before. The caller
     has called :func:`one_at_a_time`.
     """
     rows = [

@@ -33,7 +33,7 @@ def agree(store: Store, settings: Settings) -> Settings:
 
 
 def _mode(store: Store, settings: Settings) -> bool:
-    """Return whether namespaces are closed: this client's value, else the value that a client has set last."""
+    """Return whether namespaces are closed: the setting of this client, or else the last setting of another client."""
     stored_mode = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
     with store.read() as connection:
         stored = connection.execute(stored_mode).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""The state that the statements of one transaction share, in all processes: a snapshot and statement ids.
+"""The snapshot and statement ids that the statements of one transaction share in all processes.
 
 The functions run in the database transaction of the caller.
 """
@@ -18,13 +18,13 @@ MOST_STATEMENTS = 4096
 
 
 _NOT_TAKEN = ""
-"""The stored snapshot of a transaction of several statements before its first read."""
+"""The stored snapshot of a transaction of several statements that has not read yet."""
 
 
 def mark_shared(connection: Connection, txn_id: int) -> None:
-    """Mark a transaction of several statements, before its first statement.
+    """Mark a transaction as one of several statements, before its first statement.
 
-    It may read any table later. So the cleaner knows that its locks do not cover all of its reads.
+    The transaction may read any table later. By the mark the cleaner knows that its locks do not cover all reads.
     """
     connection.execute(
         update(txns)
@@ -34,7 +34,7 @@ def mark_shared(connection: Connection, txn_id: int) -> None:
 
 
 def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
-    """Return the snapshot that the statements of a transaction share; None before the first read."""
+    """Return the snapshot that the statements of a transaction share, or None before the first read."""
     text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
     return ValidTxnList.parse(text) if text else None
 
@@ -73,7 +73,7 @@ def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> N
 
 
 def next_statement_id(connection: Connection, txn_id: int) -> int:
-    """Return the next statement id of an open transaction, from 0; it names the directories of one write.
+    """Return the next statement id of an open transaction, from 0. The id is a part of the names of directories.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.

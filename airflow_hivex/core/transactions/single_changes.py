@@ -1,4 +1,4 @@
-"""Transactions of a single change, which are opened and committed in the database transaction of the change.
+"""Transactions for single changes, each opened and committed in the database transaction of its change.
 
 So each change of a managed table has a write id, even if the caller has no transaction.
 """
@@ -30,7 +30,7 @@ _TIMEOUT_S = 300
 def open_in(connection: Connection, now_ms: int) -> int:
     """Return the id of a new transaction, for :func:`commit_in`. One round trip.
 
-    Call it late: clients that open transactions wait until the caller's database transaction ends.
+    Call this function late: clients that open transactions wait until the caller's database transaction ends.
     """
     host = socket.gethostname()[:255]
     new = NewTransaction(TxnType.DEFAULT, _TIMEOUT_S, user="", host=host, agent_info=_AGENT, key=None)
@@ -67,7 +67,7 @@ def commit_in(connection: Connection, clock: Clock, txn_id: int) -> None:
 
 
 class _LocksInTheWayError(Exception):
-    """The locks could not be granted at once: rolls back the changes."""
+    """The locks could not be granted at once, so the changes are rolled back."""
 
 
 def commit_at_once(
@@ -80,10 +80,10 @@ def commit_at_once(
     user: str,
     agent_info: str | None,
 ) -> int | None:
-    """Commit ``changes`` in a transaction and return its id; return None, unchanged, if a check of locks fails.
+    """Commit ``changes`` in a new transaction and return its id, or change nothing if a check of locks fails.
 
-    ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last, and requests for locks wait until
-    the commit, so that their result stays true. Two round trips, and those of the changes.
+    ``checks`` are the calls of ``lock_grants.checks_at_once``. They are sent last, and then requests for locks wait
+    until the commit, so that the result of the checks stays true. Two round trips besides those of the changes.
 
     Raises:
         OutcomeUnknownError: the connection was lost during the commit, and the outcome could not be read.
@@ -113,7 +113,7 @@ def commit_at_once(
 
 
 def _outcome(transactions: TransactionManager, new: NewTransaction, error: OutcomeUnknownError) -> int | None:
-    """Return the id of a transaction after the connection was lost during its commit; None if it was not applied."""
+    """Return the id of a transaction whose commit has lost the connection, or None if the commit was not applied."""
     try:
         # This call waits for the end of the first database transaction, which has locked the counter.
         (txn_id,) = transactions.open(user=new.user, agent_info=new.agent_info, key=new.key)

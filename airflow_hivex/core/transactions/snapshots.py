@@ -52,9 +52,9 @@ class SnapshotReader:
     ) -> frozenset[str]:
         """Return the tables (``database.table``) with commits after the snapshot.
 
-        A statement with exclusive locks calls it after it has waited for them: if the result is not empty, it needs a
-        new snapshot. ``updates_only`` ignores inserts. The transaction of the snapshot must be open, so that the
-        records of the commits are kept.
+        A statement with exclusive locks calls this method after a wait for them. If the result is not empty, the
+        statement needs a new snapshot. ``updates_only`` ignores inserts. The transaction of the snapshot must be open,
+        so that the records of the commits are kept.
 
         Raises:
             NoSuchTableError: a table does not exist.
@@ -78,14 +78,14 @@ class SnapshotReader:
 
 
 def _by_id(connection: Connection, names: Sequence[str]) -> dict[int, str]:
-    """Return the given names of tables (``database.table``) by table id. One round trip."""
+    """Return a dict from table id to the given name (``database.table``). One round trip."""
     wanted = {name: split_name(name) for name in names}
     found = read_table_ids(connection, wanted.values())
     return {found[normalise(database), normalise(table)]: name for name, (database, table) in wanted.items()}
 
 
 def settled_below(snapshot: ValidTxnList, txn_id: int) -> int:
-    """Return the highest id up to which a transaction's snapshot sees all transactions as ended."""
+    """Return the highest id such that the snapshot sees all transactions up to this id as ended."""
     lowest = snapshot.min_open
     return min(txn_id if lowest is None else lowest, snapshot.high_watermark + 1) - 1
 
@@ -103,7 +103,8 @@ def keep(
     """Keep a snapshot for readers of some tables, in the caller's database transaction. One round trip.
 
     A DataFrame is computed, and listed files are read, after the transaction has ended. The cleaner spares the files
-    until the snapshot expires (``hivex.dataframe.retention.time``). Nothing is locked: DROP and TRUNCATE remove them.
+    until the snapshot expires (``hivex.dataframe.retention.time``). The snapshot locks nothing: DROP and TRUNCATE
+    remove the files nevertheless.
     """
     rows = [
         {
@@ -123,7 +124,7 @@ def keep(
 def keep_lower(
     connection: Connection, txn_id: int, table_id: int, settled_txn_id: int, *, now_ms: int, retention_s: int, user: str
 ) -> None:
-    """Keep an earlier snapshot of a table for an open transaction; of several, the lowest stays. Two round trips."""
+    """Keep an earlier snapshot of a table for an open transaction, or the lowest of several. Two round trips."""
     k = kept_snapshots.c
     removed = delete(kept_snapshots).where(k.txn_id == txn_id, k.table_id == table_id).returning(k.settled_txn_id)
     before = connection.execute(removed).scalars().all()

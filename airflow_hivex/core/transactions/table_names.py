@@ -1,4 +1,4 @@
-"""The names of tables: their ids, and the write ids that earlier tables of a name have taken.
+"""The ids of named tables, and the write ids that earlier tables of a name have used.
 
 Functions here take part in the caller's transaction.
 """
@@ -40,7 +40,7 @@ def read_table_id(connection: Connection, database: str, table: str) -> int:
 
 
 def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, int]:
-    """Return the ids of tables by their normalised names. One round trip.
+    """Return the ids of tables, as a dict from normalised name. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -49,7 +49,7 @@ def read_table_ids(connection: Connection, names: Iterable[QualifiedName]) -> di
 
 
 def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> dict[QualifiedName, TableMark]:
-    """Return the ids and versions of tables by their normalised names. One round trip.
+    """Return the ids and versions of tables, as a dict from normalised name. One round trip.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: a database or a table does not exist.
@@ -69,13 +69,16 @@ def read_table_marks(connection: Connection, names: Iterable[QualifiedName]) -> 
 
 
 def split_name(name: str) -> QualifiedName:
-    """Return the database and the table of ``database.table``; without a database it is the default database."""
+    """Split ``database.table`` into database and table; a name without a database gets the default database."""
     database, _, table = name.rpartition(".")
     return database or DEFAULT_DATABASE, table
 
 
 _KEPT_MS = 10 * 86_400_000
-"""The time for which records are kept: longer than caches keep entries with the default length of the log."""
+"""The time for which records are kept.
+
+With the default retention of the notification log, caches keep entries less long.
+"""
 
 _NEXT_OF = select(former_write_ids.c.next).where(
     former_write_ids.c.database == bindparam("of_database", type_=String),
@@ -95,9 +98,9 @@ _BEGIN = (
 def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int) -> None:
     """Record the write ids of tables that are dropped or renamed, including the write id of this change.
 
-    The text form of a write id list has the name of its table and no id. If two tables of one name had equal lists, a
-    reader with such a text could get the earlier table from the cache of a process that does not know the later one.
-    Two round trips, and one more for each batch of tables with write ids.
+    The text form of a write id list has the name of its table and no id. Two tables of one name must not have equal
+    lists: a reader with such a text could get the earlier table from the cache of a process that does not know the
+    later one. Two round trips, and one more for each batch of tables with write ids.
     """
     former, following = former_write_ids.c, next_write_ids.c
     connection.execute(delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
@@ -119,9 +122,9 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
 
 def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:
-    """Return the first write id of a new table: ``first``, or a higher one that no earlier table of its name has used.
+    """Return the first write id of a new table: ``first``, or a higher id that no earlier table of its name has used.
 
-    The table's write ids begin there. One round trip.
+    The write ids of the table are set to begin with this id. One round trip.
     """
     values = {"of_database": name[0], "of_table": name[1], "of_id": table_id, "first": first}
     return int(connection.execute(_BEGIN, values).scalar_one())

@@ -38,7 +38,7 @@ FIND = Prepared(_OF_ID)
 LOCK = Prepared(_OF_ID.with_for_update())
 """The query of the row of ``txn_id``, which locks it for a change."""
 LOCK_FREE = PreparedForIds(lambda ids: SELECT_ROW.where(txns.c.id.in_(ids)).with_for_update(skip_locked=True))
-"""The query of rows of transactions, which locks them for a change, and skips rows that other clients have locked."""
+"""The query that locks rows of transactions for a change, and skips rows that other clients have locked."""
 
 
 def raise_if_settled(txn_id: int, row: Any) -> None:
@@ -56,7 +56,7 @@ def raise_if_settled(txn_id: int, row: Any) -> None:
 
 
 def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Row[Any]:
-    """Return the row of a transaction; with ``shared`` it cannot change until the database transaction ends.
+    """Return the row of a transaction. With ``shared`` the row cannot change until the database transaction ends.
 
     Raises:
         NoSuchTransactionError: no transaction has the id.

@@ -1,7 +1,7 @@
-"""Grants unblocked locks, which most locks are, in one round trip.
+"""Grants of unblocked locks, which most locks are, in one round trip.
 
-The statements have guards, as no program reads an answer before the next statement runs: a guard that fails skips the
-locks. A caller without locks then asks step by step, and gets the reason.
+All queries of a grant are sent together, so each has conditions as guards. If a guard fails, the database inserts no
+lock. A caller without locks then makes the request step by step, and learns the reason.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _VALUES: dict[str, ColumnElement[Any]] = {
 
 
 class _Owner(Enum):
-    """The owner of the granted locks: no transaction, an open one, or one of the same database transaction."""
+    """The owner of granted locks: no transaction, an open one, or one that the same database transaction opens."""
 
     NONE = auto()
     TXN = auto()
@@ -118,7 +118,7 @@ class _Owner(Enum):
 
 
 def _granting(level: LockLevel, owner: _Owner) -> Prepared:
-    """Insert a lock if its object exists, its transaction is open, and no lock ahead might block it."""
+    """Return the INSERT of a lock, if its object exists, its transaction is open, and no lock might block it."""
     guards: list[ColumnElement[bool]] = [(_NAMED_DATABASE if level is LockLevel.DB else _NAMED_TABLE).exists()]
     mild = [
         _AHEAD.c.strictness >= bindparam("mildest", type_=Integer),
@@ -150,7 +150,7 @@ _ALL_OR_NOTHING = Prepared(
 
 
 def _noting(txn_id: ColumnElement[int]) -> Prepared:
-    """Note that the owner of the request's locks will write to a table or partition."""
+    """Return the query that records that the owner of a request will write to a table or partition."""
     return Prepared(
         insert(txn_components).from_select(
             ["txn_id", "table_id", "partition", "operation"],
@@ -171,7 +171,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return a row if no lock might block a request for a lock."""
+    """Return the query that has a row if no lock might block a request for a lock."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))
@@ -181,7 +181,7 @@ _CHECK = {level: _checking(level) for level in LockLevel}
 
 
 def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> list[Call]:
-    """Return calls that check whether locks could be granted now. Each but the first returns a row if so.
+    """Return calls that check whether locks could be granted now. If so, each call after the first returns a row.
 
     Later requests wait for the end of the caller's database transaction.
     """
@@ -201,7 +201,7 @@ def checks_at_once(matrix: LockMatrix, components: Sequence[LockComponent]) -> l
 
 @dataclass(frozen=True, slots=True)
 class LockRequest:
-    """The locks that a client requests, for a transaction or None."""
+    """The locks that a client requests, with or without a transaction."""
 
     components: Sequence[LockComponent]
     txn_id: int | None
@@ -218,7 +218,7 @@ class LockRequest:
 def grant_at_once(
     exchange: Exchange, matrix: LockMatrix, requests: Sequence[LockRequest], now_ms: int
 ) -> list[LockResponse | None]:
-    """Take the locks of each request and note its writes, or do nothing. The exchange is finished.
+    """Grant the locks of each request and record its writes, or skip it; finish the exchange.
 
     The response is None if a request could not be granted, for any reason. One round trip.
     """
@@ -235,7 +235,7 @@ def grant_at_once(
 
 
 def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
-    """Return the calls that grant locks to a transaction of the same database transaction, or do nothing.
+    """Return the calls that grant locks to a transaction that the same database transaction opens, or do nothing.
 
     :func:`granted_to_new` reads their answers.
     """
@@ -243,7 +243,7 @@ def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> li
 
 
 def granted_to_new(request: LockRequest, answers: Sequence[Rows]) -> LockResponse | None:
-    """Return the response to a request of :func:`granting_to_new`, None if its locks must still be requested."""
+    """Return the response to a request of :func:`granting_to_new`, or None if its locks must still be requested."""
     return _response(answers[1 : 1 + len(request.components)])
 
 
@@ -254,7 +254,7 @@ def _response(granted: Sequence[Rows]) -> LockResponse | None:
 def _granting_calls(
     matrix: LockMatrix, request: LockRequest, owner: _Owner, before_last: int, now_ms: int
 ) -> list[Call]:
-    """Return the calls for a request with an id ``before_last`` below the last taken one, granting calls first."""
+    """Return the calls for one of several requests, the granting calls first."""
     components = request.components
     of_txn: dict[str, int] = {} if owner is _Owner.NEW_TXN else {"txn_id": request.txn_id or 0}
     calls = [
@@ -296,5 +296,5 @@ def _granting_calls(
 
 
 def are_simple(components: Sequence[LockComponent]) -> bool:
-    """Return whether locks can be granted, or checked, whatever their request creates."""
+    """Return whether locks can be granted or checked together: they are few, and none is for a new table."""
     return len(components) <= _MOST_COMPONENTS and not any(component.is_new_table for component in components)

@@ -1,8 +1,7 @@
 """The lock manager: requests in a first-come queue, granted as a whole. Source: docs/reference/locks.md.
 
-A request takes the next id and reads the locks of smaller ids, acquired or waiting, that meet its
-own. As ids become visible in their order, no request can come before it later, so a request is
-granted without a lock of all requests.
+A request takes the next id, and reads the acquired and waiting locks of smaller ids that meet its own locks. Ids become
+visible in their order, so no request with a smaller id can follow. Therefore a grant needs no lock on all requests.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ log = logging.getLogger(__name__)
 class LockManager:
     """Locks on databases, tables and partitions (Source: Hive TxnHandler, DbLockManager).
 
-    Locks of a transaction last until it ends; others need heartbeats and end ``hive.txn.timeout``
-    after the last one. ``monotonic`` is the clock of a waiting request.
+    The locks of a transaction last until it ends. Other locks need heartbeats, and end ``hive.txn.timeout`` after the
+    last heartbeat. ``monotonic`` is the clock of a waiting request.
     """
 
     def __init__(
@@ -97,27 +96,27 @@ class LockManager:
     ) -> LockResponse:
         """Request all ``components`` at once, and by default wait until they are granted.
 
-        Also note the transaction's writes, by which its commit finds conflicts.
+        Also record the transaction's writes, by which its commit finds conflicts.
 
         Args:
             components: the locks; locks of one transaction never block each other.
-            txn_id: the transaction that shall own them, or None.
-            user: the user of the request, whom others see when they wait.
+            txn_id: the transaction that shall own the locks, or None.
+            user: the user of the request, shown to others who wait for the locks.
             host: the user's machine; by default this machine.
             agent_info: the work that needs the locks, such as a DAG run and task.
-            wait: whether to wait; else the answer may be WAITING, and :meth:`check` asks again.
+            wait: whether to wait; without it the response may be WAITING, and the caller repeats :meth:`check`.
             timeout: the most seconds to wait, by default as long as ``hive.lock.numretries`` and
                 ``hive.lock.sleep.between.retries`` allow (about 91 minutes).
-            zero_wait_read: if a SHARED_READ would have to wait, the answer is NOT_ACQUIRED at once.
-            exclusive_ctas: the same for any lock; the table need not exist yet.
-            may_be_missing: whether a lock on a name without an object is granted, as by Hive. It holds for the object
-                that gets the name.
-            waiting: called with the id of the request if it has to wait; :meth:`unlock` ends the wait.
+            zero_wait_read: if a SHARED_READ would have to wait, the response is NOT_ACQUIRED at once.
+            exclusive_ctas: as ``zero_wait_read`` for all locks of the request; the table need not exist yet.
+            may_be_missing: whether a lock on a name without an object is granted, as by Hive. The lock is then valid
+                for the object that gets the name.
+            waiting: called with the id of the request if the request has to wait; :meth:`unlock` ends the wait.
 
         Raises:
-            LockTimeoutError: the time is up, and the request is withdrawn. Names the blocking lock.
+            LockTimeoutError: the time is up, and the request is withdrawn. The error names the blocking lock.
             DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
-            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: it is not open.
+            TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
             NoSuchDatabaseError, NoSuchTableError: the object does not exist.
             InvalidLockRequestError: there are no components, the time-out is negative, or a component of a
                 transaction has no operation.
@@ -165,13 +164,13 @@ class LockManager:
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction together with its locks and its write ids for tables, if no lock is blocked.
+        """Open a transaction; return whether it has its locks, and its write ids, because no lock had to wait.
 
-        ``begun`` is called with the transaction. Returns whether it has the locks: else :meth:`acquire` them, and
-        then allocate write ids. One round trip, two if open transactions must be counted.
+        ``begun`` is called with the transaction. After False, call :meth:`acquire` and then allocate write ids. One
+        round trip, two if open transactions must be counted.
 
         Raises:
-            TooManyOpenTransactionsError: ``hive.max.open.txns`` are open, or were open and less than a tenth has ended.
+            TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
             InvalidLockRequestError: there are no components, or a component has no operation.
             StoreUnavailableError: no transaction was opened.
         """
@@ -206,9 +205,9 @@ class LockManager:
         )
 
     def acquire_together(self, requests: Sequence[LockRequest]) -> list[LockResponse | None]:
-        """Grant the unblocked requests among several, each as a whole, in their order.
+        """Grant each of several requests, in their order, if it is not blocked. One round trip.
 
-        The response to another request is None: :meth:`acquire` it. One round trip for all.
+        The response to a blocked request is None: the caller then calls :meth:`acquire`.
         """
         simple = [request for request in requests if request.is_simple]
         responses = iter(self._grant_at_once(simple) if simple else ())
@@ -227,11 +226,11 @@ class LockManager:
     ) -> int | None:
         """Commit ``changes`` in one database transaction, if ``components`` could be granted at its end.
 
-        The changes are invisible before that. Returns the id of the committed transaction. If a lock might block it,
-        nothing is changed, and the result is None: then open a transaction and :meth:`acquire` the locks.
+        Returns the id of the committed transaction. If a lock might block it, nothing is changed, and the result is
+        None: the caller then opens a transaction and calls :meth:`acquire`.
 
         Raises:
-            StoreUnavailableError: nothing was applied; a lost connection with an unknown outcome is looked up first.
+            StoreUnavailableError: nothing was applied. If the connection is lost, the outcome is looked up first.
         """
         if not are_simple(components):
             return None
@@ -271,7 +270,7 @@ class LockManager:
         self._store.exchange(work, name="unlock")
 
     def heartbeat(self, lock_id: int) -> None:
-        """Note that the owner of a lock without transaction is alive.
+        """Record that the owner of a lock without a transaction is alive.
 
         Raises:
             NoSuchLockError: the lock was removed.
@@ -289,7 +288,7 @@ class LockManager:
         txn_id: int | None = None,
         lock_id: int | None = None,
     ) -> list[LockInfo]:
-        """Return the locks, acquired first, then by strictness and id; filters name their object or their owner.
+        """Return the locks of an object or owner, or all locks. Acquired locks come first, sorted by strictness and id.
 
         One round trip. ``model.locks.show_row`` converts them to lines of SHOW LOCKS.
         """
@@ -310,7 +309,7 @@ class LockManager:
             return sorted(map(lock_from_row, connection.execute(query)), key=show_order)
 
     def drop_timed_out(self) -> list[int]:
-        """Remove locks without transaction whose last heartbeat is too old; return the ids of their requests."""
+        """Remove locks that belong to no transaction and have no recent heartbeat; return the ids of their requests."""
         oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
 
         def work(connection: Connection) -> list[int]:
@@ -433,7 +432,7 @@ class LockManager:
 
 
 class _NotGrantedError(Exception):
-    """Undoes a request that would have to wait, but may not."""
+    """A request would have to wait, but may not; it is rolled back."""
 
     def __init__(self, response: LockResponse) -> None:
         super().__init__(response.message)

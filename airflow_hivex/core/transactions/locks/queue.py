@@ -1,4 +1,4 @@
-"""Finds the locks that block a request, by an index and the matrix. In the caller's transaction."""
+"""The locks that block a request, found by an index and the matrix. The functions run in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BRANCHES = 20
 
 
 class Reach(enum.IntEnum):
-    """The place of a lock ahead, relative to a request: on its object or above it, in its table or in its database."""
+    """The place of an earlier lock, relative to a request: on its object or above, in its table, or in its database."""
 
     AT_OR_ABOVE = 1
     IN_TABLE = 2
@@ -35,11 +35,11 @@ def blocker_of(
     *,
     before: int | None,
 ) -> tuple[LockComponent, LockInfo] | None:
-    """Return the first component that must wait, and its blocking lock; None if all can be granted.
+    """Return the first component that must wait, with its blocking lock, or None if all components can be granted.
 
-    ``before`` is the id of a request that is already in the queue. A transaction does not wait for
-    locks that it holds. One round trip, two if the request is blocked; they read only locks that meet
-    the request and are of a type that can block it.
+    ``before`` is the id of a request that is already in the queue. A transaction does not wait for locks that it holds.
+    One round trip, or two if the request is blocked. The queries read only locks that meet the request and can block it
+    by their type.
     """
     ahead: dict[tuple[str, str | None], list[LockInfo]] = defaultdict(list)
     queries = [
@@ -80,9 +80,9 @@ def _conditions(
 
 
 def _first_of_requests(reach: Reach, condition: ColumnElement[bool]) -> Select[Any]:
-    """Return the locks.
+    """Return the query of the locks that meet a condition.
 
-    A request's locks in a table appear once for each type, as they block alike.
+    Locks of one request in a table that have the same type block equally. The query has one of them.
     """
     if reach is Reach.AT_OR_ABOVE:
         return select(locks).where(condition)
@@ -109,9 +109,9 @@ def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
 def conditions_ahead(
     matrix: LockMatrix, components: Iterable[LockComponent]
 ) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
-    """Yield conditions that together hold for the locks that meet a component and are of a type that blocks it.
+    """Yield conditions; each lock that meets a component, and can block it by its type, satisfies one of them.
 
-    Each compares one column that has an index with up to 1,000 names.
+    Each condition compares one indexed column with up to 1,000 names.
     """
     names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:

@@ -1,4 +1,4 @@
-"""Checks that the objects of a request exist, and derives its writes. In the caller's transaction."""
+"""Checks of the objects of a request, and the writes of a request. The functions run in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPERATIONS = {
 
 
 def check_components(components: Iterable[LockComponent], *, has_txn: bool) -> list[LockComponent]:
-    """Return the components of a request, each once. A transaction's have an operation, which its commit uses.
+    """Return the components of a request, each once. With a transaction each has an operation, which its commit uses.
 
     Raises:
         InvalidLockRequestError: the request has no components, or a transaction's component has no operation. Source:
@@ -55,13 +55,13 @@ def check_request(
     new_tables: bool,
     may_be_missing: bool = False,
 ) -> Mapping[tuple[str, str], int]:
-    """Return the ids of the transactional tables of a request, by database and name. One round trip.
+    """Return the transactional tables of a request, as a dict from database and name to id. One round trip.
 
-    The transaction stays open until the caller's database transaction ends. Names that ``may_be_missing`` are locked
-    without a check of their objects; :func:`note_locks_of` notes the writes of such a request later.
+    The transaction stays open until the caller's database transaction ends. With ``may_be_missing`` names are locked
+    without a check of their objects; :func:`note_locks_of` records the writes of such a request later.
 
     Raises:
-        NoSuchDatabaseError, NoSuchTableError: a name does not exist, and may not be missing.
+        NoSuchDatabaseError, NoSuchTableError: a database or table does not exist, and ``may_be_missing`` is false.
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
     """
     found_databases, found = _read(connection, components, txn_id)
@@ -86,7 +86,7 @@ def note_components(
     txn_id: int,
     transactional: Mapping[tuple[str, str], int],
 ) -> None:
-    """Store the transactional tables and partitions that a transaction will write. Two round trips, or none."""
+    """Store the transactional tables and partitions that a transaction will write. At most two round trips."""
     rows = [
         {"txn_id": txn_id, "table_id": transactional[name], "partition": partition, "operation": operation.value}
         for name, partition, operation in writes_of_request(components)
@@ -104,7 +104,7 @@ def note_components(
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
-    """Note the writes of transactions that have locked, or wait for, the name of a new table.
+    """Record the writes of transactions that have locked, or wait for, the name of a new table.
 
     One round trip.
     """
@@ -126,9 +126,9 @@ def note_locks_of(connection: Connection, table_id: int, database: str, table: s
 def writes_of_request(
     components: Iterable[LockComponent],
 ) -> list[tuple[tuple[str, str], str | None, Operation]]:
-    """Return the writes of a request: database and table, partition and operation, without repetitions.
+    """Return the writes of a request, each once: database and table, partition, and operation.
 
-    A write to partitions that are not known yet is a write to the table: an update if any is an update.
+    Writes to partitions that are not known yet become one write to the table, which is an update if one of them is.
     """
     noted: dict[tuple[tuple[str, str], str | None, Operation], None] = {}
     dynamic: dict[tuple[str, str], Operation] = {}

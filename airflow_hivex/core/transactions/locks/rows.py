@@ -1,4 +1,4 @@
-"""The rows of locks: reads them as values, removes them, and notifies the waiting. In the caller's transaction."""
+"""The rows of locks: as values, their removal, and notifications. The functions run in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.store.schema.base import partition_from_column
 
 CHANNEL = "hivex_locks"
-"""The channel on which PostgreSQL announces released requests: their ids with commas, or an empty text for any."""
+"""The PostgreSQL channel of released requests.
+
+A text has their ids with commas; an empty text stands for any request.
+"""
 
 # PostgreSQL takes payloads up to 8,000 bytes.
 _LONGEST_PAYLOAD = 7900
@@ -63,12 +66,12 @@ _FREE = Prepared(delete(locks).where(_OF_REQUEST, _IS_FREE))
 HELD_BY_TXNS = PreparedForIds(
     lambda ids: select(locks.c.txn_id, locks.c.lock_id, locks.c.state).where(locks.c.txn_id.in_(ids)).with_for_update()
 )
-"""The locks of transactions with their requests and states, locked until the transactions are settled."""
+"""The query of transactions' locks with requests and states. It locks the rows until the database transaction ends."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
 
 
 def select_locks() -> Select[Any]:
-    """Return all columns of locks; a lock of a transaction has the transaction's heartbeat."""
+    """Return the query of all columns of locks; a lock of a transaction has the transaction's heartbeat."""
     alive = select(txns.c.heartbeat_ms).where(txns.c.id == locks.c.txn_id).scalar_subquery()
     return select(locks, func.coalesce(alive, locks.c.heartbeat_ms).label("alive_ms"))
 
@@ -103,8 +106,8 @@ def component_from_row(row: Row[Any]) -> LockComponent:
 def release(connection: Connection, *conditions: ColumnElement[bool]) -> frozenset[int]:
     """Delete the locks that meet the conditions, and return the ids of their requests.
 
-    The commit of the caller's transaction notifies the requests that wait for them. One round trip,
-    and one more on PostgreSQL if anything was deleted.
+    The commit of the caller's transaction notifies the waiting requests. One round trip, and one more on PostgreSQL if
+    a lock was deleted.
     """
     rows = connection.execute(delete(locks).where(*conditions).returning(locks.c.lock_id, locks.c.state)).all()
     deleted = frozenset(row.lock_id for row in rows)
@@ -127,7 +130,7 @@ def releasing(held: Rows) -> list[Call]:
 
 
 def unlocking(lock_id: int) -> tuple[Call, ...]:
-    """Find the owner and state of each lock of a request, and delete those that no transaction holds."""
+    """Return the calls that read the owner and state of a request's locks, and delete locks without a transaction."""
     return (
         _FIND_REQUEST(lock_id=lock_id),
         _TELL_FREED(lock_id=lock_id, payload=str(lock_id)),

@@ -1,4 +1,4 @@
-"""Waits for locks: pauses, announcements of released locks, and circles of waiting transactions.
+"""The wait for locks: pauses, notifications of released locks, and circles of waiting transactions.
 
 Source: docs/reference/locks.md, "Queue".
 """
@@ -75,14 +75,15 @@ class LockWaiter:
         self._matrix = matrix
         self._monotonic = monotonic
         self.while_waiting: Callable[[], object] | None = None
-        """Called repeatedly while a request waits: the owner of the blocking lock may be dead."""
+        """A function that is called repeatedly while a request waits, since the owner of the blocking lock may be dead.
+        """
 
     def wait(self, request: WaitingRequest, check: Callable[[int], LockResponse], timeout_s: float) -> LockResponse:
-        """Wait until a request is granted, or until its transaction ends. ``check`` checks the request again.
+        """Wait until a request is granted, or until its transaction ends. ``check`` repeats the check of the request.
 
         Raises:
             LockTimeoutError: the time is up.
-            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting ones.
+            DeadlockError: the transaction was aborted, as the youngest in a circle of waiting transactions.
             TransactionAbortedError, NoSuchLockError: the transaction, or the request, has ended.
         """
         began = self._monotonic()
@@ -134,10 +135,10 @@ class LockWaiter:
             raise
 
     def break_deadlock(self, txn_id: int | None) -> bool:
-        """Abort the youngest transaction of a circle of waiting that this one belongs to, if any.
+        """Abort the youngest transaction of a circle of waiting transactions; return whether there was a circle.
 
         Raises:
-            DeadlockError: this one was aborted.
+            DeadlockError: ``txn_id`` was the youngest transaction, and is aborted.
         """
         if txn_id is None:
             return False
@@ -175,10 +176,10 @@ class LockWaiter:
             raise
 
     def _is_there(self, blocker: LockInfo) -> bool:
-        """Return whether a lock still exists, and its end will be announced to current listeners.
+        """Return whether a lock still exists, so that current listeners will be notified of its end.
 
-        Its owner may be deleting it without having seen the waiting request: then this waits for the
-        row, and finds it deleted.
+        The owner may be deleting the lock without having seen the waiting request. Then this method waits for the row,
+        and finds it deleted.
         """
         query = (
             select(locks.c.lock_id)
@@ -230,12 +231,11 @@ _WAITS_ITSELF = (
 
 
 def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tuple[int, ...]:
-    """Return the transactions of a shortest circle of waiting that a transaction belongs to, else an empty tuple.
+    """Return a shortest circle of waiting transactions that contains a transaction, or an empty tuple.
 
-    A request waits for each lock ahead that conflicts with its type, also for a waiting one, unless its transaction
-    holds a lock that allows as much. All transactions of a circle wait.
-    One round trip if no request waits behind the transaction, else two more for each step away from it. They read only
-    locks of the transactions on the way.
+    A request waits for each earlier lock, acquired or waiting, that conflicts with its type, unless its transaction
+    holds a lock that allows as much. One round trip if no later request waits. Otherwise there are two more for each
+    step away from the transaction, which read only locks of the transactions on the way.
     """
     own = select(locks.c.lock_id).where(locks.c.txn_id == txn_id).order_by(locks.c.lock_id).limit(1).scalar_subquery()
     behind = select(_OTHERS.c.lock_id).where(
@@ -250,7 +250,7 @@ def deadlock_of(connection: Connection, matrix: LockMatrix, txn_id: int) -> tupl
 
 
 def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[int]) -> Mapping[int, set[int]]:
-    """Return the waiting transactions for which each of these transactions waits. Two round trips."""
+    """Return for each of some transactions the waiting transactions for which it waits. Two round trips."""
     queue = _Queue(connection, txn_ids)
     queries = [
         select(
@@ -284,7 +284,7 @@ def waits_for(connection: Connection, matrix: LockMatrix, txn_ids: Collection[in
 
 
 class _Waiting(NamedTuple):
-    """A part of a waiting request, which stands for all its partitions of a table."""
+    """A component of a waiting request; one component stands for all partitions of a table."""
 
     txn_id: int
     lock_id: int
@@ -292,7 +292,7 @@ class _Waiting(NamedTuple):
 
 
 class _Queue:
-    """The requests of waiting transactions, by place."""
+    """The requests of waiting transactions, grouped by the place of their locks."""
 
     def __init__(self, connection: Connection, txn_ids: Iterable[int]) -> None:
         held: dict[int, HeldLocks] = defaultdict(HeldLocks)
@@ -322,7 +322,7 @@ class _Queue:
             self._in_database[component.database].add(each)
 
     def that_meet(self, reach: Reach, ahead: LockComponent) -> Iterable[_Waiting]:
-        """Return the requests that wait at the object of a lock or in it, or at its table or database."""
+        """Return the waiting requests for the object of a lock, for objects in it, or for its table or database."""
         if reach is Reach.IN_TABLE:
             return self._at[ahead.database, ahead.table, None]
         if reach is Reach.IN_DATABASE:
