@@ -10,10 +10,14 @@ from contextlib import contextmanager
 import psycopg
 from sqlalchemy.engine import make_url
 
+from airflow_hivex.core.store import pipeline
 from tests.tcp_proxy import TcpProxy
 
 COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
 """The server's answer to COMMIT. Source: PostgreSQL, "Message Formats", CommandComplete."""
+
+_COMMITS = (b"Q\x00\x00\x00\x0bCOMMIT\x00", b"\x00%b\x00" % pipeline.COMMIT.name)
+"""The client's COMMIT: of the driver, and as a prepared statement."""
 
 
 class _BeforePostgresql(TcpProxy):
@@ -40,6 +44,8 @@ class PostgresqlProxy(_BeforePostgresql):
         """How many connections were lost."""
         self._answer: bytes | None = None
         self._lets_through = False
+        self.commits, self._vanishes_at = 0, 0
+        self.vanished = threading.Event()
 
     def cut_after(self, answer: bytes) -> None:
         """Lose the next connection that gets this answer, right after it."""
@@ -48,6 +54,18 @@ class PostgresqlProxy(_BeforePostgresql):
     def cut_before(self, answer: bytes) -> None:
         """Lose the next connection that would get this answer, right before it."""
         self._answer, self._lets_through = answer, False
+
+    def vanish_before_commit(self, number: int = 1) -> None:
+        """Hold back the COMMIT of this number, counted from now, and fall silent; ``vanished`` is set then."""
+        self._vanishes_at = self.commits + number
+
+    def asked(self, request: bytes, *, after_answer: bool) -> None:
+        """Count the COMMITs, and fall silent before one if the client is to vanish."""
+        if any(commit in request for commit in _COMMITS):
+            self.commits += 1
+            if self.commits == self._vanishes_at:
+                self.fall_silent()
+                self.vanished.set()
 
     def passed_on(self, answer: bytes) -> tuple[bytes, bool]:
         """Return all of an answer, or its part up to the cut."""

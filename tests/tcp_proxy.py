@@ -19,6 +19,8 @@ class TcpProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._is_cut = threading.Event()
+        self._is_silent = threading.Event()
+        self._is_over = threading.Event()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -36,6 +38,10 @@ class TcpProxy:
         """Accept connections again."""
         self._is_cut.clear()
 
+    def fall_silent(self) -> None:
+        """Pass nothing on any more, and keep the connections: both sides see a host that has vanished."""
+        self._is_silent.set()
+
     def asked(self, request: bytes, *, after_answer: bool) -> None:
         """See what a client says, before the server; ``after_answer`` says whether the server has spoken last."""
 
@@ -50,6 +56,7 @@ class TcpProxy:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
+        self._is_over.set()
         self.cut()
         for thread in self._threads:
             thread.join(10)
@@ -93,6 +100,9 @@ class TcpProxy:
                         elif data:
                             self.asked(data, after_answer=last is server)
                         last = source
+                        if self._is_silent.is_set():
+                            self._is_over.wait()
+                            return
                         target.sendall(data)
                         if is_lost:
                             return

@@ -165,7 +165,7 @@ class Metastore:
             StoreUnavailableError: the database cannot be reached.
         """
         checked = with_environment(Settings(settings or {}))
-        store = Store(url, fault)
+        store = Store(url, fault, settings=checked)
         clock = clock or DatabaseClock(store)
         try:
             configured = open_clusters(store, checked, clusters, default_cluster)
@@ -221,7 +221,7 @@ class Metastore:
             StoreUnavailableError: the database file cannot be created in its folder.
         """
         checked = with_environment(Settings(settings or {}))
-        store = Store(url, create=False)
+        store = Store(url, settings=checked, create=False)
         try:
             configured = open_clusters(store, checked, clusters, default_cluster)
             return [check_database(store), *check_clusters(configured)]

@@ -98,6 +98,9 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.txn.nonacid.read.locks", "bool", True, "", _ANY, "reads of tables without transactions take shared locks"),
     _row("hive.txn.ext.locking.enabled", "bool", False, "", _ANY, "external tables are locked too"),
     _row("hive.txn.manager.dump.lock.state.on.acquire.timeout", "bool", False, "", _ANY, "log all locks when one was not acquired in time"),
+    # -- the database of the metastore
+    _row("hivex.database.timeout", "int", 30, "s", (2, 86_400), "PostgreSQL: a connection is given up, by its client and by the server, after so long without a sign of life of the other host; a database transaction ends whose client has left it idle for so long"),
+    _row("hivex.database.lock.timeout", "int", 60, "s", (1, 86_400), "PostgreSQL: how long a change of the metastore waits for rows that another client has locked; its retries are counted"),
     # -- DataFrames
     _row("hivex.dataframe.retention.time", "int", 3600, "s", (0, None), "how long the cleaner keeps the files of a DataFrame, or of listed files, after the call; 0: not at all"),
     # -- sessions

@@ -74,6 +74,15 @@ class StoreUnavailableError(StoreError):
     reason: str
 
 
+class StoreLockedError(StoreUnavailableError):
+    """Other clients of the metastore database have kept rows locked for too long."""
+
+    sentence = (
+        "Metastore database {url} has not applied a change: {reason}. Repeat the call when these clients have finished "
+        "(SELECT pg_terminate_backend(<server process>) ends one that hangs), or raise hivex.database.lock.timeout."
+    )
+
+
 class StoreMissingError(StoreError):
     """The database has no metastore yet, and the caller only reads."""
 

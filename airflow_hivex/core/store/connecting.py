@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import select
+import socket
 import sqlite3
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -24,7 +26,11 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.texts import check_values
-from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, begin_immediate
+from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, ExchangeError, as_sqlalchemy, begin_immediate
+from airflow_hivex.core.store.time_limits import LIMITS, TimeLimits
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 def parse_url(url: str) -> URL:
@@ -67,7 +73,7 @@ def parse_url(url: str) -> URL:
     return parsed.set(drivername="sqlite")
 
 
-def new_engine(url: URL, *, create: bool) -> Engine:
+def new_engine(url: URL, limits: TimeLimits, *, create: bool) -> Engine:
     """Return an engine that refuses texts that one of the databases cannot keep.
 
     Without ``create`` a missing SQLite file is an empty database, and is not created.
@@ -77,7 +83,7 @@ def new_engine(url: URL, *, create: bool) -> Engine:
         StoreUnavailableError: the SQLite file, or its folder, cannot be used.
     """
     if url.get_backend_name() == "postgresql":
-        engine = postgresql_engine(url, json_serializer=_to_json)
+        engine = postgresql_engine(url, limits, json_serializer=_to_json)
     else:
         engine = sqlite_engine(url, create=create, json_serializer=_to_json)
     event.listen(engine, "before_cursor_execute", _check_texts)
@@ -97,29 +103,23 @@ def _to_json(value: Any) -> str:
     return json.dumps(value)
 
 
-_LIMITS = {
-    "connect_timeout": "10",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
-}
-"""Parameters of libpq for connections, which the URL may replace. Without them a server that accepts a connection and
-does not answer blocks a thread for two minutes, and a vanished host blocks it for hours."""
+_CONNECT_TIMEOUT_S = 10
+"""The time limit for a new connection, unless the URL has another one; libpq would wait for two minutes."""
 
 _MOST_KEPT, _MOST_MORE = 12, 3
 """The connections that a process keeps, and the extra ones that are closed after each use."""
 
 
-def postgresql_engine(url: URL, **options: Any) -> Engine:
+def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
     """Return an engine for a PostgreSQL database.
 
     Raises:
         StoreDriverMissingError: the driver cannot be imported.
     """
+    parameters = {"connect_timeout": str(_CONNECT_TIMEOUT_S), **limits.of_client()}
     try:
         engine = create_engine(
-            url.update_query_dict({name: value for name, value in _LIMITS.items() if name not in url.query}),
+            url.update_query_dict({name: value for name, value in parameters.items() if name not in url.query}),
             isolation_level="READ COMMITTED",
             pool_size=_MOST_KEPT,
             max_overflow=_MOST_MORE,
@@ -129,15 +129,38 @@ def postgresql_engine(url: URL, **options: Any) -> Engine:
     except ImportError as error:
         # The first line names the cause, such as psycopg without its binary part and libpq.
         raise StoreDriverMissingError(str(error).partition("\n")[0].rstrip(".")) from error
-    event.listen(engine, "connect", _prepare_postgresql)
+    event.listen(engine, "do_connect", _name_client)
+    event.listen(engine, "connect", partial(_prepare_postgresql, limits))
     event.listen(engine, "checkout", _check_alive)
+    event.listen(engine, "before_cursor_execute", _begin_postgresql)
     return engine
 
 
-def _prepare_postgresql(connection: Any, _record: object) -> None:
+def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]:
+    """Return a connection to PostgreSQL that is not in the pool, and that commits each statement.
+
+    Raises:
+        psycopg.Error: the server cannot be reached.
+    """
+    dialect: Any = engine.dialect
+    arguments, options = dialect.create_connect_args(engine.url)
+    _name_client(dialect, None, arguments, options)
+    connection: psycopg.Connection[Any] = dialect.connect(*arguments, **options, autocommit=True)
+    limits.set_on(connection)
+    return connection
+
+
+def _name_client(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
+    """Name this process to the administrator of the server, unless the URL or PGAPPNAME does."""
+    # At each connection: a forked process has another number.
+    options.setdefault("fallback_application_name", f"hivex {os.getpid()}@{socket.gethostname()}")
+
+
+def _prepare_postgresql(limits: TimeLimits, connection: Any, record: Any) -> None:
     # A rollback with prepared statements of the driver drops all of them, also those of the exchanges.
     # Exchanges prepare the hot statements; all others are planned for the present tables.
     connection.prepare_threshold = None
+    record.info[LIMITS] = limits.set_on(connection)
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
@@ -149,6 +172,18 @@ def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
     poll.register(connection.pgconn.socket, select.POLLIN)
     if poll.poll(0):
         raise InvalidatePoolError
+
+
+def _begin_postgresql(connection: Connection, *_: object) -> None:
+    """Begin a database transaction that writes with its time limits, in place of the driver's own BEGIN."""
+    if connection.get_execution_options().get(WRITING):
+        from airflow_hivex.core.store.pipeline import begin_limited
+
+        try:
+            begin_limited(connection.connection)
+        except ExchangeError as error:
+            connection.invalidate(error.original)
+            raise as_sqlalchemy(error, connection.dialect) from error.original
 
 
 WRITING = "hivex_writing"

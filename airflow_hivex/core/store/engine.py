@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import tenacity
 from sqlalchemy import Connection, Engine, event
@@ -27,9 +27,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import Pool, PoolProxiedConnection
 
 from airflow_hivex.core.clock import system_clock
-from airflow_hivex.core.errors import HivexError, Outcome, StoreRefusedError, StoreUnavailableError
+from airflow_hivex.core.errors import HivexError, Outcome, StoreLockedError, StoreRefusedError, StoreUnavailableError
 from airflow_hivex.core.errors.secrets import hide_in_database_url, remember, secrets_of_uri
-from airflow_hivex.core.store.connecting import WRITING, damage, new_engine, parse_url
+from airflow_hivex.core.settings import Settings
+from airflow_hivex.core.store.connecting import WRITING, connect_apart, damage, new_engine, parse_url
 from airflow_hivex.core.store.exchange import (
     BUSY_TIMEOUT_S,
     Call,
@@ -40,6 +41,11 @@ from airflow_hivex.core.store.exchange import (
     exchange_on,
     joined,
 )
+from airflow_hivex.core.store.lock_waits import LockWait, is_lock_timeout
+from airflow_hivex.core.store.time_limits import TimeLimits
+
+if TYPE_CHECKING:
+    import psycopg
 
 T = TypeVar("T")
 
@@ -75,12 +81,21 @@ class Store:
     effects.
     """
 
-    def __init__(self, url: str, fault: Callable[[str], None] | None = None, *, create: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        fault: Callable[[str], None] | None = None,
+        *,
+        settings: Settings | None = None,
+        create: bool = True,
+    ) -> None:
         self.url = parse_url(url)
         self.name = hide_in_database_url(self.url.render_as_string(hide_password=True))
         """The URL without secrets, for messages."""
         remember([self.url.password, *secrets_of_uri(self.url.render_as_string(hide_password=False))])
-        self.engine = new_engine(self.url, create=create)
+        self._limits = TimeLimits.of(settings or Settings())
+        self.engine = new_engine(self.url, self._limits, create=create)
+        self._patience_s = self._limits.locks_s if self.is_postgresql else BUSY_TIMEOUT_S
         for listener in ENGINE_LISTENERS:
             listener(self.engine)
         # A statement has its own snapshot: a transaction around it would only cost two round trips.
@@ -110,6 +125,14 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+    def connect_apart(self) -> psycopg.Connection[Any]:
+        """Return a connection to PostgreSQL that is not in the pool, and that commits each statement.
+
+        Raises:
+            psycopg.Error: the server cannot be reached.
+        """
+        return connect_apart(self.engine, self._limits)
 
     def leave_to_parent(self) -> None:
         """Use new connections in a forked process."""
@@ -202,6 +225,7 @@ class Store:
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
+            StoreLockedError: other clients have kept rows locked for too long; nothing was applied.
             StoreRefusedError: the database refuses a value or a change; nothing was applied.
             OutcomeUnknownError: the connection was lost while committing.
         """
@@ -216,6 +240,7 @@ class Store:
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
+            StoreLockedError: other clients have kept rows locked for too long; nothing was applied.
             StoreRefusedError: the database refuses a value or a change; nothing was applied.
             OutcomeUnknownError: the connection was lost while committing.
         """
@@ -238,6 +263,7 @@ class Store:
     def _repeating(self, attempt: Callable[[], T]) -> T:
         """Return the result of ``attempt``, after retries if necessary. Most succeed at once."""
         with self._own_errors():
+            began = time.monotonic()
             try:
                 return attempt()
             except DBAPIError as error:
@@ -245,7 +271,16 @@ class Store:
                 # inserted the same row meanwhile: the next attempt sees that row.
                 if not (_is_transient(error) or error.connection_invalidated or _is_overtaken(error)):
                     raise
-            return _LOOKING_AGAIN(lambda: _RETRYING(attempt))
+                wait = LockWait(attempt, self.connect_apart, self.name, error)
+            retrying = _RETRYING.copy(stop=tenacity.stop_after_delay(self._patience_s - (time.monotonic() - began)))
+            try:
+                return _LOOKING_AGAIN(lambda: retrying(wait))
+            except DBAPIError as error:
+                if not is_lock_timeout(error):
+                    raise
+                holders = wait.holders or "the database does not name them"
+                waited = f"for {time.monotonic() - began:.0f} s it has waited for locks of other clients: {holders}"
+                raise StoreLockedError(self.name, waited) from error
 
     def _attempt_exchange(self, work: Callable[[Exchange], T], name: str) -> T:
         connection = self._raw_connection()
@@ -395,7 +430,6 @@ def _first_line(error: BaseException | None) -> str:
 _RETRYING = tenacity.Retrying(
     retry=tenacity.retry_if_exception(_is_transient),
     wait=tenacity.wait_random_exponential(multiplier=0.02, max=1),
-    stop=tenacity.stop_after_delay(BUSY_TIMEOUT_S),
     reraise=True,
 )
 

@@ -81,9 +81,8 @@ class _PostgresqlListener:
         import psycopg
         from psycopg import sql
 
-        arguments, options = self._store.engine.dialect.create_connect_args(self._store.engine.url)
         try:
-            self._connection = psycopg.connect(*arguments, **options, autocommit=True)
+            self._connection = self._store.connect_apart()
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         except psycopg.Error as error:
             self._lose(error)
@@ -108,7 +107,7 @@ class _PostgresqlListener:
             return None
 
     def close(self) -> None:
-        """Return the connection to the pool."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

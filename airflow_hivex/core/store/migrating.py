@@ -20,6 +20,7 @@ from airflow_hivex.core.errors import (
     StoreTooOldError,
     StoreUnavailableError,
 )
+from airflow_hivex.core.store.connecting import WRITING
 from airflow_hivex.core.store.engine import Store
 
 if TYPE_CHECKING:
@@ -117,10 +118,12 @@ def _connected(store: Store) -> Iterator[Connection]:
 
     Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
     """
-    with store.engine.connect().execution_options(hivex_writing=True) as connection:
-        if store.is_postgresql:
+    if store.is_postgresql:
+        # Without the time limits of changes: a migration may wait long for another one, or between two statements.
+        with store.engine.connect() as connection:
             yield connection
-            return
+        return
+    with store.engine.connect().execution_options(**{WRITING: True}) as connection:
         raw: Any = connection.connection.dbapi_connection
         raw.execute("PRAGMA foreign_keys = OFF")
         try:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
-from sqlalchemy import Select, func, literal_column, text
+from sqlalchemy import Select, bindparam, func, literal_column, text
+from sqlalchemy.pool import PoolProxiedConnection
 
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Rows, Value
+from airflow_hivex.core.store.time_limits import LIMITS, TransactionLimits
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
-_BEGIN, _COMMIT = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED")), Prepared(text("COMMIT"))
+COMMIT = Prepared(text("COMMIT"))
+_BEGIN = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED"))
 # A plan is kept until its tables are analyzed. A plan that was made for small tables must not scan them after they
 # have grown, so it uses indexes. A scan of a small table without a suitable index costs so much by this setting
 # that PostgreSQL would compile the statement for tens of milliseconds.
@@ -25,6 +29,16 @@ _WITHOUT_SCANS = Prepared(
     Select(
         func.set_config(literal_column("'enable_seqscan'"), literal_column("'off'"), literal_column("true")),
         func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
+    )
+)
+_LIMITED = Prepared(
+    Select(
+        func.set_config(literal_column("'lock_timeout'"), bindparam("lock_timeout"), literal_column("true")),
+        func.set_config(
+            literal_column("'idle_in_transaction_session_timeout'"),
+            bindparam("idle_in_transaction_session_timeout"),
+            literal_column("true"),
+        ),
     )
 )
 _WITH_SCANS = Prepared(text("SET LOCAL enable_seqscan TO DEFAULT"))
@@ -43,6 +57,7 @@ class PostgresqlExchange:
         self._pgconn: PGconn = connection.pgconn
         self._encoding: str = info.get("hivex_encoding") or info.setdefault("hivex_encoding", connection.info.encoding)
         self._owns = owns
+        self._limits = asdict(info[LIMITS])
         self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
 
     @property
@@ -61,10 +76,10 @@ class PostgresqlExchange:
     def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
         results: list[PGresult] = []
         begins = self._pgconn.transaction_status == TransactionStatus.IDLE
-        before = [_BEGIN()] if begins else []
+        before = [_BEGIN(), _LIMITED(**self._limits)] if begins else []
         if begins or not self._owns:
             before.append(_WITHOUT_SCANS())
-        after = [_COMMIT()] if commit else [] if self._owns else [_WITH_SCANS()]
+        after = [COMMIT()] if commit else [] if self._owns else [_WITH_SCANS()]
         calls = (*before, *calls, *after)
         commands = [(call.statement.name, self._values(call)) for call in calls]
         prepared = self._prepared
@@ -143,6 +158,33 @@ class PostgresqlExchange:
 
     def _text(self, value: bytes) -> str:
         return value.decode(self._encoding)
+
+
+def begin_limited(connection: PoolProxiedConnection) -> None:
+    """Begin a database transaction with time limits, unless the connection is in one. One round trip.
+
+    Raises:
+        ExchangeError: the connection is lost.
+    """
+    raw: Any = connection.dbapi_connection
+    pgconn: PGconn = raw.pgconn
+    if pgconn.transaction_status != TransactionStatus.IDLE:
+        return
+    limits: TransactionLimits = connection.info[LIMITS]
+    # The driver would begin by a round trip of its own; it begins no transaction within another one.
+    try:
+        pgconn.send_query(
+            b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %b; "
+            b"SET LOCAL idle_in_transaction_session_timeout = %b"
+            % (limits.lock_timeout.encode(), limits.idle_in_transaction_session_timeout.encode())
+        )
+        for _ in range(3):
+            result = _next_result(pgconn)
+            if result.status not in _SUCCESSES:
+                raise error_from_result(result, raw.info.encoding)
+        pgconn.get_result()
+    except psycopg.Error as error:
+        raise ExchangeError(error, is_lost=True, was_committing=False) from error
 
 
 def _next_result(pgconn: PGconn) -> PGresult:

@@ -111,6 +111,7 @@ EXAMPLES: dict[str, tuple[object, ...]] = {
     "StoreDriverMissingError": ("No module named 'psycopg'",),
     "StoreMissingError": ("sqlite:///m.db",),
     "StoreUnavailableError": ("sqlite:///x", "it is locked"),
+    "StoreLockedError": ("sqlite:///x", "it has waited"),
     "StoreRefusedError": ("sqlite:///x.db", "value too long"),
     "StoreTooOldError": ("sqlite:///x", "0001", "0002"),
     "StoreTooNewError": ("sqlite:///x", "0003", "0002"),

@@ -91,9 +91,9 @@ def test_server_that_does_not_answer_holds_no_thread_for_long(postgresql_url: st
             store.close()
         return [found.get(name) for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle")]
 
-    assert limits(postgresql_url) == ["10", "60000", "30"]
+    assert limits(postgresql_url) == ["10", "30000", "10"]
     joined = "&" if "?" in postgresql_url else "?"
-    assert limits(f"{postgresql_url}{joined}connect_timeout=3") == ["3", "60000", "30"]
+    assert limits(f"{postgresql_url}{joined}connect_timeout=3") == ["3", "30000", "10"]
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         store = Store(f"postgresql://hivex:secret@127.0.0.1:{port}/hivex?connect_timeout=1")

@@ -1,0 +1,117 @@
+"""Finds the clients whose locks a change of the database waits for, and names them in the log and in the error."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_ASKED_AFTER_S = 1.0
+"""The time after which a waiting attempt asks, and after which it asks again."""
+
+# Connections of one process have the same name, so that no thread need know the number of its server process, which
+# pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
+_HOLDERS = """
+WITH RECURSIVE holder (pid) AS (
+    SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'
+        AND application_name = current_setting('application_name')
+    UNION SELECT unnest(pg_blocking_pids(pid)) FROM holder
+)
+SELECT pid, application_name, host(client_addr), usename, state,
+    extract(epoch FROM clock_timestamp() - xact_start)::int
+FROM holder LEFT JOIN pg_stat_activity USING (pid) WHERE cardinality(pg_blocking_pids(pid)) = 0 ORDER BY pid
+"""
+
+
+class LockWait(Generic[T]):
+    """Repeats one change; an attempt after one that ended at a lock also asks who has the lock."""
+
+    def __init__(
+        self, attempt: Callable[[], T], connect: Callable[[], psycopg.Connection[Any]], database: str, first: DBAPIError
+    ) -> None:
+        """``connect`` returns a connection to ask on, ``database`` is its name, ``first`` the first attempt's error."""
+        self._attempt = attempt
+        self._connect = connect
+        self._database = database
+        self._is_waiting = is_lock_timeout(first)
+        self.holders = ""
+        """The clients that have the locks, for people; empty if they are unknown."""
+
+    def __call__(self) -> T:
+        """Attempt the change and return its result."""
+        with self._asking() if self._is_waiting else nullcontext():
+            try:
+                return self._attempt()
+            except DBAPIError as error:
+                self._is_waiting = is_lock_timeout(error)
+                raise
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Ask for the holders of the locks while the block waits."""
+        ended = threading.Event()
+        threading.Thread(target=self._ask, args=(ended,), name="hivex-lock-wait", daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def _ask(self, ended: threading.Event) -> None:
+        if ended.wait(_ASKED_AFTER_S):
+            return
+        import psycopg
+
+        try:
+            with self._connect() as connection:
+                while True:
+                    self._note([describe_holder(*row) for row in connection.execute(_HOLDERS).fetchall()])
+                    if ended.wait(_ASKED_AFTER_S):
+                        return
+        except psycopg.Error as error:
+            # The change itself reports a database that cannot be reached.
+            log.debug("Metastore database %s does not name the clients that have locks: %s", self._database, error)
+
+    def _note(self, holders: list[str]) -> None:
+        if not holders:
+            return
+        if not self.holders:
+            log.warning(
+                "A change of metastore database %s waits for locks of other clients: %s.",
+                self._database,
+                " and ".join(holders),
+            )
+        self.holders = " and ".join(holders)
+
+
+def is_lock_timeout(error: DBAPIError) -> bool:
+    """Return whether an attempt ended because it had waited for a lock as long as one attempt may."""
+    return getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
+
+
+def describe_holder(
+    process: int, application: str | None, address: str | None, user: str | None, state: str | None, age_s: int | None
+) -> str:
+    """Return a client of PostgreSQL for people; facts that our user may not see are None."""
+    if not process:
+        return "a prepared transaction"
+    facts = (
+        f"application {application!r}" if application else "",
+        f"address {address}" if address else "",
+        f"user {user}" if user else "",
+        f"{state}, for {age_s} s in its transaction" if state and age_s is not None else "",
+    )
+    known = ", ".join(filter(None, facts))
+    return f"server process {process}" + (f" ({known})" if known else "")

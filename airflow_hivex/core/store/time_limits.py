@@ -1,0 +1,96 @@
+"""The time limits of connections to PostgreSQL, so that a client that has vanished does not keep rows locked.
+
+A client whose host is gone closes no connection. Its server process would keep the rows of its database transaction
+locked until TCP finds that the host does not answer, by default after two hours.
+
+The limits are set by statements: pgbouncer refuses ``options`` of a new connection. Those of a transaction are set in
+each transaction, because pgbouncer may give each one another connection to the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_hivex.core.settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+LIMITS = "hivex_limits"
+"""The key of the :class:`TransactionLimits` in the ``info`` of a connection."""
+
+LOCK_SLICE_S = 10
+"""The longest wait of one attempt for a locked row. The next attempt also asks who has locked the row."""
+
+# A value of the URL's `options`, of ALTER ROLE or of ALTER DATABASE is the user's own and stays. The first version with
+# each parameter is 12 (tcp_user_timeout) and 14 (client_connection_check_interval); the latter works on Linux only.
+_SET = """
+SELECT name, setting, CASE
+    WHEN source IN ('client', 'user', 'database', 'database user') THEN true
+    WHEN is_of_session AND (name <> 'client_connection_check_interval' OR version() LIKE '%%linux%%')
+        THEN set_config(name, value, false) IS NULL
+    ELSE false END
+FROM pg_settings JOIN unnest(%s::text[], %s::text[], %s::boolean[]) AS own (name, value, is_of_session) USING (name)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """The limits of one database transaction, in milliseconds, as texts for the server."""
+
+    lock_timeout: str
+    idle_in_transaction_session_timeout: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """The limits of one process: for a silent peer or an idle transaction, and for a wait for locked rows."""
+
+    silence_s: int
+    locks_s: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the limits that the settings have."""
+        return cls(settings["hivex.database.timeout"], settings["hivex.database.lock.timeout"])
+
+    def of_client(self) -> dict[str, str]:
+        """Return the parameters of libpq by which the client finds that the server has vanished."""
+        idle, interval, count, timeout = self._keepalives()
+        return {
+            "keepalives_idle": idle,
+            "keepalives_interval": interval,
+            "keepalives_count": count,
+            "tcp_user_timeout": timeout,
+        }
+
+    def set_on(self, connection: psycopg.Connection[Any]) -> TransactionLimits:
+        """Set the limits of a new connection, and return those of its transactions. One round trip."""
+        idle, interval, count, timeout = self._keepalives()
+        of_session = {
+            "tcp_keepalives_idle": idle,
+            "tcp_keepalives_interval": interval,
+            "tcp_keepalives_count": count,
+            "tcp_user_timeout": timeout,
+            # A server process that waits for a lock looks whether its client is still there.
+            "client_connection_check_interval": str(self.silence_s * 1000 // 3),
+        }
+        of_transaction = {
+            "lock_timeout": str(min(LOCK_SLICE_S, self.locks_s) * 1000),
+            "idle_in_transaction_session_timeout": str(self.silence_s * 1000),
+        }
+        own = {**of_session, **of_transaction}
+        arguments = list(own), list(own.values()), [name in of_session for name in own]
+        # Outside of a transaction: its rollback would undo the changes.
+        autocommit, connection.autocommit = connection.autocommit, True
+        try:
+            found = connection.execute(_SET, arguments).fetchall()
+        finally:
+            connection.autocommit = autocommit
+        of_user = {name: setting for name, setting, is_of_user in found if is_of_user}
+        return TransactionLimits(**{name: of_user.get(name, value) for name, value in of_transaction.items()})
+
+    def _keepalives(self) -> tuple[str, str, str, str]:
+        """Return the idle time, the interval and the number of TCP's probes, and the time-out in milliseconds."""
+        return str(max(1, self.silence_s // 3)), str(max(1, self.silence_s // 6)), "4", str(self.silence_s * 1000)
