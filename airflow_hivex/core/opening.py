@@ -81,7 +81,9 @@ def open_clusters(
                 "no cluster is configured, and PostgreSQL has no default location for data"
             )
     default = default_cluster or settings["hive.default.cluster.name"] or None
-    found = Clusters.from_properties(described, default, settings["hive.use.default.cluster"])
+    found = Clusters.from_properties(
+        described, default, settings["hive.use.default.cluster"], settings["hivex.cluster.answer.timeout"]
+    )
     for cluster in map(found.get, found):
         if is_object_store(cluster.filesystem):
             storage.use_for(cluster.uri(""), partial(open_object_store, cluster.filesystem, cluster.storage_options))

@@ -80,6 +80,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("hive.use.default.cluster", "bool", False, "", _ANY, "run on the default cluster instead of choosing by the tables read"),
     _row("hive.cluster.properties", "properties", None, "", _ANY, "cluster name to filesystem and jobtracker: mapping, JSON text or file"),
     _row("hivex.local.jobtracker", "str", "local[*]", "", _ANY, "jobtracker of the one cluster that a metastore in SQLite has where none is configured; `auto` is the Spark Connect server of `hivex spark start` while it runs, and else `local[*]`"),
+    _row("hivex.cluster.answer.timeout", "int", 30, "s", (1, 3600), "how long a Spark Connect server that takes connections may need for its first answer; later its cluster counts as one that cannot be used"),
     _row("hivex.replica.max.lag", "float", None, "s", (0, 315_360_000), "the lag of copies that queries accept, at most ten years; without a value they read current copies only. A session sets its own by SET"),
     _row("hivex.replica.max.lag.commits", "int", None, "", (0, None), "the number of commits that copies may lack for queries that accept a lag. A session sets its own by SET"),
     # -- transactions

@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.errors.secrets import hide_in_uri
 from airflow_hivex.core.files.object_stores import is_object_store
-from airflow_hivex.core.model.clusters import Cluster
+from airflow_hivex.core.model.clusters import ANSWER_TIMEOUT_S, Cluster
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -41,6 +41,7 @@ class Clusters:
         value: Mapping[str, Any] | str | Path | None,
         default: str | None = None,
         use_default: bool = False,
+        answer_timeout_s: int = ANSWER_TIMEOUT_S,
     ) -> Clusters:
         """Return the clusters that ``value`` describes: a mapping, JSON text, or the path of a file with JSON text.
 
@@ -52,7 +53,7 @@ class Clusters:
             UnknownClusterError: the default cluster is not described.
             InvalidSettingError: there are several clusters and no default.
         """
-        by_name = {name: _cluster(name, properties) for name, properties in _described(value).items()}
+        by_name = {name: _cluster(name, properties, answer_timeout_s) for name, properties in _described(value).items()}
         _check_disjoint(list(by_name.values()))
         if default is None:
             if len(by_name) > 1:
@@ -139,7 +140,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _cluster(name: object, properties: object) -> Cluster:
+def _cluster(name: object, properties: object, answer_timeout_s: int) -> Cluster:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise InvalidClusterPropertiesError("a cluster's name has letters, digits, '_', '.' and '-' only", str(name))
     if not isinstance(properties, Mapping):
@@ -167,6 +168,7 @@ def _cluster(name: object, properties: object) -> Cluster:
         texts["jobtracker"].strip(),
         {key: _conf_text(name, key, value) for key, value in _options(name, properties, "spark_conf").items()},
         _options(name, properties, "storage_options"),
+        answer_timeout_s,
     )
 
 

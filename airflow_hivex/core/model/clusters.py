@@ -16,6 +16,9 @@ from airflow_hivex.core.model.texts import check_length, check_text
 _LONGEST_LOCATION = 600
 """The number of characters: PostgreSQL finds tables by an index on their locations."""
 
+ANSWER_TIMEOUT_S = 30
+"""The default of ``hivex.cluster.answer.timeout``."""
+
 
 class JobTrackerKind(enum.Enum):
     """The kind of connection to Spark."""
@@ -62,6 +65,7 @@ class Cluster:
     """A cluster: the file system with its data, and the connection to its Spark.
 
     ``filesystem`` is a URI without a slash at its end. ``storage_options`` are the options of fsspec.
+    ``answer_timeout_s`` is the longest time for the first answer of its Spark Connect server.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Cluster:
     jobtracker: str
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    answer_timeout_s: int = field(default=ANSWER_TIMEOUT_S, repr=False)
     root: Root = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

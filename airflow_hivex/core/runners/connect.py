@@ -16,10 +16,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow_hivex.core.errors import ClusterUnreachableError, HivexError, JobCancelledError, JobError
 from airflow_hivex.core.errors.secrets import hide_in_uri
-from airflow_hivex.core.model.clusters import Health
+from airflow_hivex.core.model.clusters import ANSWER_TIMEOUT_S, Health
 from airflow_hivex.core.model.plans import JobResult, Plan
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.writes import ResumableWrite, ServerOperation
@@ -27,7 +28,7 @@ from airflow_hivex.core.runners import connect_server, pyspark_packages
 from airflow_hivex.core.runners.connect_operations import ConnectOperation, is_known
 from airflow_hivex.core.runners.connect_watch import ConnectWatch, answered_release, ask
 from airflow_hivex.core.runners.kept_sessions import kept_session
-from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, ANSWER_LIMITS_S
+from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, split_address
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ _Key = tuple[tuple[str, str], ...]
 class ConnectRunner:
     """A runner of plans on one Spark Connect server. Several threads may run plans at the same time."""
 
-    def __init__(self, url: str, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, url: str, silence_s: float = SILENCE_S, patience_s: float = ANSWER_TIMEOUT_S) -> None:
         """Create the runner; ``silence_s`` is the longest time for which a server with a job may give no answer."""
         self._url = url
+        self.patience_s = patience_s
+        """The longest time for the first answer of a server that takes connections."""
         self._silence_s = silence_s
         self._jobs = RunningJobs()
         self._lock = threading.Lock()
@@ -148,7 +151,10 @@ class ConnectRunner:
             return False
 
     def health(self, cluster: str) -> Health:
-        """Return whether the server answers with the release of this client. Takes a quarter of a minute at most."""
+        """Return whether the server answers with the release of this client.
+
+        Takes a quarter of a minute at most for a server that takes no connection.
+        """
         try:
             return Health(version=self._release(cluster))
         except HivexError as error:
@@ -168,13 +174,20 @@ class ConnectRunner:
             from pyspark.sql.connect.client.core import DefaultChannelBuilder
             from pyspark.sql.connect.proto import base_pb2_grpc
         builder = DefaultChannelBuilder(connect_server.with_token(self._url))
+        address = split_address(urlsplit(self._url).netloc, connect_server.DEFAULT_PORT)
         user = builder.userId or os.environ.get("USER") or ""
         try:
             with builder.toChannel() as channel:
                 stub: Any = base_pb2_grpc.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
                 metadata: dict[str, Any] = {"metadata": list(builder.metadata())}
-                server = answered_release(stub, user, **metadata)
+                server = answered_release(stub, user, address, self.patience_s, **metadata)
                 self._release_left(stub, {"timeout": ANSWER_LIMIT_S, **metadata})
+        except ConnectionError as error:
+            raise ClusterUnreachableError(
+                cluster,
+                f"no Spark Connect server takes a connection at {hide_in_uri(self._url)}; start it, or mend the "
+                "jobtracker",
+            ) from error
         except grpc.RpcError as error:
             raise self._refusal(error, cluster) from error
         if server != pyspark.__version__:
@@ -190,7 +203,12 @@ class ConnectRunner:
         if state in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             return JobError(cluster, f"the Spark Connect server at {shown} refuses the token of its jobtracker")
         if state == "DEADLINE_EXCEEDED":
-            return ClusterUnreachableError(cluster, f"no answer within {sum(ANSWER_LIMITS_S):g} s from {shown}")
+            return ClusterUnreachableError(
+                cluster,
+                f"the Spark Connect server at {shown} takes connections, and has not answered for {self.patience_s:g} "
+                "s. If it has just started, repeat the statement, or raise hivex.cluster.answer.timeout; if it hangs, "
+                "restart it",
+            )
         return ClusterUnreachableError(
             cluster, f"no Spark Connect server answers at {shown} ({error.details()}); start it, or mend the jobtracker"
         )

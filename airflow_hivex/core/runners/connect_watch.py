@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, ANSWER_LIMITS_S
+from airflow_hivex.core.runners.masters import ANSWER_LIMIT_S, Address, listens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,24 +96,30 @@ def release_of(stub: Any, user: str, **limits: Any) -> str:
     return release
 
 
-def answered_release(stub: Any, user: str, **limits: Any) -> str:
+def answered_release(stub: Any, user: str, address: Address, patience_s: float, **limits: Any) -> str:
     """Return the release of a server's Spark; a call without an answer in time is repeated once.
 
+    The second call waits for ``patience_s`` if the address takes connections: a server that has just started, on a
+    busy machine, needs long for its first answer.
+
     Raises:
+        ConnectionError: the address takes no connection.
         grpc.RpcError: the server does not answer in time, or refuses the call.
     """
     import grpc
 
-    *first, last = ANSWER_LIMITS_S
-    for limit_s in first:
-        try:
-            return release_of(stub, user, timeout=limit_s, **limits)
-        except grpc.RpcError as error:
-            late: Any = error
-            if late.code().name != "DEADLINE_EXCEEDED":
-                raise
-            log.info("The Spark Connect server has not answered within %s s, and is asked again.", limit_s)
-    return release_of(stub, user, timeout=last, **limits)
+    try:
+        return release_of(stub, user, timeout=min(ANSWER_LIMIT_S, patience_s), **limits)
+    except grpc.RpcError as error:
+        late: Any = error
+        if late.code().name != "DEADLINE_EXCEEDED":
+            raise
+        if not listens(address):
+            raise ConnectionError from error
+    log.info(
+        "The Spark Connect server at %s:%d has not answered within %g s, and is asked again.", *address, ANSWER_LIMIT_S
+    )
+    return release_of(stub, user, timeout=patience_s, **limits)
 
 
 def ask(session: Any, limit_s: float) -> None:

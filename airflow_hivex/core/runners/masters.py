@@ -25,11 +25,11 @@ Address = tuple[str, int]
 def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[Address]:
     """Return the hosts and ports of the cluster managers of a master URL; empty if they are unknown."""
     if master.startswith(_STANDALONE):
-        return [_split(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
+        return [split_address(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
     if master.startswith(_KUBERNETES):
         scheme, separator, rest = master.removeprefix(_KUBERNETES).rpartition("://")
         host = rest.partition("/")[0]
-        return [_split(host, 80 if separator and scheme == "http" else 443)]
+        return [split_address(host, 80 if separator and scheme == "http" else 443)]
     return list(dict.fromkeys(_resource_managers(environment)))
 
 
@@ -41,7 +41,7 @@ def is_on_this_machine(master: str) -> bool:
 def answers(master: str) -> bool:
     """Return whether a cluster manager takes a connection; True if its address is unknown."""
     found = addresses(master)
-    return not found or any(map(_listens, found))
+    return not found or any(map(listens, found))
 
 
 def check(master: str, cluster: str) -> None:
@@ -64,14 +64,16 @@ def check(master: str, cluster: str) -> None:
         )
 
 
-def _split(text: str, port: int) -> Address:
+def split_address(text: str, port: int) -> Address:
+    """Return the host and the port of a text; without a port it gets ``port``."""
     host, separator, given = text.rpartition(":")
     if not separator or not given.isdigit():
         host, given = text, str(port)
     return host, int(given)
 
 
-def _listens(address: Address) -> bool:
+def listens(address: Address) -> bool:
+    """Return whether an address takes a connection; waits for a dozen seconds at most."""
     host, port = address
     for limit_s in ANSWER_LIMITS_S:
         try:
@@ -92,7 +94,7 @@ def _resource_managers(environment: Mapping[str, str]) -> Iterator[Address]:
             if not value or "${" in value:
                 continue
             if _ADDRESS.fullmatch(key):
-                yield _split(value, _RESOURCE_MANAGER_PORT)
+                yield split_address(value, _RESOURCE_MANAGER_PORT)
             elif _HOSTNAME.fullmatch(key) and not any(map(_ADDRESS.fullmatch, properties)):
                 yield value, _RESOURCE_MANAGER_PORT
 
@@ -107,7 +109,7 @@ def _properties(file: Path) -> dict[str, str]:
     return {name: value for name, value in found if name}
 
 
-# The time in which servers and cluster managers must answer; otherwise their cluster counts as unreachable.
+# The time in which servers and cluster managers must take a connection; otherwise their cluster counts as unreachable.
 #
 # A machine under load may need more time for its first answer than a user wants to wait for an unreachable cluster. So
 # the first limit is short, and the call is repeated once with a longer limit before an error is raised.

@@ -86,11 +86,11 @@ def _local(master: str) -> LocalRunner:
 
 
 @cache
-def _connect(url: str) -> Runner:
+def _connect(url: str, answer_timeout_s: int) -> Runner:
     # The client of Spark Connect needs libraries of its own.
     from airflow_hivex.core.runners.connect import ConnectRunner
 
-    return ConnectRunner(url)
+    return ConnectRunner(url, patience_s=answer_timeout_s)
 
 
 @cache
@@ -102,6 +102,6 @@ def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner
     return SubmitRunner(master, dict(conf))
 
 
-register_runner(JobTrackerKind.CONNECT, lambda cluster: _connect(cluster.jobtracker))
+register_runner(JobTrackerKind.CONNECT, lambda cluster: _connect(cluster.jobtracker, cluster.answer_timeout_s))
 register_runner(JobTrackerKind.LOCAL, lambda cluster: _local(cluster.jobtracker))
 register_runner(JobTrackerKind.SUBMIT, lambda cluster: submit_runner(cluster.jobtracker, ()))
