@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from itertools import pairwise
+from typing import Generic, TypeAlias, TypeVar
 
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution.called_functions import with_functions
-from airflow_hivex.core.execution.closed_names import check_views
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.linked_names import Names
 from airflow_hivex.core.execution.row_ids import row_id_meaning, with_row_ids
@@ -18,11 +19,25 @@ from airflow_hivex.core.execution.transactions import OutrunError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.versions import VersionRange
-from airflow_hivex.core.parser.grammar.views import expanded
-from airflow_hivex.core.parser.statements import RoutedStatement, TableName, TableReference, is_stored
+from airflow_hivex.core.namespaces.definitions import Definition
+from airflow_hivex.core.parser.grammar.views import query_of, quoted
+from airflow_hivex.core.parser.lexer.tokens import tokenize, unsupported_error
+from airflow_hivex.core.parser.statements import (
+    ChangeQuery,
+    ChangeRows,
+    Query,
+    RoutedStatement,
+    TableName,
+    TableReference,
+    TextEdit,
+    is_stored,
+)
 from airflow_hivex.core.settings import ALLOW_CODE
 
 S = TypeVar("S", bound=RoutedStatement)
+
+ReadName: TypeAlias = tuple[TableName, VersionRange | None]
+"""The name that a query reads, with the commits whose changes it reads."""
 
 _DEEPEST_VIEW = 100
 
@@ -88,7 +103,7 @@ class _Views:
         self._running = running
         self._names = Names(context)
         self._known: dict[QualifiedName, StoredTable] = {}
-        self._changes: dict[tuple[TableName, VersionRange], str] = {}
+        self._changes: dict[ReadName, str] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
         """Return the statement with these queries in place of their names, and the tables that it then names."""
@@ -109,31 +124,140 @@ class _Views:
             self._known.update(snapshot.tables)
             for each in named:
                 _check_read(statement, self._known[self._names.of(each)])
-            temporary = {("", each.table.name) for each in statement.references if session.objects.view(each.table)}
-            found = self._views_of(statement)
-            if not found and not temporary and all(each.changes is None for each in statement.references):
+            texts = {(each.table, each.changes): self._text_of(each) for each in statement.view_references}
+            if all(text is None for text in texts.values()):
                 return BoundStatement(statement, frozenset(views), self._names, snapshot)
-            views |= found.keys() | temporary
-            statement = expanded(statement, self._text_of, context.parameters, session.database)
-            check_views(context, statement, found)
-        name = ".".join(sorted(found or wanted)[0])
-        raise InvalidObjectError("view", name, f"its views are nested deeper than {_DEEPEST_VIEW}")
-
-    def _views_of(self, statement: RoutedStatement) -> Mapping[QualifiedName, StoredTable]:
-        objects = self._context.session.objects
-        named = {self._names.of(each.table) for each in statement.view_references if objects.view(each.table) is None}
-        return {name: self._known[name] for name in named if self._known[name].is_view}
+            expansion = Expansion(texts, context.parameters, session.database)
+            statement = expansion.of(statement)
+            views.update(self._checked_views(expansion))
+        raise InvalidObjectError("view", ".".join(min(views)), f"its views are nested deeper than {_DEEPEST_VIEW}")
 
     def _text_of(self, reference: TableReference) -> str | None:
-        if not is_stored(reference.table):
-            return None
+        """Return the query that stands for a name, None for the name of a table."""
         if reference.changes is not None:
             key = (reference.table, reference.changes)
             if key not in self._changes:
                 self._changes[key] = changes_in(self._context, *key)
             return self._changes[key]
         temporary = self._context.session.objects.view(reference.table)
-        return self._known[self._names.of(reference.table)].view_expanded_text if temporary is None else temporary.text
+        if temporary is not None:
+            return temporary.text
+        table = self._known[self._names.of(reference.table)]
+        return table.view_expanded_text or "" if table.is_view else None
+
+    def _checked_views(self, expansion: Expansion) -> Iterator[QualifiedName]:
+        """Yield the views of an expansion; temporary views have an empty database name.
+
+        Raises:
+            ForeignNameError: a view of a closed namespace reads or calls an object of another one.
+        """
+        for name, (tables, calls) in expansion.named.items():
+            if self._context.session.objects.view(name) is not None:
+                yield "", name.name
+                continue
+            view = self._known[self._names.of(name)]
+            if view.is_view:
+                definition = Definition("view", view.full_name, view.database, tuple(tables), tuple(calls))
+                self._context.services.namespaces.check_definition(definition)
+                yield self._names.of(name)
+
+
+class Expansion:
+    """The step that puts texts in the place of names in a statement; names in these texts stay for the next step.
+
+    After it ``named`` has the tables and the functions that each text names.
+    """
+
+    def __init__(self, texts: Mapping[ReadName, str | None], parameters: Mapping[str, object], database: str) -> None:
+        self.named: dict[TableName, tuple[list[TableName], list[QualifiedName]]] = {}
+        self._texts = texts
+        self._parameters = parameters
+        self._database = database
+
+    def of(self, statement: S) -> S:
+        """Return the statement with the texts. The target of an UPDATE, DELETE or MERGE stays."""
+        if not isinstance(statement, ChangeRows):
+            return statement.with_queries(lambda query: self._query(query)[0])
+        return replace(
+            statement,
+            matched=self._part(statement.matched),
+            source=statement.source and self._query(statement.source)[0],
+            unmatched=statement.unmatched and self._part(statement.unmatched),
+            unmatched_by_source=statement.unmatched_by_source and self._part(statement.unmatched_by_source),
+        )
+
+    def _part(self, part: ChangeQuery) -> ChangeQuery:
+        query, origins = self._query(part.query, (part.target, part.source))
+        target, source = (None if place is None else origins.index(place) for place in (part.target, part.source))
+        return replace(part, query=query, target=target, source=source)
+
+    def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
+        """Return the query with the texts, and for each of its references the place of the one from which it comes."""
+        texts = [
+            None if place in kept else self._texts.get((each.table, each.changes))
+            for place, each in enumerate(query.references)
+        ]
+        if all(text is None for text in texts):
+            return query, range(len(texts))
+        for reference, text in zip(query.references, texts, strict=True):
+            if text is not None and reference.version is not None:
+                reason = f"{reference.table} is a view, which has no versions; name those of the tables that it reads"
+                raise unsupported_error(query.text, reference.start, reason)
+            if text is not None and reference.alias_position is not None:
+                reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
+                raise unsupported_error(query.text, reference.start, reason)
+        whole, places = _without_table_statements(_without_changes(query, texts), texts).render_with_places(
+            [
+                f"({text})"
+                if text is not None
+                else query.text[reference.start : reference.end]
+                if is_stored(reference.table)
+                else quoted(reference.table.name)
+                for reference, text in zip(query.references, texts, strict=True)
+            ],
+            with_versions=True,
+        )
+        read = query_of(whole, self._parameters, self._database)
+        starts = [place.start for place in places]
+        origins = [bisect_right(starts, each.start) - 1 for each in read.references]
+        for reference, text, place in zip(query.references, texts, places, strict=True):
+            if text is not None:
+                tables, calls = self.named.setdefault(reference.table, ([], []))
+                tables += (each.table for each in read.references if place.start <= each.start < place.end)
+                calls += (
+                    (each.database or self._database, each.name)
+                    for each in read.functions
+                    if place.start <= each.start < place.end
+                )
+        # Tables that a view reads get the place of the view's name in the user's text.
+        references = (
+            replace(each, table=replace(each.table, span=query.references[origin].table.span))
+            for each, origin in zip(read.references, origins, strict=True)
+        )
+        return replace(read, references=tuple(references)), origins
+
+
+def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query without the CHANGES clauses of the references that a text of ``texts`` replaces."""
+    edits = []
+    references = []
+    for each, text in zip(query.references, texts, strict=True):
+        if text is not None and each.changes is not None:
+            edits.append(TextEdit(each.changes.start, each.changes.end, ""))
+            each = replace(each, changes=None)
+        references.append(each)
+    return replace(query, references=tuple(references), qualifiers=(*query.qualifiers, *edits))
+
+
+def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:
+    """Return the query with ``SELECT * FROM`` in place of each TABLE before a view's name."""
+    views = {each.start for each, text in zip(query.references, texts, strict=True) if text is not None}
+    edits = [
+        TextEdit(before.start, before.end, "SELECT * FROM")
+        for before, token in pairwise(tokenize(query.text))
+        if token.start in views and before.word == "TABLE"
+    ]
+    return replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
 
 
 def _check_read(statement: RoutedStatement, table: StoredTable) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from airflow_hivex.core.errors import InvalidOperationError, NoSuchDatabaseError, NoSuchFunctionError
 from airflow_hivex.core.execution.context import Services, StatementContext
-from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.permanent_functions import PermanentFunction
 from airflow_hivex.core.model.session_objects import TemporaryTable
 from airflow_hivex.core.model.snapshots import QualifiedName
@@ -21,14 +20,12 @@ from airflow_hivex.core.namespaces.definitions import (
     Definition,
     statement_calls,
     temporary_view_definition,
-    view_definition,
 )
 from airflow_hivex.core.parser.statements import (
     CreateView,
     FunctionCall,
     ObjectKind,
     Role,
-    RoutedStatement,
     Statement,
     TableName,
 )
@@ -39,7 +36,7 @@ def check_statement(context: StatementContext, statement: Statement, text: str |
     """Refuse a statement with an object of another namespace, also by the temporary objects of its session.
 
     One round trip if the statement has such an object, else none. The views and functions behind its names are checked
-    when they are read: :func:`check_views`, ``called_functions.declare``.
+    when they are bound, by ``binding`` and ``called_functions.declare``.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -67,26 +64,6 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
     if foreign_tables([name], current) and _is_closed(context, current):
         raise foreign_name_error(foreign_use(name, role), current, text)
     _check_temporary(context, [name])
-
-
-def check_views(
-    context: StatementContext, statement: RoutedStatement, views: Mapping[QualifiedName, StoredTable]
-) -> None:
-    """Refuse views of closed namespaces whose queries name objects of other namespaces.
-
-    ``statement`` has the queries of ``views`` in place of their names. One round trip for each view that names another
-    namespace, none where all names are of the current namespace.
-
-    Raises:
-        ForeignNameError: the query of a view of a closed namespace names an object of another namespace.
-    """
-    current = context.session.database
-    databases = {reference.table.database or current for reference in statement.references}
-    databases |= {call.database or current for query in statement.queries for call in query.functions}
-    if {current} >= databases | {name[0] for name in views}:
-        return
-    for name in sorted(views):
-        context.services.namespaces.check_definition(view_definition(views[name]))
 
 
 def check_definition(context: StatementContext, definition: Definition) -> None:

@@ -1,35 +1,20 @@
-"""CREATE, ALTER and DROP VIEW, and views in queries: the name of a view is replaced by its query."""
+"""CREATE, ALTER and DROP VIEW, and the text of a view that is stored."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.parser.grammar.clauses import once, read_properties
 from airflow_hivex.core.parser.lexer.literals import read_string
 from airflow_hivex.core.parser.lexer.markers import Markers
-from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize, unsupported_error
+from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.statements import (
-    ChangeQuery,
-    ChangeRows,
     CreateView,
     Query,
-    RoutedStatement,
     TableName,
-    TableReference,
-    TextEdit,
-    is_stored,
 )
-
-TextOf = Callable[[TableReference], str | None]
-"""Return the query of a view, None for a table."""
-
-S = TypeVar("S", bound=RoutedStatement)
 
 
 def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
@@ -155,114 +140,10 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def expanded(statement: S, text_of: TextOf, parameters: Mapping[str, object], database: str) -> S:
-    """Return the statement with each view's name replaced by its query; views in these queries stay for the next call.
-
-    The target of an UPDATE, DELETE or MERGE stays.
-    """
-
-    def expand(query: Query, kept: Iterable[int | None] = ()) -> Query:
-        return _expanded(query, text_of, parameters, database, kept)
-
-    def expand_part(part: ChangeQuery) -> ChangeQuery:
-        places = [place for place in (part.target, part.source) if place is not None]
-        moved = {
-            place: place + sum(_more(reference, text_of) for reference in part.query.references[:place])
-            for place in places
-        }
-        return replace(
-            part,
-            query=expand(part.query, places),
-            target=None if part.target is None else moved[part.target],
-            source=None if part.source is None else moved[part.source],
-        )
-
-    if isinstance(statement, ChangeRows):
-        return replace(
-            statement,
-            matched=expand_part(statement.matched),
-            source=None if statement.source is None else expand(statement.source),
-            unmatched=statement.unmatched and expand_part(statement.unmatched),
-            unmatched_by_source=statement.unmatched_by_source and expand_part(statement.unmatched_by_source),
-        )
-    return statement.with_queries(expand)
-
-
-def _more(reference: TableReference, text_of: TextOf) -> int:
-    """Return by how many a query's references grow when a view's name is replaced by its query."""
-    text = text_of(reference)
-    return 0 if text is None else len(_read(text, {}, None).references) - 1
-
-
-def _expanded(
-    query: Query, text_of: TextOf, parameters: Mapping[str, object], database: str, kept: Iterable[int | None]
-) -> Query:
-    texts = [None if index in kept else text_of(each) for index, each in enumerate(query.references)]
-    if not any(texts):
-        return query
-    for reference, view in zip(query.references, texts, strict=True):
-        if view is not None and reference.version is not None:
-            reason = f"{reference.table} is a view, which has no versions; name those of the tables that it reads"
-            raise unsupported_error(query.text, reference.start, reason)
-        if view is not None and reference.alias_position is not None:
-            reason = f"TABLESAMPLE of view {reference.table} is not of this release; sample the tables behind it"
-            raise unsupported_error(query.text, reference.start, reason)
-    whole, places = _without_table_statements(_without_changes(query, texts), texts).render_with_places(
-        [
-            f"({text})"
-            if text is not None
-            else query.text[reference.start : reference.end]
-            if is_stored(reference.table)
-            else quoted(reference.table.name)
-            for reference, text in zip(query.references, texts, strict=True)
-        ],
-        with_versions=True,
-    )
-    read = _read(whole, parameters, database)
-    starts = [place.start for place in places]
-    return replace(
-        read,
-        references=tuple(
-            # Tables that a view reads get the place of the view's name in the user's text.
-            replace(
-                each, table=replace(each.table, span=query.references[bisect_right(starts, each.start) - 1].table.span)
-            )
-            for each in read.references
-        ),
-    )
-
-
-def _without_changes(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query without the CHANGES clauses of the references that a text of ``texts`` replaces."""
-    edits = []
-    references = []
-    for each, text in zip(query.references, texts, strict=True):
-        if text is not None and each.changes is not None:
-            edits.append(TextEdit(each.changes.start, each.changes.end, ""))
-            each = replace(each, changes=None)
-        references.append(each)
-    return replace(query, references=tuple(references), qualifiers=(*query.qualifiers, *edits))
-
-
-def _without_table_statements(query: Query, texts: Sequence[str | None]) -> Query:
-    """Return the query with ``SELECT * FROM`` in place of each TABLE before a view's name."""
-    views = {each.start for each, text in zip(query.references, texts, strict=True) if text is not None}
-    edits = [
-        TextEdit(before.start, before.end, "SELECT * FROM")
-        for before, token in pairwise(tokenize(query.text))
-        if token.start in views and before.word == "TABLE"
-    ]
-    return replace(query, qualifiers=tuple(sorted((*query.qualifiers, *edits), key=lambda edit: edit.start)))
-
-
-def _read(text: str, parameters: Mapping[str, object], database: str | None) -> Query:
-    return read_query(Cursor(text, tokenize(text), Markers(parameters), database))
-
-
-def query_of(text: str) -> Query:
-    """Return the query of a view's text, in which names have databases.
+def query_of(text: str, parameters: Mapping[str, object] | None = None, database: str | None = None) -> Query:
+    """Return the query of a text, such as that of a view, in which names have databases.
 
     Raises:
         SqlError: the text cannot be read.
     """
-    return _read(text, {}, None)
+    return read_query(Cursor(text, tokenize(text), Markers(parameters or {}), database))
