@@ -20,6 +20,7 @@ from airflow_hivex.core.catalog.table_rows import check_apart, has_secondaries, 
 from airflow_hivex.core.commands.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route, writing_cluster
@@ -73,9 +74,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         converted = replace(table, parameters=parameters)
-        write = begin_write(
-            context, running, converted, cluster, overwrite=True, static={}, partition=None, input_columns=()
-        )
+        write = begin_write(context, running, converted, cluster, InsertedRows(overwrite=True))
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
         names = services.catalog.list_partition_names(table.database, table.name) if table.is_partitioned else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection
@@ -20,6 +19,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution import external_writes, planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import change_metadata
 from airflow_hivex.core.execution.pending import register_writes, take_back
@@ -127,7 +127,7 @@ def run_create_table_as_select(context: StatementContext, statement: CreateTable
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         given = context.run(cluster, replace(plan, max_rows=0)).columns
         table = describe_table(context, _with_query_columns(statement, given), cluster.name)
-        names = [column.name for column in given]
+        names = tuple(column.name for column in given)
         create = _create_external if table.is_external else _create_managed
         rows_written, dropped = create(context, running, plan, table, names, cluster, earlier)
     delete_tables(context, dropped[-1:])
@@ -139,14 +139,14 @@ def _create_managed(
     running: Running,
     plan: Plan,
     table: Table,
-    names: Sequence[str],
+    names: tuple[str, ...],
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
     """Commit a table with the rows of a plan; return the number of rows, and the replaced tables."""
     hidden, facts = _insert_hidden(context, running, table, cluster, earlier)
     running.undo += [lambda: _delete_table_files(context, hidden, cluster)]
-    write = planning.write(hidden, cluster, facts, input_columns=names)
+    write = planning.write(hidden, cluster, facts, InsertedRows(columns=names))
     written = context.run(cluster, replace(plan, write=write))
     dropped: list[StoredTable] = []
 
@@ -166,7 +166,7 @@ def _create_external(
     running: Running,
     plan: Plan,
     table: Table,
-    names: Sequence[str],
+    names: tuple[str, ...],
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
@@ -185,7 +185,8 @@ def _create_external(
 
     def note(connection: Connection) -> tuple[StoredTable, TableWrite, PendingWrite]:
         hidden = table_rows.insert_table(connection, table, services.clock(), hidden=True)
-        return hidden, *external_writes.note(context, connection, running, hidden, cluster)
+        facts = TableWrite(running.txn_id, 0, cluster.name, statement=context.kind)
+        return hidden, *external_writes.note(context, connection, running, hidden, facts)
 
     hidden, facts, pending = services.store.write(note)
 
@@ -194,7 +195,7 @@ def _create_external(
             services.catalog.forget_tables([hidden])
 
     running.undo.append(undo)
-    write = planning.write(hidden, cluster, facts, input_columns=names)
+    write = planning.write(hidden, cluster, facts, InsertedRows(columns=names))
     written = context.run(cluster, replace(plan, write=write))
     published = external_writes.publish(context, running, hidden, facts, pending, written.directories)
     dropped: list[StoredTable] = []

@@ -21,6 +21,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.linked_names import places_of, real_path
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.queries import plan_query
@@ -232,7 +233,7 @@ def run_insert_directory(context: StatementContext, statement: InsertDirectory) 
         facts = TableWrite(running.txn_id, 1, cluster.name, overwrite=True, statement=context.kind, token=token)
         staging = f"{location}/{facts.staging_name}"
         _undo_later(running, files, location, staging, token)
-        write = planning.write(folder, cluster, facts, input_columns=[column.name for column in given])
+        write = planning.write(folder, cluster, facts, InsertedRows(columns=tuple(column.name for column in given)))
         written = context.run(cluster, replace(plan, write=replace(write, table=statement.path)))
         staged = next((f"{staging}/{each.name}" for each in written.directories), None)
         new = NewFiles(location, staged, overwrite=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -11,7 +11,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
-from airflow_hivex.core.execution.insert_targets import check_insert, static_partition
+from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert
 from airflow_hivex.core.execution.queries import explained, partition_exists
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
@@ -27,12 +27,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One INSERT, with the values of its static partition columns, and its partition if these are all keys."""
+    """One INSERT, its table, and the place of its rows there."""
 
     insert: Insert
     target: StoredTable
-    static: Mapping[str, str | None]
-    partition: str | None
+    rows: InsertedRows
 
 
 def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
@@ -51,18 +50,7 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
                 context.services.transactions.abort(running.txn_id, "the partitions exist already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
         writes = [
-            begin_write(
-                context,
-                running,
-                branch.target,
-                cluster,
-                overwrite=branch.insert.overwrite,
-                static=branch.static,
-                partition=branch.partition,
-                input_columns=branch.insert.columns or (),
-                by_name=branch.insert.by_name,
-                number=number,
-            )
+            begin_write(context, running, branch.target, cluster, branch.rows, number=number)
             for number, branch in enumerate(chosen)
         ]
         inserts = [branch.insert for branch in chosen]
@@ -92,8 +80,7 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
 
 
 def _branch(insert: Insert, target: StoredTable) -> _Branch:
-    static = check_insert(insert, target)
-    return _Branch(insert, target, static, static_partition(target, static))
+    return _Branch(insert, target, check_insert(insert, target))
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:
@@ -104,7 +91,7 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)
-        if same and all(second.static.get(key, value) == value for key, value in first.static.items()):
+        if same and all(second.rows.static.get(key, value) == value for key, value in first.rows.static.items()):
             raise InvalidOperationError(
                 "A multi-table INSERT",
                 first.target.full_name,
@@ -115,9 +102,9 @@ def _check_apart(branches: Sequence[_Branch]) -> None:
 
 def _is_there(context: StatementContext, running: Running, branch: _Branch) -> bool:
     """Return whether IF NOT EXISTS skips an INSERT because its partition exists."""
-    if not branch.insert.if_not_exists or branch.partition is None:
+    if not branch.insert.if_not_exists or branch.rows.partition is None:
         return False
-    return partition_exists(context, running, branch.target, branch.partition)
+    return partition_exists(context, running, branch.target, branch.rows.partition)
 
 
 def _plan(

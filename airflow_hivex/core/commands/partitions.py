@@ -382,7 +382,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
         consumed = _consumed(context, running, source, names) if source.is_external else None
         routed = replace(routed, bound=(replace(bound, partitions=chosen),))
         cluster = chosen_cluster(context, routed)
-        write = begin_write(context, running, target, cluster, overwrite=False, static={}, partition=None)
+        write = begin_write(context, running, target, cluster)
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
         empty = moved - {each.partition for each in written.directories}

@@ -18,7 +18,7 @@ from airflow_hivex.core.execution import planning, resuming, versions
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.execution.frame_inputs import rendered
-from airflow_hivex.core.execution.insert_targets import change_operations, check_change, check_changeable
+from airflow_hivex.core.execution.insert_targets import InsertedRows, change_operations, check_change, check_changeable
 from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.execution.queries import explained, plan_query, run_describe_query, run_insert
@@ -247,16 +247,8 @@ def run_change(
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         check_is_new(context, target)
-        write = begin_write(
-            context,
-            running,
-            target,
-            cluster,
-            overwrite=False,
-            static={},
-            partition=None,
-            operation=_operation(change_operations(context, statement)),
-        )
+        operation = _operation(change_operations(context, statement))
+        write = begin_write(context, running, target, cluster, operation=operation)
         plan = _plan(context, running, routed, cluster, replace(write.write, condition=condition))
         written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
         also = None if merge is None else merge.storing(context, running)
@@ -402,9 +394,7 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
         routed = route(context, insert, running)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        write = begin_write(
-            context, running, routed.target, cluster, overwrite=True, static={}, partition=None, input_columns=()
-        )
+        write = begin_write(context, running, routed.target, cluster, InsertedRows(overwrite=True))
         plan = replace(plan_query(context, running, routed.statement.query, routed, cluster), write=write.write)
         written = context.run(cluster, plan)
         names = _existing_partitions(context, running, routed.target) if routed.target.is_partitioned else []
@@ -470,7 +460,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
         if table.is_partitioned:
             # The lock on the whole table also covers partitions that were added before the statement acquired it.
             names = chosen if chosen is not None else _covered_partitions(context, running, table, statement)
-        write = begin_write(context, running, table, cluster, overwrite=True, static={}, partition=None)
+        write = begin_write(context, running, table, cluster, InsertedRows(overwrite=True))
         written = write_empty_bases(write.write, [(name, nullable_values(name)) for name in names])
         end_write(context, running, write, written)
         return Result(cluster=cluster.name, txn_id=running.txn_id)

@@ -20,11 +20,10 @@ from airflow_hivex.core.execution.context import Running, Services, StatementCon
 from airflow_hivex.core.execution.linked_names import linked_owner
 from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles
-from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import WrittenDirectory
-from airflow_hivex.core.model.transactions import TxnState
+from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
@@ -42,14 +41,7 @@ class PublishedWrite:
 
 
 def begin(
-    context: StatementContext,
-    running: Running,
-    table: StoredTable,
-    cluster: Cluster,
-    *,
-    overwrite: bool,
-    partition: str | None,
-    number: int,
+    context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
     """Note a write to an external table, and return its facts.
 
@@ -62,32 +54,18 @@ def begin(
             f"its files would be visible before transaction {running.txn_id} commits; COMMIT or ROLLBACK comes first"
         )
         raise InvalidOperationError("A write in a transaction to", table.full_name, reason)
-    if partition is not None:
+    if facts.partition is not None:
         with context.services.store.read() as connection:
-            partition_rows.locations_of(connection, table, [partition])
-    return context.services.store.write(
-        lambda connection: note(
-            context, connection, running, table, cluster, overwrite=overwrite, partition=partition, number=number
-        )
-    )
+            partition_rows.locations_of(connection, table, [facts.partition])
+    return context.services.store.write(lambda connection: note(context, connection, running, table, facts))
 
 
 def note(
-    context: StatementContext,
-    connection: Connection,
-    running: Running,
-    table: StoredTable,
-    cluster: Cluster,
-    *,
-    overwrite: bool = False,
-    partition: str | None = None,
-    number: int = 0,
+    context: StatementContext, connection: Connection, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
     """Note a write, in the caller's database transaction."""
-    token = f"{running.tag.removeprefix('hivex_')}_{number}"
-    facts = TableWrite(
-        running.txn_id, 1, cluster.name, number, overwrite, partition, statement=context.kind, token=token
-    )
+    token = f"{running.tag.removeprefix('hivex_')}_{facts.statement_id}"
+    facts = replace(facts, write_id=1, operation=Operation.INSERT, token=token)
     pending_writes.one_at_a_time(connection, [running.txn_id])
     context.services.transactions.check_open(connection, running.txn_id)
     return facts, pending_writes.begin(connection, table, facts, writer="")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from airflow_hivex.core.catalog.partition_rows import name_of, stored_values
+from airflow_hivex.core.catalog.partition_rows import stored_values
 from airflow_hivex.core.catalog.specifications import check_partitioned
 from airflow_hivex.core.errors import (
     ColumnCountMismatchError,
@@ -16,13 +16,38 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import StatementContext
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.objects import Table
-from airflow_hivex.core.model.partitions import DEFAULT_PARTITION, check_folder_name, partition_name
+from airflow_hivex.core.model.partitions import (
+    DEFAULT_PARTITION,
+    check_folder_name,
+    check_partition_name,
+    partition_name,
+)
 from airflow_hivex.core.model.plans import Write
 from airflow_hivex.core.parser.statements import ChangeAction, ChangeClause, ChangeRows, Insert, Query, TextEdit
 
 
-def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
-    """Return the static partition values as stored (None for NULL), after checking the statement against the table.
+@dataclass(frozen=True, slots=True)
+class InsertedRows:
+    """The place that a statement names for the rows that it writes, and their columns.
+
+    ``static`` has the values of partition columns as stored, None for NULL. ``partition`` is the name of the partition
+    if each partition column has a value. ``columns`` are the columns of the input; if the statement lists no columns,
+    these are all in their order, or ``by_name`` those of the input's names.
+    """
+
+    overwrite: bool = False
+    static: Mapping[str, str | None] = field(default_factory=dict)
+    partition: str | None = None
+    columns: tuple[str, ...] = ()
+    by_name: bool = False
+
+
+AS_GIVEN = InsertedRows()
+"""Rows that are added to the partitions that their own values name."""
+
+
+def check_insert(statement: Insert, target: Table) -> InsertedRows:
+    """Return the place and the columns of the rows, after checking the statement against the table.
 
     A partition key without a static value is dynamic, whether the PARTITION clause names it or not. It is NULL where a
     column list leaves it out.
@@ -35,19 +60,22 @@ def check_insert(statement: Insert, target: Table) -> dict[str, str | None]:
     for name in statement.partition:
         if name not in keys:
             raise NoSuchColumnError(target.full_name, f"{name} among its partition keys", list(keys))
-    static_names = [name for name in keys if name in statement.static]
-    if statement.if_not_exists and len(static_names) < len(keys):
-        missing = ", ".join(name for name in keys if name not in statement.static)
+    static = {name: key for name, key in keys.items() if name in statement.static}
+    if statement.if_not_exists and len(static) < len(keys):
+        missing = ", ".join(name for name in keys if name not in static)
         reason = f"IF NOT EXISTS asks for one partition, and the PARTITION clause lacks {missing}"
         raise InvalidObjectError("partition", f"of {target.full_name}", reason)
-    dynamic = [name for name in keys if name not in statement.static]
-    static_keys = [keys[name] for name in static_names]
-    values = stored_values(target.full_name, static_keys, [statement.static[name].value for name in static_names])  # type: ignore[misc]
-    check_folder_name(partition_name(static_names, values))
-    _check_column_list(statement, target, dynamic)
-    return {
-        name: None if value == DEFAULT_PARTITION else value for name, value in zip(static_names, values, strict=True)
-    }
+    _check_column_list(statement, target, [name for name in keys if name not in static])
+    given = [statement.static[name].value for name in static]
+    values = stored_values(target.full_name, list(static.values()), given)  # type: ignore[arg-type]
+    name = check_folder_name(partition_name(static, values))
+    return InsertedRows(
+        statement.overwrite,
+        {key: None if value == DEFAULT_PARTITION else value for key, value in zip(static, values, strict=True)},
+        check_partition_name(name) if static and len(static) == len(keys) else None,
+        tuple(statement.columns or ()),
+        statement.by_name,
+    )
 
 
 def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> None:
@@ -60,13 +88,6 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
             raise NoSuchColumnError(target.full_name, name, takes)
         if given.count(name) > 1:
             raise ColumnCountMismatchError(target.full_name, len(set(given)), len(given), given)
-
-
-def static_partition(target: Table, static: Mapping[str, str | None]) -> str | None:
-    """Return the name of the written partition if the statement has a value for each partition key, else None."""
-    if not target.is_partitioned or len(static) != len(target.partition_keys):
-        return None
-    return name_of(target, [static[key.name.lower()] for key in target.partition_keys])
 
 
 def with_default_values(statement: Insert, query: Query, write: Write) -> Query:

@@ -15,7 +15,6 @@ from airflow_hivex.core.execution.insert_targets import (
     check_change,
     check_changeable,
     check_insert,
-    static_partition,
 )
 from airflow_hivex.core.execution.linked_names import shown
 from airflow_hivex.core.execution.snapshot import StatementReading, candidate_clusters, reference_predicate
@@ -152,7 +151,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
     write_ids_of: dict[int, None] = {}
     for insert in _inserts(statement):
         target = tables[context.session.qualify(insert.target)]
-        partition = static_partition(target, check_insert(insert, target))
+        partition = check_insert(insert, target).partition
         take = rules.insert_overwrite if insert.overwrite else rules.insert
         components += take(target, partition)
         updated += ((target.id, partition),) if insert.overwrite and target.is_transactional else ()

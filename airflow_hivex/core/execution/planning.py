@@ -5,7 +5,7 @@ Every job of a statement is planned by :func:`plan_job`, whichever runner it goe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_hivex.core.catalog.bound_tables import BoundPartition, BoundTable
@@ -13,6 +13,7 @@ from airflow_hivex.core.catalog.directories import Directory
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution.called_functions import declare_called
 from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
 from airflow_hivex.core.execution.pushdown import with_safe_pushdown
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.configuration import LEGACY_ASSIGNMENT, STORE_ASSIGNMENT
@@ -155,10 +156,8 @@ def write(
     table: Table,
     cluster: Cluster,
     facts: TableWrite,
+    rows: InsertedRows = AS_GIVEN,
     *,
-    static: Mapping[str, str | None] | None = None,
-    input_columns: Sequence[str] = (),
-    by_name: bool = False,
     casts: bool = False,
 ) -> Write:
     """Return the target of a job that writes on the table's primary cluster."""
@@ -179,9 +178,9 @@ def write(
         layout=PLAIN_LAYOUT if facts.token else table.row_layout,
         format=storage.format,
         options=table.file_options,
-        static=dict(static or {}),
-        input_columns=tuple(input_columns),
-        by_name=by_name,
+        static=dict(rows.static),
+        input_columns=rows.columns,
+        by_name=rows.by_name,
         bucket_columns=storage.bucket_columns,
         sort_columns=storage.sort_columns,
         num_buckets=storage.num_buckets,

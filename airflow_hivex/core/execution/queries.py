@@ -13,7 +13,7 @@ from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.execution import planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
-from airflow_hivex.core.execution.insert_targets import check_insert, static_partition, with_default_values
+from airflow_hivex.core.execution.insert_targets import check_insert, with_default_values
 from airflow_hivex.core.execution.metadata_changes import SchemaMerge
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
@@ -134,26 +134,16 @@ def run_insert(
         running.check_may_write("INSERT")
         routed = route(context, statement, running, locks=() if merge is None else merge.locks(context))
         target = routed.target if merge is None else merge.merged(routed.target)
-        static = check_insert(statement, target)
+        rows = check_insert(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         check_is_new(context, target)
-        whole = static_partition(target, static)
+        whole = rows.partition
         if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
             if running.joined is None:
                 context.services.transactions.abort(running.txn_id, "the partition exists already")
             return Result(cluster=cluster.name, txn_id=running.txn_id, rows_written=0, route=routed.route)
-        write = begin_write(
-            context,
-            running,
-            target,
-            cluster,
-            overwrite=statement.overwrite,
-            static=static,
-            partition=whole,
-            input_columns=statement.columns or (),
-            by_name=statement.by_name,
-        )
+        write = begin_write(context, running, target, cluster, rows)
         if steps is not None:
             steps.begin(running, target)
         written = _write(context, running, statement, routed, cluster, write)

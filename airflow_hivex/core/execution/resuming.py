@@ -65,17 +65,12 @@ def resumed(context: StatementContext, running: Running, table: StoredTable, fac
         return None
     joined.held = None
     services = context.services
-    own = replace(
-        facts,
-        write_id=held.facts.write_id,
-        statement_id=held.facts.statement_id,
-        # Its kind is added when the write begins.
-        statement=held.facts.statement,
-    )
+    stored = held.facts
+    own = replace(facts, write_id=stored.write_id, statement_id=stored.statement_id, counts_inserts=False)
     cluster = services.clusters.get(facts.cluster)
     runner = services.runner(cluster)
     if (
-        held.facts == own
+        stored == own
         and held.table_id == table.id
         and held.statement == fingerprint(context)
         and held.operation is not None

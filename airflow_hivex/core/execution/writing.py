@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from airflow_hivex.core.catalog.pending_registration import hidden
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution import external_writes, planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
 from airflow_hivex.core.execution.pending import (
     delete_directories,
     register_writes,
@@ -54,12 +55,8 @@ def begin_write(
     running: Running,
     table: StoredTable,
     cluster: Cluster,
+    rows: InsertedRows = AS_GIVEN,
     *,
-    overwrite: bool,
-    static: Mapping[str, str | None],
-    partition: str | None,
-    input_columns: Sequence[str] = (),
-    by_name: bool = False,
     operation: Operation | None = None,
     number: int = 0,
 ) -> OpenWrite:
@@ -77,53 +74,46 @@ def begin_write(
     """
     services = context.services
     services.roots.check(cluster.name)
-    joined = running.joined
     casts = planning.casts_values(context, cluster)
-    if table.is_external:
-        facts, noted = external_writes.begin(
-            context, running, table, cluster, overwrite=overwrite, partition=partition, number=number
-        )
-        running.undo.append(partial(take_back, services, [noted], own=True))
-        write = planning.write(
-            table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
-        )
-        return OpenWrite(table, facts, write, noted)
-    if joined is not None and joined.writer:
-        # An earlier session that is still alive may have continued since this session began.
-        take_back_writer(services, running.txn_id, joined.writer, before=joined.began)
     # INSERT OVERWRITE counts as update.
-    kind = operation or (Operation.UPDATE if overwrite else Operation.INSERT)
-    resumed = resuming.resumed(
-        context, running, table, TableWrite(running.txn_id, 0, cluster.name, 0, overwrite, partition, kind)
-    )
-
+    kind = operation or (Operation.UPDATE if rows.overwrite else Operation.INSERT)
     facts = TableWrite(
         running.txn_id,
         0,
         cluster.name,
         number,
-        overwrite,
-        partition,
+        rows.overwrite,
+        rows.partition,
         kind,
         _shared_delta(context, running, table.id),
         context.kind,
         operation is Operation.UPDATE and bool(services.settings["hive.txn.xlock.mergeinsert"]),
     )
-    pending: PendingWrite | None = None
-    if resumed is not None:
-        facts, pending = resumed.facts, resumed
-    elif table.id in running.write_ids:
-        facts = replace(facts, write_id=running.write_ids[table.id])
+    pending: PendingWrite | None
+    if table.is_external:
+        facts, pending = external_writes.begin(context, running, table, facts)
     else:
-        allocation = partial(_allocate, context, running, table, facts)
-        facts, pending = services.store.write(allocation, name="allocate")
+        facts, pending = _begin_managed(context, running, table, facts)
     if pending is not None:
         running.undo.append(partial(take_back, services, [pending], own=True))
     services.store.reach("while writing")
-    write = planning.write(
-        table, cluster, facts, static=static, input_columns=input_columns, by_name=by_name, casts=casts
-    )
-    return OpenWrite(table, facts, write, pending)
+    return OpenWrite(table, facts, planning.write(table, cluster, facts, rows, casts=casts), pending)
+
+
+def _begin_managed(
+    context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
+) -> tuple[TableWrite, PendingWrite | None]:
+    """Return the write with its ids; in a transaction of several statements, with its row."""
+    joined = running.joined
+    if joined is not None and joined.writer:
+        # An earlier session that is still alive may have continued since this session began.
+        take_back_writer(context.services, running.txn_id, joined.writer, before=joined.began)
+    resumed = resuming.resumed(context, running, table, facts)
+    if resumed is not None:
+        return resumed.facts, resumed
+    if table.id in running.write_ids:
+        return replace(facts, write_id=running.write_ids[table.id]), None
+    return context.services.store.write(partial(_allocate, context, running, table, facts), name="allocate")
 
 
 def _allocate(
