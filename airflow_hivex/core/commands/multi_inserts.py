@@ -40,7 +40,7 @@ def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Resul
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
         routed = route(context, statement, running)
-        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        branches = [_Branch(*each) for each in zip(routed.statement.inserts, routed.targets, routed.rows, strict=True)]
         _check_apart(branches)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
@@ -68,7 +68,10 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
 
     def work(running: Running) -> Result:
         routed = route(context, statement.statement, declarations=running.functions)
-        branches = [_branch(*each) for each in zip(routed.statement.inserts, routed.targets, strict=True)]
+        branches = [
+            _Branch(insert, target, check_insert(insert, target))
+            for insert, target in zip(routed.statement.inserts, routed.targets, strict=True)
+        ]
         _check_apart(branches)
         cluster = chosen_cluster(context, routed)
         facts = TableWrite(running.txn_id, 0, cluster.name)
@@ -77,10 +80,6 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
         return explained(context, running, plan, statement.mode, routed, cluster)
 
     return in_transaction(context, work, read_only=True)
-
-
-def _branch(insert: Insert, target: StoredTable) -> _Branch:
-    return _Branch(insert, target, check_insert(insert, target))
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:

@@ -18,7 +18,7 @@ from airflow_hivex.core.execution import planning, resuming, versions
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.execution.frame_inputs import rendered
-from airflow_hivex.core.execution.insert_targets import InsertedRows, change_operations, check_change, check_changeable
+from airflow_hivex.core.execution.insert_targets import InsertedRows, change_operation, check_change, check_changeable
 from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.execution.queries import explained, plan_query, run_describe_query, run_insert
@@ -26,7 +26,6 @@ from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, ro
 from airflow_hivex.core.execution.transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.writing import (
     begin_write,
-    check_is_new,
     end_write,
     end_writes,
     run_once,
@@ -35,12 +34,10 @@ from airflow_hivex.core.execution.writing import (
 from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Primitive
-from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.objects import Column, StoredTable, Table
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.model.plans import SOURCE_ROW, ChangePart, ChangeRule, Changes, Plan, PlannedCheck, Write
 from airflow_hivex.core.model.predicates import Predicate
-from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.versions import TableVersion
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.parser.grammar.views import quoted
@@ -241,15 +238,15 @@ def run_change(
     def work(running: Running) -> Result:
         running.check_may_write(statement.operation)
         locks = () if merge is None else merge.locks(context)
-        routed = _with_new_types(route(context, statement, running, locks=locks), merge)
+        routed = route(context, statement, running, locks=locks)
         target = routed.target if merge is None else merge.merged(routed.target)
         check_change(statement, target)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        check_is_new(context, target)
-        operation = _operation(change_operations(context, statement))
-        write = begin_write(context, running, target, cluster, operation=operation)
-        plan = _plan(context, running, routed, cluster, replace(write.write, condition=condition))
+        write = begin_write(context, running, target, cluster, operation=change_operation(context, statement))
+        plan = _plan(
+            context, running, _with_new_types(routed, merge), cluster, replace(write.write, condition=condition)
+        )
         written = context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
         also = None if merge is None else merge.storing(context, running)
         end_writes(context, running, [(write, written.directories)], also=also)
@@ -270,12 +267,12 @@ def run_explain_changes(
     """Return Spark's plan of an UPDATE, DELETE or MERGE on the cluster that would run it. Nothing is locked or run."""
 
     def work(running: Running) -> Result:
-        routed = _with_new_types(route(context, statement.statement, declarations=running.functions), merge)
+        routed = route(context, statement.statement, declarations=running.functions)
         target = routed.target if merge is None else merge.merged(routed.target)
         check_change(statement.statement, target)
         cluster = chosen_cluster(context, routed)
         write = planning.write(target, cluster, TableWrite(running.txn_id, 0, cluster.name))
-        plan = _plan(context, running, routed, cluster, write)
+        plan = _plan(context, running, _with_new_types(routed, merge), cluster, write)
         return explained(context, running, plan, statement.mode, routed, cluster)
 
     return in_transaction(context, work, read_only=True)
@@ -293,12 +290,6 @@ def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) 
     kept = merged.columns[: len(target.table.columns)]
     table = replace(merged, storage=replace(merged.storage, columns=kept))
     return replace(routed, bound=(replace(target, table=table), *others))
-
-
-def _operation(operations: frozenset[DataOperation]) -> Operation:
-    if DataOperation.UPDATE in operations:
-        return Operation.UPDATE
-    return Operation.DELETE if DataOperation.DELETE in operations else Operation.INSERT
 
 
 def _plan(

@@ -14,7 +14,7 @@ from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.linked_names import Names
 from airflow_hivex.core.execution.row_ids import row_id_meaning, with_row_ids
 from airflow_hivex.core.execution.snapshot import shared_snapshot
-from airflow_hivex.core.execution.table_changes import changes_in
+from airflow_hivex.core.execution.table_changes import ReadChanges
 from airflow_hivex.core.execution.transactions import OutrunError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
@@ -102,8 +102,8 @@ class _Views:
         self._context = context
         self._running = running
         self._names = Names(context)
+        self._changes = ReadChanges(context)
         self._known: dict[QualifiedName, StoredTable] = {}
-        self._changes: dict[ReadName, str] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
         """Return the statement with these queries in place of their names, and the tables that it then names."""
@@ -135,10 +135,7 @@ class _Views:
     def _text_of(self, reference: TableReference) -> str | None:
         """Return the query that stands for a name, None for the name of a table."""
         if reference.changes is not None:
-            key = (reference.table, reference.changes)
-            if key not in self._changes:
-                self._changes[key] = changes_in(self._context, *key)
-            return self._changes[key]
+            return self._changes.query(reference.table, reference.changes)
         temporary = self._context.session.objects.view(reference.table)
         if temporary is not None:
             return temporary.text

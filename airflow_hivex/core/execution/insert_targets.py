@@ -14,6 +14,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
 )
 from airflow_hivex.core.execution.context import StatementContext
+from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.locks import DataOperation
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.partitions import (
@@ -22,8 +23,17 @@ from airflow_hivex.core.model.partitions import (
     check_partition_name,
     partition_name,
 )
-from airflow_hivex.core.model.plans import Write
-from airflow_hivex.core.parser.statements import ChangeAction, ChangeClause, ChangeRows, Insert, Query, TextEdit
+from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.parser.statements import (
+    ChangeAction,
+    ChangeClause,
+    ChangeRows,
+    Insert,
+    MultiInsert,
+    Query,
+    RoutedStatement,
+    TextEdit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,17 @@ class InsertedRows:
 
 AS_GIVEN = InsertedRows()
 """Rows that are added to the partitions that their own values name."""
+
+
+def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:
+    """Return the INSERTs of a statement, one for each of its targets."""
+    match statement:
+        case Insert():
+            return (statement,)
+        case MultiInsert():
+            return statement.inserts
+        case _:
+            return ()
 
 
 def check_insert(statement: Insert, target: Table) -> InsertedRows:
@@ -90,22 +111,24 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
             raise ColumnCountMismatchError(target.full_name, len(set(given)), len(given), given)
 
 
-def with_default_values(statement: Insert, query: Query, write: Write) -> Query:
+def with_default_values(statement: Insert, target: Table, rows: InsertedRows) -> Query:
     """Return the query of an INSERT with the values of its columns for each DEFAULT.
 
     Raises:
         ColumnCountMismatchError: a row has more values than the statement has columns.
     """
+    query = statement.query
     if not statement.defaults:
         return query
-    static = {name.lower() for name in write.static}
-    takes = [each.name for each in (*write.columns, *write.partition_columns) if each.name.lower() not in static]
-    names = list(statement.columns or takes)
+    static = {name.lower() for name in rows.static}
+    takes = [each.name for each in (*target.columns, *target.partition_keys) if each.name.lower() not in static]
+    names = list(rows.columns or takes)
+    defaults = Constraints.of(target.parameters).defaults
     edits = []
     for each in statement.defaults:
         if each.position >= len(names):
-            raise ColumnCountMismatchError(write.table, len(names), each.position + 1, names)
-        text = write.defaults.get(names[each.position].lower())
+            raise ColumnCountMismatchError(target.full_name, len(names), each.position + 1, names)
+        text = defaults.get(names[each.position].lower())
         edits.append(TextEdit(each.start, each.end, "NULL" if text is None else f"({text})"))
     values = query.values and query.values.with_expressions({edit.start for edit in edits})
     return replace(query, qualifiers=(*query.qualifiers, *edits), values=values)
@@ -128,6 +151,14 @@ def change_operations(context: StatementContext, statement: ChangeRows) -> froze
     if DataOperation.INSERT in found and context.services.settings["hive.txn.xlock.mergeinsert"]:
         return found | {DataOperation.UPDATE}
     return found
+
+
+def change_operation(context: StatementContext, statement: ChangeRows) -> Operation:
+    """Return the operation of the statement as a whole."""
+    found = change_operations(context, statement)
+    if DataOperation.UPDATE in found:
+        return Operation.UPDATE
+    return Operation.DELETE if DataOperation.DELETE in found else Operation.INSERT
 
 
 def check_change(statement: ChangeRows, target: Table) -> None:

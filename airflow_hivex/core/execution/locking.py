@@ -15,6 +15,7 @@ from airflow_hivex.core.execution.insert_targets import (
     check_change,
     check_changeable,
     check_insert,
+    inserts_of,
 )
 from airflow_hivex.core.execution.linked_names import shown
 from airflow_hivex.core.execution.snapshot import StatementReading, candidate_clusters, reference_predicate
@@ -22,7 +23,7 @@ from airflow_hivex.core.execution.transactions import OutrunError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
-from airflow_hivex.core.parser.statements import ChangeRows, Insert, MultiInsert, RoutedStatement, TableReference
+from airflow_hivex.core.parser.statements import ChangeRows, RoutedStatement, TableReference
 from airflow_hivex.core.transactions.locks.grants import are_simple
 
 
@@ -149,7 +150,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
     ]
     updated: tuple[tuple[int, str | None], ...] = ()
     write_ids_of: dict[int, None] = {}
-    for insert in _inserts(statement):
+    for insert in inserts_of(statement):
         target = tables[context.session.qualify(insert.target)]
         partition = check_insert(insert, target).partition
         take = rules.insert_overwrite if insert.overwrite else rules.insert
@@ -196,13 +197,3 @@ def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -
 def added_partitions(bound: BoundTable, locked: frozenset[str]) -> list[str]:
     """Return the partitions that were added after the locks were requested."""
     return sorted({each.name for each in bound.partitions if each.name is not None and each.is_registered} - locked)
-
-
-def _inserts(statement: RoutedStatement) -> tuple[Insert, ...]:
-    match statement:
-        case Insert():
-            return (statement,)
-        case MultiInsert():
-            return statement.inserts
-        case _:
-            return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +13,24 @@ from airflow_hivex.core.catalog import partition_rows
 from airflow_hivex.core.execution import planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
-from airflow_hivex.core.execution.insert_targets import check_insert, with_default_values
+from airflow_hivex.core.execution.insert_targets import with_default_values
 from airflow_hivex.core.execution.metadata_changes import SchemaMerge
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
 from airflow_hivex.core.execution.transactions import in_transaction
-from airflow_hivex.core.execution.writing import OpenWrite, begin_write, check_is_new, end_writes, run_once
+from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes, run_once
 from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import JobResult, Plan, PlannedValues
-from airflow_hivex.core.parser.statements import DescribeQuery, ExplainMode, ExplainQuery, Insert, Query, Select
+from airflow_hivex.core.parser.statements import (
+    DescribeQuery,
+    ExplainMode,
+    ExplainQuery,
+    Insert,
+    Literal,
+    Query,
+    Select,
+)
 from airflow_hivex.core.transactions import pending_writes
 
 log = logging.getLogger(__name__)
@@ -134,10 +142,10 @@ def run_insert(
         running.check_may_write("INSERT")
         routed = route(context, statement, running, locks=() if merge is None else merge.locks(context))
         target = routed.target if merge is None else merge.merged(routed.target)
-        rows = check_insert(statement, target)
+        (rows,) = routed.rows
+        query = with_default_values(routed.statement, target, rows)
         cluster = chosen_cluster(context, routed)
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
-        check_is_new(context, target)
         whole = rows.partition
         if statement.if_not_exists and whole is not None and partition_exists(context, running, target, whole):
             if running.joined is None:
@@ -146,7 +154,7 @@ def run_insert(
         write = begin_write(context, running, target, cluster, rows)
         if steps is not None:
             steps.begin(running, target)
-        written = _write(context, running, statement, routed, cluster, write)
+        written = _write(context, running, statement.rows, query, routed, cluster, write)
         also = None if steps is None else steps.also
         if merge is not None:
             also = merge.storing(context, running)
@@ -182,19 +190,20 @@ def plan_query(
 def _write(
     context: StatementContext,
     running: Running,
-    statement: Insert,
+    constants: Sequence[Sequence[Literal]] | None,
+    query: Query,
     routed: RoutedQuery[Insert],
     cluster: Cluster,
     write: OpenWrite,
 ) -> JobResult:
-    if statement.rows is not None:
-        written = write_rows(write.write, statement.rows)
-        if written is not None:
-            return written
-    query = with_default_values(statement, routed.statement.query, write.write)
-    target = replace(write.write, texts=query.texts)
-    plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))
-    return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
+    def by_job() -> JobResult:
+        target = replace(write.write, texts=query.texts)
+        plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))
+        return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
+
+    if constants is None:
+        return by_job()
+    return write_rows(write.write, constants) or by_job()
 
 
 def planned_values(query: Query) -> PlannedValues | None:

@@ -20,6 +20,7 @@ from airflow_hivex.core.execution import versions
 from airflow_hivex.core.execution.binding import BoundStatement, bind
 from airflow_hivex.core.execution.bounded_staleness import ReadTable, read_earlier
 from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert, inserts_of
 from airflow_hivex.core.execution.linked_names import shown, shown_of_own
 from airflow_hivex.core.execution.locking import (
     LockPlan,
@@ -60,13 +61,14 @@ class RoutedQuery(Generic[S]):
 
     ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID;
     temporary views have an empty database name. ``problems`` are the errors of the clusters that cannot be used now.
-    ``as_of`` is the earlier moment that is read on a cluster whose copies lag.
+    ``rows`` are those of each INSERT that runs. ``as_of`` is the earlier moment of copies that lag.
     """
 
     statement: S
     views: frozenset[QualifiedName]
     bound: tuple[BoundTable, ...]
     targets: tuple[StoredTable, ...]
+    rows: tuple[InsertedRows, ...]
     route: Route
     problems: Mapping[str, HivexError] = field(default_factory=dict)
     as_of: AsOf | None = None
@@ -208,6 +210,8 @@ def _routed(
     """Choose the cluster by the tables that the statement reads and writes in its current snapshot."""
     statement = bound.statement
     targets = tuple(reading.table(name) for name in statement.targets)
+    inserts = () if running is None else inserts_of(statement)
+    rows = tuple(check_insert(insert, table) for insert, table in zip(inserts, targets, strict=bool(inserts)))
     outputs = [RouteOutput(table.full_name, table.storage.primary.cluster) for table in targets]
     if isinstance(statement, CreateTable):
         outputs.append(RouteOutput(".".join(context.session.qualify(statement.table)), None))
@@ -224,7 +228,7 @@ def _routed(
         use_default=clusters.use_default,
         health=health,
     )
-    return RoutedQuery(statement, bound.views, tables, targets, chosen, health.problems)
+    return RoutedQuery(statement, bound.views, tables, targets, rows, chosen, health.problems)
 
 
 def _read_tables(

@@ -50,13 +50,26 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
     return _query(read, old, new)
 
 
-def changes_in(context: StatementContext, name: TableName, wanted: VersionRange) -> str:
-    """Return a query of the rows that the commits named by a statement have added to, and removed from, a table.
+class ReadChanges:
+    """The queries of the changes that a statement reads; the same commits at each place that names them."""
 
-    Raises:
-        HivexError: as :func:`changes_query`.
-    """
-    read = _VersionReader.of(context, name)
+    def __init__(self, context: StatementContext) -> None:
+        self._context = context
+        self._queries: dict[tuple[TableName, VersionRange], str] = {}
+
+    def query(self, name: TableName, wanted: VersionRange) -> str:
+        """Return a query of the rows that the named commits have added to, and removed from, a table.
+
+        Raises:
+            HivexError: as :func:`changes_query`.
+        """
+        key = (name, wanted)
+        if key not in self._queries:
+            self._queries[key] = _query_in(_VersionReader.of(self._context, name), wanted)
+        return self._queries[key]
+
+
+def _query_in(read: _VersionReader, wanted: VersionRange) -> str:
     last = wanted.until or _PRESENT
     if wanted.without_last:
         before = read.before(last)

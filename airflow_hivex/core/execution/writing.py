@@ -66,6 +66,7 @@ def begin_write(
     of one statement.
 
     Raises:
+        BatchWrittenError: the table has the statement's batch already.
         InvalidOperationError: the transaction has overwritten the same table or partition before,
             or another of its statements may be about to.
         TransactionNotOpenError: the transaction has ended meanwhile.
@@ -74,6 +75,7 @@ def begin_write(
     """
     services = context.services
     services.roots.check(cluster.name)
+    _check_is_new(context, table)
     casts = planning.casts_values(context, cluster)
     # INSERT OVERWRITE counts as update.
     kind = operation or (Operation.UPDATE if rows.overwrite else Operation.INSERT)
@@ -278,7 +280,7 @@ class BatchWrittenError(Exception):
 def run_once(context: StatementContext, work: Callable[[Running], Result], skipped: Result) -> Result:
     """Return the result of ``work`` in a transaction, or ``skipped`` if the table has the statement's batch already.
 
-    ``work`` calls :func:`check_is_new` when it has the table's locks, and :func:`record_batch` in its commit.
+    ``work`` begins its write by :func:`begin_write`, and calls :func:`record_batch` in its commit.
 
     Raises:
         InvalidOperationError: a statement with a batch is part of a transaction of several statements.
@@ -296,7 +298,7 @@ def run_once(context: StatementContext, work: Callable[[Running], Result], skipp
         return skipped
 
 
-def check_is_new(context: StatementContext, table: StoredTable) -> None:
+def _check_is_new(context: StatementContext, table: StoredTable) -> None:
     """Refuse a batch that the table has already. One round trip if the statement has a batch, else none.
 
     Raises:
