@@ -1,4 +1,4 @@
-"""The things in a warehouse that need a person's attention, in words, the most urgent first. Pure."""
+"""The problems of a warehouse that need a person's attention, as sentences, the most urgent first. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Urgency(enum.Enum):
 class Attention:
     """A sentence about one problem, and the page of the view (``tab``) that shows more about it.
 
-    ``table`` is the table in question, ``database.table``, if any.
+    ``table`` is the table with the problem, as ``database.table``, or None.
     """
 
     urgency: Urgency
@@ -39,7 +39,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class BlockedRequest:
-    """The lock request that has waited longest: its object, its owner, and the holder of the lock, by name."""
+    """The lock request that has waited longest: the names of its object, its owner, and the holder of the lock."""
 
     name: str
     by: str
@@ -47,7 +47,7 @@ class BlockedRequest:
 
     @property
     def table(self) -> str | None:
-        """Return ``database.table``; None for a lock on a database."""
+        """Return ``database.table``, or None for a lock on a database."""
         table = self.name.partition(" ")[0]
         return table if "." in table else None
 

@@ -87,7 +87,7 @@ class CleaningTask:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The transactions and write ids with which a reader may see a table, all of them at most ``highest``.
+    """The transactions and write ids that a reader of a table may see; all write ids are at most ``highest``.
 
     For an earlier version ``later`` are the sorted write ids that were committed after it, and ``columns_txn_id`` is
     the transaction that has changed its columns.
@@ -103,17 +103,17 @@ class View:
 def obsolete(names: Iterable[str], view: View) -> frozenset[str]:
     """Return the directories of a table or partition that no reader with this view, or a later one, reads.
 
-    They stay if the replacing directories are above ``highest``, or not visible to the view.
+    A directory is not obsolete if its replacing directories are above ``highest``, or not visible to the view.
     """
     state = _state(names, view)
     return frozenset() if state is None else frozenset(state.obsolete)
 
 
 def replacing(names: Iterable[str], view: View, gone: Collection[str]) -> frozenset[str]:
-    """Return the directories that have the rows of obsolete ones, by the same view.
+    """Return the directories that have the rows of obsolete directories in the same view.
 
-    They must exist when the obsolete directories are deleted: the base, and the deltas that span the directories
-    ``gone``.
+    These are the base, and the deltas that span the obsolete directories ``gone``. They must exist when the obsolete
+    directories are deleted.
     """
     state = _state(names, view)
     if state is None or not gone:
@@ -157,7 +157,7 @@ def capped(valid_txns: ValidTxnList, highest: int) -> ValidTxnList:
 
 
 def settled_below(write_ids: ValidWriteIdList) -> int:
-    """Return the highest write id up to which all ids are committed or aborted in a snapshot, and none is open."""
+    """Return the highest write id such that all ids up to it are committed or aborted in a snapshot."""
     return (
         write_ids.high_watermark
         if write_ids.min_open is None
@@ -174,7 +174,7 @@ class Aborted:
     compactions: frozenset[int]
 
     def leftover(self, name: str) -> AcidDirectory | None:
-        """Return the directory with the name, if an aborted transaction has made it or has written to it, else None."""
+        """Return the directory with the name if an aborted transaction has written it or to it, otherwise None."""
         found = parse_directory(name)
         if found is None:
             return None
@@ -185,19 +185,19 @@ class Aborted:
         return found if self.of_batch(found) else None
 
     def of_batch(self, directory: AcidDirectory) -> list[int]:
-        """Return the aborted write ids of the delta; several transactions of a streaming batch share one."""
+        """Return the aborted write ids of a delta; the transactions of a streaming batch share one delta."""
         return sorted(each for each in self.write_ids if directory.min_write_id <= each <= directory.max_write_id)
 
     def is_staging(self, name: str) -> bool:
-        """Return whether a name is that of a staging directory of one of the aborted writes or compactions."""
+        """Return whether a staging directory has the name and belongs to one of the aborted writes or compactions."""
         found = staging_ids(name)
         return found is not None and (found[0] in self.write_ids or found[1] in self.compactions)
 
 
 def staging_ids(name: str) -> tuple[int | None, int | None] | None:
-    """Return the first writer of a staging directory of this name: a write id, or the transaction of a compaction.
+    """Return the first writer of a staging directory with this name, or None for another name.
 
-    None if the name is not that of a staging directory.
+    The first value is a write id, the second one the transaction of a compaction; the other value is None.
     """
     found = _STAGING.fullmatch(name)
     if found is None:
@@ -215,8 +215,8 @@ def is_settled(directory: AcidDirectory, write_ids: ValidWriteIdList) -> bool:
 def is_without_owner(name: str, write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> bool:
     """Return whether an entry that is not registered has been written by a transaction that has ended.
 
-    The commit of its writer registers a directory, so this one never will be registered. A writer that was paused
-    beyond its time-out may have made it after its transaction was aborted and cleaned up.
+    Only the commit of its writer registers an entry, so this entry is never registered. A writer that was paused beyond
+    its time-out may have written the entry after its transaction was aborted and cleaned up.
     """
     staging = staging_ids(name)
     if staging is not None:

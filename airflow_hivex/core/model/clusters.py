@@ -14,7 +14,7 @@ from airflow_hivex.core.errors.secrets import hide_in_uri, remember, secrets_of,
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_LOCATION = 600
-"""The number of characters: PostgreSQL finds tables by an index on their locations."""
+"""The largest number of characters in a location, which must fit into an index of PostgreSQL."""
 
 ANSWER_TIMEOUT_S = 30
 """The default of ``hivex.cluster.answer.timeout``."""
@@ -45,10 +45,10 @@ _KINDS = (
 
 
 def jobtracker_kind(jobtracker: str, cluster: str | None = None) -> JobTrackerKind:
-    """Return the kind of a job tracker: any word that is not a master URL of Spark is an Airflow connection.
+    """Return the kind of a job tracker. A word that is not a master URL of Spark is the id of an Airflow connection.
 
     Raises:
-        InvalidClusterPropertiesError: ``jobtracker`` is neither of these.
+        InvalidClusterPropertiesError: ``jobtracker`` is neither a master URL nor a word.
     """
     for kind, pattern in _KINDS:
         if pattern.fullmatch(jobtracker):
@@ -139,8 +139,8 @@ class Cluster:
 class Health:
     """The state of a cluster, or of a part of it: whether it can be used now.
 
-    ``problem`` is the error with which a statement there would end, None without a known problem. ``version`` is the
-    version of the Spark that runs its jobs, if it is known.
+    ``problem`` is the error with which a statement on the cluster would end, or None. ``version`` is the version of the
+    Spark that runs its jobs, if it is known.
     """
 
     problem: HivexError | None = None
@@ -177,7 +177,7 @@ class Root:
         return f"{self.scheme}://{self.authority}"
 
     def relative(self, location: str) -> str | None:
-        """Return ``location`` relative to this root; None if it lies outside.
+        """Return ``location`` relative to this root, or None if the location lies outside.
 
         A path without a scheme that starts with a slash belongs to this file system.
         """
@@ -195,9 +195,9 @@ class Root:
         return "/".join(names[len(self.names) :])
 
     def real(self, relative: str) -> str | None:
-        """Return the location to which symbolic links lead from another; None outside of this root, or without links.
+        """Return a location after following symbolic links, or None if it lies outside of this root.
 
-        Asks the file system of this machine: only local roots have such links.
+        The method reads the file system of this machine. Roots that are not local have no links; the result is None.
         """
         if self.scheme != "file":
             return None
@@ -206,7 +206,7 @@ class Root:
         return "/".join(found.relative_to(top).parts) if found.is_relative_to(top) else None
 
     def overlaps(self, other: Root) -> bool:
-        """Return whether one root is the other, or lies below it."""
+        """Return whether both roots are equal, or one lies below the other."""
         depth = min(len(self.names), len(other.names))
         return (
             self.scheme == other.scheme
@@ -216,7 +216,7 @@ class Root:
 
 
 def parse_root(filesystem: str) -> Root | None:
-    """Return the root of a URI or an absolute path; None for any other text."""
+    """Return the root of a URI or an absolute path, or None for any other text."""
     whole = _split(filesystem)
     if whole is None:
         names = _names(filesystem) if filesystem.startswith("/") else None
@@ -236,6 +236,6 @@ def _split(uri: str) -> tuple[str, str, tuple[str, ...] | None] | None:
 
 
 def _names(path: str) -> tuple[str, ...] | None:
-    """Return the names along a path; None if it goes up by ``..``, since a link could lead anywhere from there."""
+    """Return the names along a path, or None if it has ``..``, since a link before it could lead anywhere."""
     names = tuple(name for name in path.split("/") if name not in ("", "."))
     return None if ".." in names else names

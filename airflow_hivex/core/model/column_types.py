@@ -3,8 +3,8 @@
     >>> parse_type("STRUCT<id: INTEGER, tags: array<varchar(8)>>")
     Struct(fields=(Field(name='id', type=Primitive(name='int', ...)), ...))
 
-The catalog stores the text of a type as it was given. ``parse_type`` returns the meaning of a text. Only the table of
-primitive types lists them with their properties.
+The catalog stores the text of a type as it was given. ``parse_type`` returns the meaning of a text. The table
+:data:`KINDS` is the only list of primitive types and their properties.
 
 Source: docs/reference/spark.md, "Names of types".
 """
@@ -27,7 +27,7 @@ _MOST_DIGITS_OF_A_SECOND = 6
 
 
 class Family(enum.Enum):
-    """Primitive types that are stored, compared and converted alike."""
+    """Primitive types that are stored, compared and converted in the same way."""
 
     WHOLE = "whole number"
     DECIMAL = "decimal"
@@ -50,9 +50,10 @@ _OF_PARTITIONS = (Family.WHOLE, Family.DECIMAL, Family.FLOATING, Family.TEXT, Fa
 class Kind:
     """The properties that all types of one name share.
 
-    ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` are the parameters that may be left
-    out; None: the parameter must be given. ``in_tables``: CREATE TABLE accepts the type. ``in_files``: ORC can store
-    it. ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a local time.
+    ``bits`` is the number of bits of a whole number, without the sign. ``defaults`` are the values of parameters that a
+    text need not have; None: the parameter must be given. ``in_tables``: CREATE TABLE accepts the type. ``in_files``:
+    ORC can store it. ``in_hive``: Hive has it. ``is_instant``: it is a point of time, which files of ORC have as a
+    local time.
     """
 
     family: Family
@@ -93,13 +94,16 @@ KINDS = {
 """Primitive types by their names."""
 
 BUCKET_TYPES = tuple(name for name, kind in KINDS.items() if name == "date" or kind.family in _OF_BUCKETS)
-"""The types of bucket columns. A timestamp is not one of them: Hive hashes local times, Spark's are instants."""
+"""The types of bucket columns.
+
+A timestamp cannot be one: Hive hashes local times, and Spark's timestamps are instants.
+"""
 
 _NAMES = {spelling: name for name, kind in KINDS.items() for spelling in (name, *kind.synonyms)}
 
 
 def primitive_name(spelling: str) -> str | None:
-    """Return the name of the primitive type that has this spelling in one word; None if there is no such type."""
+    """Return the name of the primitive type with this one-word spelling, or None if there is no such type."""
     return _NAMES.get(spelling.lower())
 
 
@@ -405,7 +409,7 @@ _TO_TEXT = (*_NUMBERS, Family.TEXT, Family.MOMENT, Family.BOOLEAN, Family.BINARY
 
 
 def is_assignable(given: Primitive, target: Primitive) -> bool:
-    """Return whether INSERT may store a value of one type in a column of another, whatever their parameters.
+    """Return whether INSERT may store a value of one type in a column of another type. Parameters are ignored.
 
     Source: Spark's store assignment policy ANSI (Cast.canANSIStoreAssign).
     """
@@ -429,7 +433,7 @@ def is_moment(type: ColumnType) -> bool:
 
 
 def is_widening(before: ColumnType, after: ColumnType) -> bool:
-    """Return whether files with a column of one type can be read with the other, every value as it was."""
+    """Return whether files with a column of type ``before`` can be read as ``after``, without a change of any value."""
     if not isinstance(before, Primitive) or not isinstance(after, Primitive):
         return False
     match before.family, after.family:
@@ -445,7 +449,7 @@ def is_widening(before: ColumnType, after: ColumnType) -> bool:
 
 
 def with_fields(before: ColumnType, other: ColumnType) -> ColumnType:
-    """Return a type with the fields that only structs of another one have, at any depth, each behind the others."""
+    """Return a type with the additional fields of structs in another type, at any depth, each at the end."""
     match before, other:
         case Struct(fields), Struct(others):
             by_name = {field.name.lower(): field.type for field in others}

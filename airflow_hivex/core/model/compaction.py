@@ -16,18 +16,18 @@ from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.settings import ALLOW_CODE, Settings
 
 DEFAULT_POOL = "default"
-"""The name of the pool of entries that name none."""
+"""The name of the pool of entries that do not name a pool."""
 REFUSED_ID = -1
 """The id of a request that was refused."""
 MANUALLY = "manual"
-"""Stands for the initiator's thread where a person has asked."""
+"""The value in place of the initiator's thread, if a user has requested the compaction."""
 JOB_QUEUE = "hive.compactor.job.queue"
 JOB_PREFIX = "compactor."
 TABLE_PROPERTY_PREFIX = "tblprops."
 
 
 class CompactionType(enum.Enum):
-    """The type of a compaction, by the stored letters."""
+    """The type of a compaction, as the stored letter."""
 
     MAJOR = "a"
     MINOR = "i"
@@ -58,7 +58,7 @@ REQUESTABLE = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALA
 
 
 class CompactionState(enum.Enum):
-    """The state of a compaction, by the stored letters; DID_NOT_INITIATE never was in the queue."""
+    """The state of a compaction, as the stored letter. An entry with DID_NOT_INITIATE was never in the queue."""
 
     INITIATED = "i"
     WORKING = "w"
@@ -113,8 +113,8 @@ class CompactionRequest:
     """A compaction of a table or partition to put into the queue.
 
     ``partition`` is the partition's name, or None. ``pool`` None means the default pool. ``buckets`` and ``order_by``
-    are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now: if a compaction
-    with the same one waits for cleaning, there is nothing to do.
+    are for rebalancing. ``high_watermark`` is the highest write id that a compaction would cover now. If a compaction
+    with the same high watermark waits for cleaning, the request does nothing.
     """
 
     table_id: int
@@ -137,10 +137,10 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResponse:
-    """The answer to a request: its id, or :data:`REFUSED_ID` with a message that says why.
+    """The response to a request: its id, or :data:`REFUSED_ID` with the reason as ``message``.
 
-    ``in_the_way`` is the id of the compaction because of which it was refused. After a wait, ``state`` is the final
-    state of the compaction, and ``message`` its error, if any.
+    ``in_the_way`` is the id of the compaction because of which the request was refused. After a wait, ``state`` is the
+    final state of the compaction, and ``message`` its error, if any.
     """
 
     id: int
@@ -218,7 +218,7 @@ SHOW_COLUMNS = (
 
 
 def show_row(entry: Compaction) -> tuple[str | None, ...]:
-    """Return a line of SHOW COMPACTIONS: texts and NULL, times in milliseconds."""
+    """Return a row of SHOW COMPACTIONS. All values are texts or NULL, times are in milliseconds."""
     worker_host, worker_thread = _host_and_thread(entry.worker_id)
     initiator_host, initiator_thread = _host_and_thread(entry.initiator_id)
     started, ended = to_milliseconds(entry.started_at), to_milliseconds(entry.ended_at)
@@ -269,7 +269,7 @@ def resource_name(database: str, table: str, partition: str | None) -> str:
 
 
 def pool_name(text: str | None) -> str | None:
-    """Return a pool as it is stored, None for the default pool, which may also be given by its name."""
+    """Return a pool as it is stored: None for the default pool, also if it is given by its name."""
     name = (text or "").strip()
     return None if not name or name.lower() == DEFAULT_POOL else name
 
@@ -314,7 +314,7 @@ _SAFE = re.compile(
 
 
 def check_spark_options(settings: Settings, table: str, properties: Mapping[str, str]) -> None:
-    """Refuse ``compactor.spark.*`` properties by which a user could make Spark run any code.
+    """Refuse ``compactor.spark.*`` properties by which a user could make Spark run arbitrary code.
 
     Only options that set resources are allowed; ``compactor.spark.driver.extraJavaOptions`` is refused, for example.
 

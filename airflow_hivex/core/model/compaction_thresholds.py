@@ -79,7 +79,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """The aborted transactions with writes to a table or partition: their number, and the beginning of the oldest."""
+    """The number of aborted transactions with writes to a table or partition, and the beginning of the oldest one."""
 
     count: int
     oldest_ms: int
@@ -89,7 +89,7 @@ class Aborts:
         return self.count > thresholds.abort_count
 
     def are_old(self, thresholds: Thresholds, now_ms: int) -> bool:
-        """Return whether the oldest is older than ``hive.compactor.aborted.txn.time.threshold``."""
+        """Return whether the oldest transaction is older than ``hive.compactor.aborted.txn.time.threshold``."""
         return thresholds.abort_age_ms is not None and now_ms - self.oldest_ms > thresholds.abort_age_ms
 
 
@@ -110,12 +110,12 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A written table or partition, with the facts that decide whether it is compacted.
+    """A written table or partition, with the values that decide whether it is compacted.
 
     ``partition_id`` is None if the partition was dropped, or the table has no partitions. ``aborts`` is None if the
-    cleaner removes the files of aborted transactions. ``active`` is the state of an entry that waits or runs, in the
-    word of SHOW COMPACTIONS. ``failed_ms`` is the end of the newest failure, if the number of failures in a row has
-    reached the limit; else None.
+    cleaner removes the files of aborted transactions. ``active`` is the state of a waiting or running entry, as SHOW
+    COMPACTIONS shows it. ``failed_ms`` is the end of the newest failure if the number of failures in a row has reached
+    the limit, otherwise None.
     """
 
     table: CandidateTable
@@ -128,10 +128,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A reason to leave a candidate alone.
+    """A reason not to compact a candidate.
 
-    ``why`` returns the sentence if the filter holds, else None; ``value`` returns the judged value, to be shown. With
-    ``is_recorded`` the history records that no compaction was initiated.
+    ``why`` returns the reason if the filter drops the candidate, otherwise None. ``value`` returns the compared value
+    for users to see. With ``is_recorded`` the history records that no compaction was initiated.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Filter:
 
 
 def flag(properties: Mapping[str, str], name: str) -> bool | None:
-    """Return whether a property, whose name is in lower or in upper case, is ``true``; None if it is not set."""
+    """Return whether a property, with its name in lower or upper case, is ``true``, or None if it is not set."""
     for each in (name, name.upper()):
         if each in properties:
             return properties[each].strip().lower() == "true"
@@ -149,7 +149,7 @@ def flag(properties: Mapping[str, str], name: str) -> bool | None:
 
 
 def is_compaction_off(table: CandidateTable) -> str | None:
-    """Return the owner of the property that switches the initiator off, or None. The database comes first."""
+    """Return ``database`` or ``table``, whichever has the property that switches the initiator off, or None."""
     for owner, properties in (("database", table.database_parameters), ("table", table.parameters)):
         value = flag(properties, NO_AUTO_COMPACTION)
         if value is not None:
@@ -241,11 +241,11 @@ FILTERS: tuple[Filter, ...] = (
     Filter("without partition", _no_partition, _said(_no_partition)),
     Filter("partition dropped", _partition_gone, _said(_partition_gone)),
 )
-"""The initiator's filters in their order; the first filter that holds drops a candidate."""
+"""The initiator's filters in their order. The first filter with a reason drops a candidate."""
 
 
 def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> tuple[Filter, str] | None:
-    """Return the filter that drops the candidate, and its sentence; None if no filter drops it."""
+    """Return the filter that drops the candidate, with the reason, or None if no filter drops the candidate."""
     for each in FILTERS:
         sentence = each.why(candidate, thresholds, now_ms)
         if sentence is not None:
@@ -257,7 +257,7 @@ def first_filter(candidate: Candidate, thresholds: Thresholds, now_ms: int) -> t
 class DirectoryCounters:
     """The totals for the thresholds: bytes of the base and of the current deltas, and the number of these deltas.
 
-    ``delta_count`` includes delete deltas. ``has_obsolete_base`` says that another base has replaced one.
+    ``delta_count`` includes delete deltas. With ``has_obsolete_base`` a newer base has replaced an older one.
     """
 
     base_bytes: int = 0
@@ -288,8 +288,8 @@ class DirectoryCounters:
 class DirectoryTotals:
     """The sums over all registered directories, independent of readers: bounds of :class:`DirectoryCounters`.
 
-    ``smallest_base_bytes`` is the size of the smallest base that is not empty, 0 without one; ``original_bytes`` is the
-    size of all original files.
+    ``smallest_base_bytes`` is the size of the smallest base that is not empty, or 0. ``original_bytes`` is the size of
+    all original files.
     """
 
     delta_bytes: int = 0
@@ -299,7 +299,7 @@ class DirectoryTotals:
     original_bytes: int = 0
 
     def may_decide(self, thresholds: Thresholds) -> bool:
-        """Return whether :func:`decide` may request a compaction; if False, it certainly does not."""
+        """Return whether :func:`decide` may request a compaction. False is certain, True is not."""
         compared_with = (self.smallest_base_bytes, self.original_bytes)
         return (
             self.delta_count > thresholds.delta_num
@@ -353,18 +353,17 @@ def decide(counters: DirectoryCounters, thresholds: Thresholds, *, is_minor_supp
 
 
 def is_minor_supported(table: CandidateTable, counters: DirectoryCounters, thresholds: Thresholds) -> bool:
-    """Return whether a minor compaction can run: it cannot by queries on a full ACID table with original files."""
+    """Return whether a minor compaction can run. By queries it cannot compact a full ACID table with original files."""
     return not (thresholds.query_based and not table.is_insert_only and counters.has_originals)
 
 
 def next_state(type: CompactionType, state: DirectoryState, *, has_leftovers: bool = False) -> CompactionState:
-    """Return the next state of an entry after a worker has read its directories; WORKING means to compact them.
+    """Return the next state of an entry after a worker has read its directories. WORKING starts the compaction.
 
     Source: docs/reference/compaction.md, "Worker", rules 6 and 7.
 
-    READY_FOR_CLEANING is for a place with files to remove, but nothing to merge; REFUSED for a place with neither.
-    ``has_leftovers`` says that aborted transactions have left files. These are not in ``state``, which has registered
-    directories only.
+    Without anything to merge, the state is READY_FOR_CLEANING if there are files to remove, otherwise REFUSED. With
+    ``has_leftovers`` aborted transactions have left files, which are not among the registered directories in ``state``.
     """
     if _is_enough(type, state):
         return CompactionState.WORKING

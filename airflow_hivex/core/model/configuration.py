@@ -1,4 +1,4 @@
-"""The parameters that SET accepts for the jobs of one session: of Spark SQL, and of Hive without an effect."""
+"""The parameters that SET accepts for the jobs of a session: parameters of Spark SQL, and Hive's without effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_hivex.core.errors.secrets import is_secret_name
 TIME_ZONE = "spark.sql.session.timeZone"
 
 HIVEVAR = "hivevar:"
-"""The beginning of the names of Hive's variables; their values are put into the texts of statements."""
+"""The prefix of the names of Hive's variables, which are replaced by their values in the texts of statements."""
 HIVECONF = "hiveconf:"
 
 IGNORES_NONEXISTENT = "hive.exec.drop.ignorenonexistent"
@@ -78,12 +78,12 @@ def stored_name(name: str) -> str:
 
 
 def is_own_name(name: str) -> bool:
-    """Return whether a script has invented the name of a parameter, for ``${hiveconf:name}`` in its texts."""
+    """Return whether a name is not a parameter of Hive or Spark: a script uses it as ``${hiveconf:name}``."""
     return _OWN_NAME.fullmatch(name) is not None
 
 
 def refusal(name: str) -> str | None:
-    """Return the reason why SET refuses a parameter; None if SET accepts it."""
+    """Return the reason why SET refuses a parameter, or None if SET accepts it."""
     if not _NAME.fullmatch(name):
         return f"{name} is not a valid name of a parameter"
     if is_secret_name(name):
@@ -106,7 +106,7 @@ def refusal(name: str) -> str | None:
 
 
 def refusal_of_value(name: str, value: str) -> str | None:
-    """Return the reason why SET refuses a value of an accepted parameter; None if SET accepts it."""
+    """Return the reason why SET refuses a value of an accepted parameter, or None if SET accepts it."""
     if name == STORE_ASSIGNMENT and value.upper() not in _ASSIGNMENTS:
         return f"{value} is not a policy of this release; {' and '.join(_ASSIGNMENTS)} are"
     return None

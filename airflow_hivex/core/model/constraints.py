@@ -1,4 +1,4 @@
-"""The constraints of a table, as table properties: DEFAULT, NOT NULL and CHECK, and keys that nothing enforces.
+"""The constraints of a table, stored as table properties: DEFAULT, NOT NULL, CHECK, and keys that are not enforced.
 
 Clients of Hive send back all properties of a table when they change it, so the constraints stay.
 """
@@ -28,7 +28,7 @@ class KeyKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A constraint DISABLE NOVALIDATE, also NOT NULL of one column.
+    """A constraint that is not enforced (DISABLE NOVALIDATE): a key, or NOT NULL of one column.
 
     A foreign key references the columns ``parent_columns`` of the table ``parent``, by its database and name.
     ``rely`` says that queries may rely on it.
@@ -42,7 +42,7 @@ class Key:
 
     @property
     def sql(self) -> str:
-        """Return the constraint as in CREATE TABLE, behind its name; NOT NULL stands behind its column there."""
+        """Return the text that follows the name of the constraint in CREATE TABLE, or the column for NOT NULL."""
         found = self.kind.value
         if self.kind is not KeyKind.NOT_NULL:
             found += f" {_listed(self.columns)}"
@@ -51,7 +51,7 @@ class Key:
         return f"{found} DISABLE NOVALIDATE{' RELY' if self.rely else ''}"
 
     def renamed(self, column: str, name: str) -> Key:
-        """Return the key after a column of its table was renamed."""
+        """Return the key with the new name of a renamed column."""
         return replace(self, columns=tuple(name if each == column else each for each in self.columns))
 
     @classmethod
@@ -82,9 +82,9 @@ def _listed(columns: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Expressions of Spark SQL: ``defaults`` by column, ``checks`` by name; and the columns that are never NULL.
+    """``defaults`` is a dict from column, ``checks`` a dict from name, both to Spark SQL; ``not_null`` are columns.
 
-    ``keys``, by name, are stored and shown; rows are not checked against them.
+    ``keys`` is a dict from name to keys, which are stored and shown, but not enforced.
     """
 
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Constraints:
 
     @property
     def are_enforced(self) -> bool:
-        """Return whether writes have to check, or fill in, any of the constraints."""
+        """Return whether a write must check a constraint, or fill in a default value."""
         return bool(self.defaults or self.not_null or self.checks)
 
     @property
@@ -126,7 +126,7 @@ class Constraints:
         return found | {f"{KEYS}{name}": key.property for name, key in self.keys.items()}
 
     def with_others(self, other: Constraints) -> Constraints:
-        """Return these constraints together with others; the others replace constraints of the same column or name."""
+        """Return these constraints with others added. An added constraint replaces one of the same column or name."""
         return Constraints(
             {**self.defaults, **other.defaults},
             tuple(dict.fromkeys((*self.not_null, *other.not_null))),
@@ -135,7 +135,7 @@ class Constraints:
         )
 
     def with_parents_in(self, database: str) -> Constraints:
-        """Return the constraints, with the database for parents of foreign keys that have none."""
+        """Return the constraints in which each parent of a foreign key has a database, by default ``database``."""
         keys = {
             name: key if key.parent is None else replace(key, parent=(key.parent[0] or database, key.parent[1]))
             for name, key in self.keys.items()
@@ -143,14 +143,17 @@ class Constraints:
         return replace(self, keys=keys)
 
     def renamed(self, column: str, name: str) -> Constraints:
-        """Return the constraints after the rename of a column that no check names."""
+        """Return the constraints with the new name of a renamed column, which no check names."""
         defaults = {name if each == column else each: text for each, text in self.defaults.items()}
         not_null = tuple(name if each == column else each for each in self.not_null)
         keys = {each: key.renamed(column, name) for each, key in self.keys.items()}
         return Constraints(defaults, not_null, self.checks, keys)
 
     def without_columns(self, columns: Iterable[str]) -> Constraints:
-        """Return the constraints without dropped columns, which no check names; a key is dropped with any column."""
+        """Return the constraints without dropped columns, which no check names.
+
+        A key is dropped with any of its columns.
+        """
         gone = frozenset(columns)
         defaults = {each: text for each, text in self.defaults.items() if each not in gone}
         not_null = tuple(each for each in self.not_null if each not in gone)

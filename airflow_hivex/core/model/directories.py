@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import InvalidObjectError, NotEnoughHistoryError
 from airflow_hivex.core.model.write_ids import RangeResponse
 
 FIRST_COMPACTION = -(2**63)
-"""The write id of the base that the first compaction of a converted table may make; every snapshot can use it."""
+"""The write id of the base from a first compaction of a converted table. Every snapshot can read this base."""
 
 MAX_STATEMENT_ID = 4095
 """The highest statement id that fits the bucket property (docs/reference/directories.md, "Bucket property")."""
@@ -41,7 +41,10 @@ class DirectoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """A base or delta directory. A base spans 0 to its write id; ``visibility_txn_id`` is 0 without a suffix."""
+    """A base or delta directory. A base spans the write ids from 0.
+
+    ``visibility_txn_id`` is 0 for a name without suffix.
+    """
 
     name: str
     kind: DirectoryKind
@@ -59,12 +62,12 @@ class AcidDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """The directories of a table or partition as a snapshot sees them, by name.
+    """The names of directories of a table or partition, as a snapshot sees them.
 
-    ``deltas`` are in reading order. ``originals`` are read, too, if there is no base, sorted by name. ``obsolete`` are
-    covered by other directories, ``aborted`` have only aborted writes. ``partial`` are the deltas that also have write
-    ids which the snapshot must not see: their rows need a filter. ``has_uncompacted_aborts`` says that some delta mixes
-    aborted write ids with others.
+    ``deltas`` are in reading order. ``originals`` are sorted by name, and read only if there is no base. ``obsolete``
+    directories are covered by other directories, ``aborted`` ones have only aborted writes. ``partial`` are deltas that
+    also have write ids which the snapshot must not see, so their rows need a filter. With ``has_uncompacted_aborts`` a
+    delta has aborted write ids and others.
     """
 
     base: str | None
@@ -111,7 +114,7 @@ def base_name(write_id: int, visibility_txn_id: int = 0) -> str:
 def delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a directory of inserts; a writer gives a statement id, a compaction its transaction.
+    """Return the name of a directory of inserts. A writer passes a statement id, a compaction its transaction.
 
     Raises:
         InvalidObjectError: the write ids are in the wrong order, or the statement id is
@@ -123,7 +126,7 @@ def delta_name(
 def delete_delta_name(
     min_write_id: int, max_write_id: int, statement_id: int | None = None, visibility_txn_id: int = 0
 ) -> str:
-    """Return the name of a directory of deletes; otherwise as :func:`delta_name`."""
+    """Return the name of a directory of deletes, for arguments as in :func:`delta_name`."""
     return f"delete_delta_{_delta_suffix(min_write_id, max_write_id, statement_id, visibility_txn_id)}"
 
 
@@ -170,7 +173,7 @@ def parse_directory(name: str) -> AcidDirectory | None:
 
 
 def bucket_number(file_name: str) -> int:
-    """Return the bucket of a bucket file or an original file; :data:`NO_BUCKET` for any other name."""
+    """Return the bucket of a bucket file or an original file, or :data:`NO_BUCKET` for any other name."""
     found = _BUCKET_FILE.fullmatch(file_name)
     return int(found[1] or found[2]) if found else NO_BUCKET
 
@@ -190,7 +193,7 @@ def directory_state(
     Args:
         names: the entries of the directory.
         valid_write_ids: the snapshot of the table, of a reader or a compactor.
-        valid_txns: the visible transactions; they decide on the results of compactions.
+        valid_txns: the visible transactions, by which the results of compactions are visible or not.
         compacted_bases: names of bases without a visibility suffix whose ``_metadata_acid`` says
             that a compaction made them.
 

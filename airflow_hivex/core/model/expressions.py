@@ -15,7 +15,7 @@ UNKNOWN_TYPE = "unknown"
 
 
 class UndecidedError(Exception):
-    """The result of Spark is not certain: it depends on settings, or Spark may raise an error."""
+    """The result in Spark is not certain, since it depends on settings, or Spark may raise an error."""
 
 
 class Typed(NamedTuple):
@@ -43,7 +43,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a Spark function, by its name in lower case; a cast is ``cast`` with the type behind it."""
+    """A call of a Spark function; ``name`` is in lower case. The name of a cast is ``cast`` followed by the type."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -80,7 +80,7 @@ def column_value(column: ColumnReference, values: Mapping[str, Value], types: Ma
 
 
 def computed_type(type: ColumnType) -> str:
-    """Return the name of the type that functions see: VARCHAR is a string to them."""
+    """Return the name of the type that functions get: VARCHAR becomes a string."""
     if isinstance(type, Primitive) and not type.qualifier:
         if type.name == "varchar":
             return "string"

@@ -19,7 +19,7 @@ _COMPRESSIONS = {
     "orc": ("none", "uncompressed", "zlib", "snappy", "lz4", "zstd"),
     "parquet": ("none", "uncompressed", "gzip", "snappy", "lz4", "lz4_raw", "zstd"),
 }
-"""The supported compressions, by format; for ORC, the ones whose file tail ``job.orc_tail`` can edit."""
+"""The supported compressions, as a dict from format. For ORC, ``job.orc_tail`` must be able to edit the file tail."""
 
 _COMPRESSION_PROPERTIES = {"orc": "orc.compress", "parquet": "parquet.compression"}
 
@@ -35,7 +35,7 @@ _LEAST = {
 
 
 def is_file_property(name: str) -> bool:
-    """Return whether a table property says how files are written."""
+    """Return whether a table property is an option for writing files."""
     return name.lower().partition(".")[0] in _COMPRESSIONS
 
 
@@ -49,7 +49,7 @@ def file_options(format: str, properties: Mapping[str, str], options: Mapping[st
 
 
 def compression(format: str, options: Mapping[str, str]) -> str | None:
-    """Return the name of the compression of files, in lower case; None if no option names one."""
+    """Return the name of the compression of files, in lower case, or None if no option names it."""
     given = {name.lower(): value.lower() for name, value in options.items()}
     return given.get(COMPRESSION, given.get(_COMPRESSION_PROPERTIES.get(format, "")))
 
@@ -79,7 +79,7 @@ TEXTFILE = "textfile"
 """The format of files that Hive's LazySimpleSerDe reads, including ROW FORMAT DELIMITED."""
 
 LAZY_SIMPLE_SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
-"""The class of Hive that reads and writes them."""
+"""The class of Hive that reads and writes text files."""
 
 FIELD_DELIM = "field.delim"
 COLLECTION_DELIM = "collection.delim"
@@ -129,7 +129,7 @@ _DEEPER = "".join(map(chr, (*range(4, 9), 11, *range(14, 27), *range(28, 32))))
 
 
 def needs_java_charset(options: Mapping[str, str]) -> bool:
-    """Return whether the options of a reader or writer name an encoding that only Java, not Spark itself, has.
+    """Return whether the options of a reader or writer name an encoding that Java has and Spark itself lacks.
 
     Files of Excel in Europe are in ``windows-1252``, for example. Source: Spark's CharsetProvider.
     """
@@ -144,8 +144,8 @@ class TextFormat:
     """The format of the lines of a table's files.
 
     ``separators`` has one character for each level of nesting: between columns, between the items of a collection,
-    between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or field of a struct, has
-    the rest of the line.
+    between a map's key and its value, and so on. With ``last_takes_rest`` the last column, or the last field of a
+    struct, gets the rest of the line.
     """
 
     separators: str
@@ -198,7 +198,7 @@ def text_format(properties: Mapping[str, str]) -> TextFormat:
 
 
 def text_properties(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a table for reading its text files, by name in lower case."""
+    """Return the properties of a table for reading its text files, as a dict from name in lower case."""
     return {name.lower(): value for name, value in parameters.items() if name.lower() in TEXT_PROPERTIES}
 
 

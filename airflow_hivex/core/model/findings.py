@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class FindingKind(enum.Enum):
-    """The kind of a difference between catalog and disk; :attr:`is_error` says which kinds lose rows."""
+    """The kind of a difference between catalog and disk. Some kinds are errors (:attr:`is_error`)."""
 
     UNREACHABLE = "unreachable"
     """A cluster, or one of its folders, cannot be read."""
@@ -18,7 +18,7 @@ class FindingKind(enum.Enum):
     AHEAD = "ahead"
     """The directory has a write id or transaction that the metastore has not allocated yet."""
     OBSOLETE = "obsolete"
-    """The directory is registered, but gone or incomplete; newer directories have replaced it for every reader."""
+    """The directory is registered, but missing or incomplete. Newer directories have replaced it for every reader."""
     LEFT = "left"
     """An aborted transaction or a compaction has left the directory, and the next cleaning deletes it."""
     DROPPED = "dropped"
@@ -26,13 +26,13 @@ class FindingKind(enum.Enum):
     UNREGISTERED_COPY = "unregistered copy"
     """The directory is registered on another cluster, and not on this one."""
     SHARED = "shared folder"
-    """The folder is, or lies in, a folder of another namespace."""
+    """The folder equals or lies in a folder of another namespace."""
     UNKNOWN = "unknown"
     """The directory is not registered, and no process writes it."""
 
     @property
     def is_error(self) -> bool:
-        """Return whether rows are lost, or a statement will fail; other kinds only take space."""
+        """Return whether rows are lost, or a statement will fail. Differences of other kinds only take space."""
         return self in _ERRORS
 
 
@@ -43,9 +43,9 @@ _ERRORS = frozenset({FindingKind.UNREACHABLE, FindingKind.MISSING, FindingKind.D
 class Finding:
     """One difference between the registered directories and the disk of a cluster, or a folder of two namespaces.
 
-    ``path`` is a full URI. ``table`` is None for a folder that belongs to no table, ``database`` also for a whole
-    cluster.
-    ``files`` and ``size_bytes`` are the sizes on the disk. ``message`` has the meaning, and the advice.
+    ``path`` is a full URI. ``table`` is None for a folder that belongs to no table. ``database`` is None for a finding
+    about a whole cluster. ``files`` and ``size_bytes`` are the sizes on the disk. ``message`` explains the finding and
+    gives advice.
     """
 
     kind: FindingKind

@@ -1,8 +1,8 @@
 """Spark's functions that we compute ourselves, to prune partitions by functions of their keys.
 
-Each returns exactly Spark's value, with ANSI mode on or off, or is undecided: for ambiguous texts, values out of range,
-and arguments for which Spark may raise an error.
-Source: Spark's reference of built-in functions; an acceptance test compares all of them with Spark.
+Each function returns exactly Spark's value, with ANSI mode on or off. It is undecided for ambiguous texts, values out
+of range, and arguments for which Spark may raise an error. Source: Spark's reference of built-in functions; an
+acceptance test compares all of them with Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Function: TypeAlias = Callable[..., Typed]
 """A function of values; it raises UndecidedError if Spark's value is not certain."""
 
 BITS = {name: kind.bits for name, kind in KINDS.items() if kind.bits}
-"""Whole-number types, with the bits next to the sign."""
+"""A dict from whole-number type to its number of bits without the sign."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 LONGEST_TEXT = 10_000
 """The greatest length in characters of a computed text."""
@@ -442,8 +442,10 @@ _NUMBERS_OF_NULLS: dict[str, Callable[[Sequence[Typed]], Typed]] = {"coalesce": 
 
 
 FUNCTIONS = {**_OF_TEXTS, **_OF_DATES, **_OF_NUMBERS}
-"""By name: the least and the greatest number of arguments, and the function for arguments that are not NULL. With a
-NULL argument the result is NULL, except for the functions of ``_OF_NULLS``."""
+"""A dict from name to the least and the greatest number of arguments, and the function for arguments that are not NULL.
+
+With a NULL argument the result is NULL, except for the functions of ``_OF_NULLS``.
+"""
 
 _TEXTS = {**_TEXTS_OF_TEXTS, **_TEXTS_OF_DATES}
 _OF_NULLS = {**_TEXTS_OF_NULLS, **_NUMBERS_OF_NULLS}

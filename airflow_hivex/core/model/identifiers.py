@@ -19,9 +19,9 @@ MAX_NAME_LENGTH = 128
 
 
 def normalise(name: str) -> str:
-    """Return the form in which a name is stored and compared.
+    """Return a name in the form in which names are stored and compared.
 
-    Names are case-insensitive, as in Hive, and blanks count.
+    Names are case-insensitive, as in Hive. Blanks are a part of the name.
     """
     return name.lower()
 
@@ -51,7 +51,7 @@ def check_owner(owner: str | None) -> str | None:
 
 
 class Span(NamedTuple):
-    """A place in the user's text: the index of the first character, from 0, and the index behind the last one."""
+    """A place in the user's text: the index of its first character, from 0, and the index after its last character."""
 
     start: int
     end: int
@@ -61,8 +61,8 @@ class Span(NamedTuple):
 class TableName:
     """A table as the user names it: ``table`` or ``database.table``, both normalised.
 
-    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the name's place in the user's text, None for a name
-    from elsewhere; names that differ only in their places are equal.
+    ``namespace`` is the Y of a link's name ``T@Y``. ``span`` is the place of the name in the user's text, or None for a
+    name without a text. Names that differ only in their places are equal.
     """
 
     name: str
@@ -93,7 +93,7 @@ class PlacedName(str):
 
 
 _SOURCE, _FRAME = "source ", "frame "
-"""These prefixes have a space, which no table name has."""
+"""The prefixes of names of sources and DataFrames. They have a space, which no table name has."""
 
 
 def source_name(number: int) -> str:
@@ -107,15 +107,15 @@ def frame_name(number: int) -> str:
 
 
 def is_source(table: TableName) -> bool:
-    """Return whether a name is one of :func:`source_name`."""
+    """Return whether :func:`source_name` has returned the name."""
     return table.database is None and table.name.startswith(_SOURCE)
 
 
 def is_frame(table: TableName) -> bool:
-    """Return whether a name is one of :func:`frame_name`."""
+    """Return whether :func:`frame_name` has returned the name."""
     return table.database is None and table.name.startswith(_FRAME)
 
 
 def is_stored(table: TableName) -> bool:
-    """Return whether a name is that of a table, view or link, rather than of a source or DataFrame."""
+    """Return whether a name belongs to a table, view or link, and not to a source or DataFrame."""
     return not is_source(table) and not is_frame(table)

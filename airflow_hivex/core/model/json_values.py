@@ -18,9 +18,9 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 def json_value(value: object) -> JsonValue:
     """Return ``value`` as a value of JSON.
 
-    Dates and times become ISO 8601, binary base64, ``NaN`` and the infinities the words that
-    Spark's ``to_json`` writes (the JSON of PostgreSQL has no such numbers), a struct an object, a map an object with
-    text keys, a day-time interval seconds. All other values become their ``str``.
+    Dates and times become texts of ISO 8601, and binary values texts of base64. ``NaN`` and the infinities become the
+    words that Spark's ``to_json`` writes, as the JSON of PostgreSQL has no such numbers. A struct becomes an object, a
+    map an object with texts as keys, and a day-time interval its seconds. All other values become their ``str``.
     """
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")

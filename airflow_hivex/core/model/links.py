@@ -1,4 +1,4 @@
-"""Links: a table of another namespace, shown in this one as ``table@namespace``. Source: Hive HIVE-2989."""
+"""Links: tables of other namespaces, shown in a namespace as ``table@namespace``. Source: Hive HIVE-2989."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_DAYS = 1_000_000
 
 
 class LinkType(enum.Enum):
-    """Hive's table types of links: a dynamic link follows its source's partitions, a static one only ALTER LINK."""
+    """Hive's table types of links. A dynamic link also shows new partitions of its source, a static link does not."""
 
     DYNAMIC = "LINK_TABLE"
     STATIC = "STATIC_LINK_TABLE"
@@ -85,12 +85,12 @@ class Link:
 
     @property
     def is_static(self) -> bool:
-        """Return whether partitions come and go by ALTER LINK only."""
+        """Return whether only ALTER LINK changes the partitions that the link shows."""
         return self.type is LinkType.STATIC
 
     @property
     def retention_days(self) -> int | None:
-        """Return the number of days that a partition stays in the link, None without a limit."""
+        """Return the number of days that a partition stays in the link, or None without a limit."""
         return retention_days(self.properties)
 
     def shows(self, partition_id: int) -> bool:
@@ -100,9 +100,10 @@ class Link:
         return not self.is_static and partition_id > self.after_partition_id and partition_id not in self.hidden
 
     def restriction(self, keys: Sequence[Column]) -> Predicate | None:
-        """Return a predicate that holds for all partitions that a static link shows, so that fewer are read.
+        """Return a predicate on the partitions that a static link shows, so that a query reads fewer partitions.
 
-        None if the link is dynamic, or shows too many partitions for a useful predicate.
+        The predicate may also hold for other partitions. The result is None if the link is dynamic, or shows too many
+        partitions for a useful predicate.
         """
         if not self.is_static or len(self.shown) > _MOST_VALUES:
             return None
@@ -116,7 +117,7 @@ _COMPARABLE = (Family.TEXT, Family.WHOLE)
 
 
 def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
-    """Return the values of a key for a predicate; None if a predicate could not decide by one of them."""
+    """Return the values of a key for a predicate, or None if a predicate cannot decide by one of the values."""
     of = key.parsed_type
     if not isinstance(of, Primitive) or of.family not in _COMPARABLE or of.name == "char":
         return None
@@ -130,7 +131,7 @@ def _values(key: Column, texts: Iterable[str]) -> tuple[Value, ...] | None:
 
 
 def normalised_properties(name: LinkName, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a link; the name of RETENTION is written in capitals.
+    """Return the properties of a link, with the name RETENTION in capitals.
 
     Raises:
         InvalidObjectError: RETENTION is given twice, or is not a number of days.
@@ -151,5 +152,5 @@ def normalised_properties(name: LinkName, properties: Mapping[str, str]) -> dict
 
 
 def retention_days(properties: Mapping[str, str]) -> int | None:
-    """Return the number of days of RETENTION, None without it."""
+    """Return the number of days of RETENTION, or None without this property."""
     return int(properties[RETENTION]) if RETENTION in properties else None

@@ -1,4 +1,4 @@
-"""Locks: their types and levels, the rules by which they meet and wait, and the locks of each statement.
+"""Locks: types, levels, the rules by which they meet and wait, and the locks of each kind of statement.
 
 Pure rules. The held locks are in the metastore database; see ``transactions.locks``.
 Source: docs/reference/locks.md (Hive AcidUtils).
@@ -45,7 +45,7 @@ class LockLevel(enum.Enum):
 
 
 class LockState(enum.Enum):
-    """The states of locks. Only acquired and waiting locks are stored; other states occur in answers."""
+    """The states of locks. Only acquired and waiting locks are stored; other states occur in responses."""
 
     ACQUIRED = "a"
     WAITING = "w"
@@ -76,9 +76,9 @@ _Place: TypeAlias = tuple[str, str | None, str | None]
 class LockComponent:
     """One lock of a request: on a database, a table or a partition. Names are normalised.
 
-    ``is_dynamic_partition_write`` says that the written partitions are not known yet; ``is_new_table`` that the table
-    need not exist: the transaction is about to make it. The operation of a SHARED_READ is SELECT by default; the other
-    types need an operation in a transaction.
+    With ``is_dynamic_partition_write`` the written partitions are not known yet. With ``is_new_table`` the table need
+    not exist, because the transaction is about to create it. The operation of a SHARED_READ is SELECT by default; in a
+    transaction the other types need an operation.
 
     Raises:
         InvalidLockRequestError: a partition is given without its table, or a name is empty, too long or has a
@@ -141,7 +141,7 @@ class LockComponent:
 
 
 def shown_resource(resource: str) -> str:
-    """Return a stored resource in the form of messages: ``database.table partition``, or the parts that it has."""
+    """Return a stored resource in the form of messages: ``database.table partition``, or fewer of these parts."""
     parts = resource.split("/", 2)
     return " ".join([".".join(parts[:2]), *parts[2:]])
 
@@ -154,7 +154,7 @@ def _normalise_partition(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """One stored lock: the id of its request and its own number, its owner, and the lock for which it waits."""
+    """One stored lock: its request and number, its owner, and the lock for which it waits."""
 
     lock_id: int
     internal_id: int
@@ -183,7 +183,7 @@ class LockInfo:
 
 @dataclass(frozen=True, slots=True)
 class LockResponse:
-    """The answer to a request: its id (0 if the request was refused), and the first conflicting lock."""
+    """The response to a request: its id (0 if the request was refused), and the first conflicting lock."""
 
     lock_id: int
     state: LockState
@@ -197,7 +197,7 @@ class LockResponse:
 
 
 class LockAction(enum.Enum):
-    """The action of a request on a lock ahead of it."""
+    """The action of a request at an earlier lock."""
 
     GRANT = "grant"
     KEEP_LOOKING = "keep looking"
@@ -206,11 +206,11 @@ class LockAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LockMatrix:
-    """The actions of all types of requests on all types and states of locks ahead of them.
+    """The actions of all types of requests at earlier locks of all types and states.
 
-    ``strictest_first`` is the order in which a request looks at the locks ahead: Hive 4 takes them in the order of
-    requests, older releases from the strictest waiting lock to the weakest acquired lock. ``exclusive`` has the types
-    that the exceptions for databases treat as EXCLUSIVE.
+    ``strictest_first`` is the order in which a request compares itself with earlier locks. Hive 4 uses the order of
+    requests; older releases begin with the strictest waiting lock and end with the weakest acquired lock. ``exclusive``
+    has the types that the exceptions for databases treat as EXCLUSIVE.
     """
 
     name: str
@@ -227,7 +227,7 @@ class LockMatrix:
         object.__setattr__(self, "blocking", {requested: tuple(ahead) for requested, ahead in found.items()})
 
     def walk(self, ahead: Iterable[LockInfo]) -> list[LockInfo]:
-        """Return the locks in the order in which a request looks at them."""
+        """Return earlier locks in the order in which a request compares itself with them."""
         if self.strictest_first:
             return sorted(
                 ahead,
@@ -242,7 +242,7 @@ class LockMatrix:
         return sorted(ahead, key=lambda lock: (lock.lock_id, lock.internal_id))
 
     def blocker(self, component: LockComponent, txn_id: int | None, ahead: Iterable[LockInfo]) -> LockInfo | None:
-        """Return the first lock ahead for which ``component`` of transaction ``txn_id`` must wait, or None.
+        """Return the first earlier lock for which ``component`` of transaction ``txn_id`` must wait, or None.
 
         Locks of the same transaction never conflict.
         """
@@ -304,7 +304,7 @@ HIVE_2_3 = LockMatrix("2.3", {
 # fmt: on
 
 MATRICES = {matrix.name: matrix for matrix in (HIVE_4, HIVE_2_3)}
-"""The lock matrices, by the values of ``hivex.lock.matrix``."""
+"""A dict from the values of ``hivex.lock.matrix`` to lock matrices."""
 
 
 def meet(one: LockComponent, other: LockComponent) -> bool:
@@ -332,7 +332,7 @@ def covers(held: LockComponent, request: LockComponent) -> bool:
 
 
 class HeldLocks:
-    """The locks of a transaction, to decide which requests they cover."""
+    """The locks of a transaction, and whether they cover a request."""
 
     def __init__(self) -> None:
         self._strictest: dict[_Place, LockComponent] = {}
@@ -350,10 +350,10 @@ class HeldLocks:
 
 
 def find_circle(start: int, waits_for: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> tuple[int, ...]:
-    """Return the transactions of a shortest circle of waiting with ``start``; an empty tuple without a circle.
+    """Return a shortest circle of waiting transactions that contains ``start``, or an empty tuple.
 
-    ``waits_for`` is called once for each distance from ``start``, with all transactions at this distance. It returns
-    the transactions for which each of them waits.
+    ``waits_for`` is called once for each distance from ``start``, with all transactions at this distance. It returns a
+    dict from each of them to the transactions for which it waits.
     """
     came_from: dict[int, int] = {}
     frontier = [start]
@@ -412,7 +412,7 @@ def show_row(lock: LockInfo) -> tuple[str | None, ...]:
 
 
 def show_order(lock: LockInfo) -> tuple[bool, int, int, int]:
-    """Return the key by which SHOW LOCKS sorts: acquired first, then by strictness, then by ids."""
+    """Return the sort key of SHOW LOCKS: acquired locks first, then by strictness, then by ids."""
     return lock.state is not LockState.ACQUIRED, lock.component.type.strictness, lock.lock_id, lock.internal_id
 
 
@@ -425,7 +425,7 @@ _STRONGEST_FIRST = (DataOperation.UPDATE, DataOperation.DELETE)
 
 
 class StatementLocks:
-    """The rules of one configuration: the requested locks, by kind of statement and of table.
+    """The locks that a statement requests, by its kind and the kind of table, with the settings of a metastore.
 
     ``partitions`` of a method are the names of the read or written partitions; None means the whole table.
     """
@@ -458,7 +458,7 @@ class StatementLocks:
         return self._on(table, partitions, LockType.SHARED_READ, DataOperation.SELECT) if wanted else []
 
     def insert(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT INTO; without ``partition``, the rows decide on the partitions of a partitioned table (dynamic).
+        """INSERT INTO. Without ``partition`` the rows of a partitioned table decide their partitions (dynamic).
 
         Writers lock an external table, whatever the value of ``hive.txn.ext.locking.enabled`` is.
         """
@@ -467,7 +467,7 @@ class StatementLocks:
         return [self._write(table, partition, lock_type, DataOperation.INSERT)]
 
     def insert_overwrite(self, table: Table, partition: str | None) -> list[LockComponent]:
-        """INSERT OVERWRITE; it counts as update."""
+        """INSERT OVERWRITE, which counts as an update."""
         alone = self._exclusive_writes and self._exclusive_overwrites and not self._lockless_reads
         # Readers of an external table have no snapshot of the deleted files.
         alone = alone or not table.is_transactional
@@ -477,10 +477,10 @@ class StatementLocks:
     def change_rows(
         self, table: Table, partitions: Sequence[str] | None, operations: Collection[DataOperation]
     ) -> list[LockComponent]:
-        """Return the locks on the target of UPDATE, DELETE or MERGE, by its operations on existing rows.
+        """Return the locks on the target of UPDATE, DELETE or MERGE, from the ``operations`` of the statement on rows.
 
-        Without ``partitions``, the rows decide on the partitions of a partitioned table (dynamic). A MERGE that only
-        inserts locks as INSERT does.
+        ``partitions`` are the partitions of the changed rows; None means that the rows decide on their partitions
+        (dynamic). A MERGE that only inserts has the locks of an INSERT.
         """
         operation = next((each for each in _STRONGEST_FIRST if each in operations), DataOperation.INSERT)
         if operation is DataOperation.INSERT:
@@ -492,7 +492,7 @@ class StatementLocks:
         return [self._write(table, each, lock_type, operation) for each in partitions]
 
     def truncate(self, table: Table, partitions: Sequence[str] | None) -> list[LockComponent]:
-        """TRUNCATE TABLE. Unlike in Hive it counts as update, so an UPDATE with an earlier snapshot conflicts."""
+        """TRUNCATE TABLE. Unlike in Hive it counts as an update, so an UPDATE with an earlier snapshot conflicts."""
         if partitions is None or 0 <= self._most_partitions < len(partitions):
             return [self._write(table, None, LockType.EXCL_WRITE, DataOperation.UPDATE)]
         return [self._write(table, each, LockType.EXCL_WRITE, DataOperation.UPDATE) for each in partitions]
@@ -516,7 +516,7 @@ class StatementLocks:
         return [*self.create_table(table.database), exclusive]
 
     def create_link(self, database: str, source: Table) -> list[LockComponent]:
-        """CREATE LINK in a database: keep others from dropping the database or the source meanwhile."""
+        """CREATE LINK in a database. Meanwhile no other statement drops the database or the source."""
         return [*self.create_table(database), *self._change(source, None, LockType.SHARED_READ)]
 
     def drop_database(self, name: str) -> list[LockComponent]:
@@ -541,9 +541,9 @@ class StatementLocks:
         return self._change(table, None, LockType.EXCL_WRITE if self._lockless_reads else LockType.EXCLUSIVE)
 
     def merge_schema(self, table: Table) -> list[LockComponent]:
-        """Return the lock of an INSERT that adds columns: no other statement changes the columns meanwhile.
+        """Return the lock of an INSERT that adds columns. Meanwhile no other statement changes the columns.
 
-        Readers do not wait: their snapshots have no row with a value in a new column.
+        Readers do not wait, since their snapshots have no row with a value in a new column.
         """
         return [LockComponent(table.database, table.name, type=LockType.EXCL_WRITE, operation=_NONE)]
 

@@ -20,7 +20,7 @@ TRANSACTIONAL_PROPERTIES = "transactional_properties"
 INSERT_ONLY = "insert_only"
 ROW_LAYOUT = "hivex.row.layout"
 PARTITION_ROW_IDS = "hivex.partition.row.ids"
-"""The table property with the last write id from a real Hive, which numbers rows from 0 in each partition."""
+"""The table property with the last write id from Hive itself, which numbers rows from 0 in each partition."""
 FLAT_LAYOUT = "flat"
 HIVE_LAYOUT = "hive"
 PLAIN_LAYOUT = "plain"
@@ -30,15 +30,15 @@ CLUSTER = "hivex.cluster"
 TEMPORARY_DATABASE = "hivex_temporary"
 """The database that stores the temporary tables of all sessions, under unique names."""
 TEMPORARY_NAMESPACE = "hivex.temporary.namespace"
-"""The property of a temporary table with the namespace in which it was made, and to which its folders belong."""
+"""The property of a temporary table with the namespace in which it was created, and to which its folders belong."""
 TRANSLATED = "TRANSLATED_TO_EXTERNAL"
-"""Hive 4's parameter of a table that its creator called managed, and that became external."""
+"""Hive 4's parameter of a table that its creator declared as managed, and that became external."""
 MOVING_FOLDER = "hivex.folder.moving"
 """The parameter with the new place of a table's folder, while a rename that is not committed yet moves it."""
 INSERTED_FORMATS = ("avro", "csv", "json", "orc", "parquet", "text", TEXTFILE)
 """The formats that we can write, in insert-only and external tables."""
 OTHER_ENGINE = "other"
-"""The format of a table or view of another engine, which only stores metadata here (Iceberg, views of Trino)."""
+"""The format of a table or view of another engine (Iceberg, views of Trino). Only its metadata is stored here."""
 _SIGNS_OF_ENGINES = ("table_type", "storage_handler", "spark.sql.sources.provider")
 CHOOSING_OPTIONS = (
     "pathglobfilter",
@@ -53,10 +53,10 @@ PATH_OPTIONS = ("path", "paths")
 """Spark's options that name the files to read or write."""
 BUCKETING_VERSION = "bucketing_version"
 DROPPED_COLUMNS = "hivex.columns.dropped"
-"""The property with the names of dropped columns in files, which no new column gets."""
+"""The property with the names in files of dropped columns. No new column gets one of these names."""
 EXTERNAL = "EXTERNAL"
 PURGE = "external.table.purge"
-"""Hive's parameter of an external table whose files are deleted with it."""
+"""Hive's parameter of an external table whose files DROP deletes."""
 
 
 class TableType(enum.Enum):
@@ -79,8 +79,8 @@ class OwnerType(enum.Enum):
 class Column:
     """A column: ``type`` is the text of its type as it was given, such as ``decimal(10,2)`` or ``array<int>``.
 
-    ``stored_name`` is the column's name in files, if it differs: a renamed column keeps it, and a new column with the
-    name of a dropped one gets another.
+    ``stored_name`` is the column's name in files, if it differs from the name. A renamed column keeps its name in
+    files, and a new column with the name of a dropped column gets another one.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Column:
 
     @property
     def parsed_type(self) -> ColumnType:
-        """Return its type.
+        """Return the type of the column.
 
         Raises:
             InvalidTypeError: the text names no type.
@@ -123,8 +123,8 @@ class SortColumn:
 class ClusterStorageDescriptor:
     """One copy: a cluster and the location there, relative to the cluster's file system root.
 
-    ``valid_write_ids`` is the write id list (text form) with which a secondary was registered; None for a primary and
-    for tables without transactions.
+    ``valid_write_ids`` is the write id list (text form) with which a secondary was registered. It is None for a primary
+    and for tables without transactions.
     """
 
     cluster: str
@@ -136,8 +136,8 @@ class ClusterStorageDescriptor:
 class SerDe:
     """The classes of Hive that read and write rows. Source: Hive SerDeInfo.
 
-    Its parameters are ``StorageDescriptor.serde_parameters``. We do not run these classes, and store them for clients
-    that do.
+    The parameters are ``StorageDescriptor.serde_parameters``. The warehouse stores these classes for clients that run
+    them, and does not run them itself.
     """
 
     library: str | None = None
@@ -152,7 +152,7 @@ class SerDe:
 class Skew:
     """Values that very many rows have. Source: Hive SkewedInfo.
 
-    Each of ``values`` has one text for each column; ``locations`` is by such values (list bucketing).
+    Each of ``values`` has one text for each column. ``locations`` is a dict from such values (list bucketing).
     """
 
     columns: tuple[str, ...]
@@ -192,7 +192,7 @@ class StorageDescriptor:
         freeze(self, "columns", "secondaries", "serde_parameters", "bucket_columns", "sort_columns", "parameters")
 
     def on(self, cluster: str) -> ClusterStorageDescriptor | None:
-        """Return the copy on ``cluster``, or None."""
+        """Return the copy on ``cluster``, or None if there is no copy."""
         if self.primary.cluster == cluster:
             return self.primary
         return next((copy for copy in self.secondaries if copy.cluster == cluster), None)
@@ -218,10 +218,10 @@ class Database:
 class Table:
     """A table as a client sees it.
 
-    ``location`` is the location for one client: on its cluster, or for a client that does not know clusters;
-    ``storage`` has all locations. A view has no location: ``view_original_text`` is the query as its user wrote it,
-    ``view_expanded_text`` the query with qualified names. Times are stored in milliseconds; a table that is created
-    without a time gets the current time. ``retention`` is Hive's number of days, which has no effect here.
+    ``location`` is the location for one client: on its cluster, or on the default one if the client does not know
+    clusters. ``storage`` has all locations. A view has no location: ``view_original_text`` is the query as its user
+    wrote it, ``view_expanded_text`` the query with qualified names. Times are stored in milliseconds; a table that is
+    created without a time gets the current time. ``retention`` is Hive's number of days, which has no effect here.
     """
 
     database: str
@@ -251,7 +251,10 @@ class Table:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace to which the folders belong; for a temporary table, the one in which it was made."""
+        """Return the namespace to which the folders belong.
+
+        A temporary table has the namespace in which it was created.
+        """
         if self.database != TEMPORARY_DATABASE:
             return self.database
         return self.parameters.get(TEMPORARY_NAMESPACE, self.database)
@@ -278,7 +281,7 @@ class Table:
 
     @property
     def is_managed_by_clients(self) -> bool:
-        """Return whether clients of Hive see the table as managed, as its creator did, while it is external here."""
+        """Return whether the table is external here, and clients of Hive see it as managed, as its creator declared."""
         return self.is_external and self.parameters.get(TRANSLATED, "").upper() == "TRUE"
 
     @property
@@ -351,15 +354,15 @@ class Table:
 
     @property
     def partition_row_ids(self) -> int:
-        """Return the last write id whose row ids are unique only in a partition; 0 if all are unique in the table."""
+        """Return the last write id whose row ids are unique only in a partition, or 0 if there is no such write id."""
         return int(self.parameters.get(PARTITION_ROW_IDS, "0"))
 
     @property
     def read_options(self) -> Mapping[str, str]:
-        """Return the options of a reader of its files.
+        """Return the options for reading the table's files.
 
-        As in Hive, a property of the table overrides a property of its SerDe. Options that name another folder for
-        Spark are left out.
+        As in Hive, a property of the table overrides a property of its SerDe. The result has no options that name
+        another folder for Spark.
         """
         parameters = self.storage.serde_parameters
         options = {name: value for name, value in parameters.items() if name.lower() not in PATH_OPTIONS}
@@ -369,7 +372,7 @@ class Table:
 
     @property
     def file_options(self) -> dict[str, str]:
-        """Return the options of a writer of its files.
+        """Return the options for writing the table's files.
 
         These are options of the data source, and properties such as ``orc.compress``.
         """
@@ -403,7 +406,7 @@ class StoredTable(Table):
 
 
 def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that identify a row of a table: the columns of its ROW__ID and of its partition.
+    """Return the columns that identify a row of a table: its ROW__ID and its partition.
 
     The ROW__ID alone is not enough: ids of original files, and ids from Hive, are unique only within a partition.
 
@@ -414,11 +417,11 @@ def row_key(row_id: Sequence[str], partition_columns: Sequence[str]) -> tuple[st
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a table: one value a key, as text.
+    """A partition of a table. It has one value per key, as text.
 
     ``location`` is relative to the file system root of every cluster that has the partition. The primary is the table's
     primary; ``secondaries`` belong to the partition. ``storage`` is the partition's own storage descriptor, or None if
-    it is stored as its table says.
+    the partition has the one of its table.
     """
 
     database: str
@@ -481,14 +484,14 @@ _EMPTY: FrozenDict[Any, Any] = FrozenDict()
 
 
 def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
-    """Return a mapping that cannot be changed, also not through ``values``."""
+    """Return a mapping that cannot be changed, and does not change with ``values``."""
     if isinstance(values, FrozenDict):
         return values
     return FrozenDict(values) if values else _EMPTY
 
 
 def freeze(owner: Any, *names: str) -> None:
-    """Freeze fields of a frozen dataclass, called by its ``__post_init__``. Lists become tuples."""
+    """Freeze fields of a frozen dataclass. Lists become tuples. The ``__post_init__`` of the class calls it."""
     for name in names:
         value = getattr(owner, name)
         if isinstance(value, list):

@@ -15,16 +15,16 @@ NUL_IN_VALUE = "the value has a NUL character, which the name of a directory can
 """The reason why a text is not a partition value."""
 
 MAX_FOLDER_BYTES = 255
-"""The longest name of a folder in most file systems, such as HDFS."""
+"""The length in bytes of the longest name of a folder in most file systems, such as HDFS."""
 
 LONG_FOLDER = (
     f"its folder would have a name of more than {MAX_FOLDER_BYTES} bytes, which file systems refuse; "
     "give the partition a shorter value"
 )
-"""The reason why a partition cannot be made."""
+"""The reason why a partition with too long a folder name is refused."""
 
 MAX_NAME_BYTES = 2000
-"""The longest name: PostgreSQL's indexes of partitions and locks take 2,704 bytes, with the table's name."""
+"""The length in bytes of the longest name. In PostgreSQL's indexes, the name and the table's name have 2,704 bytes."""
 
 # Source: Hive FileUtils.charToEscape; Spark's ExternalCatalogUtils escapes the same ones.
 ESCAPED = {
@@ -61,7 +61,7 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """Return the inverse of :func:`escape`.
 
-    Each ``%`` with two hexadecimal digits is one character, any other stays.
+    Each ``%`` with two hexadecimal digits becomes one character. Any other ``%`` stays.
     """
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text) if "%" in text else text
 
@@ -77,7 +77,7 @@ def partition_name(keys: Iterable[str], values: Sequence[str | None]) -> str:
 
 
 def check_partition_name(name: str) -> str:
-    """Return ``name``, after checking that both databases can store and find it.
+    """Check that SQLite and PostgreSQL can store and find a partition name, and return it.
 
     Raises:
         InvalidObjectError: the name is too long, or has a character that cannot be stored.
@@ -96,7 +96,7 @@ def check_partition_name(name: str) -> str:
 
 
 def check_folder_name(name: str) -> str:
-    """Return the name of a new partition, after checking that a folder can have this name.
+    """Check that a folder can have the name of a new partition, and return it.
 
     Raises:
         InvalidObjectError: a part of the name is too long for a folder.
@@ -124,7 +124,7 @@ def partition_values(name: str) -> tuple[str, ...]:
 
 
 def nullable_values(name: str | None) -> tuple[str | None, ...]:
-    """Return the values of a partition's name, None for the default partition; empty for a table without partitions."""
+    """Return the values in a partition's name, with None for NULL; the empty name of a whole table has no values."""
     if name is None:
         return ()
     return tuple(None if value == DEFAULT_PARTITION else value for value in partition_values(name))

@@ -1,7 +1,8 @@
 """Permanent functions, with a Java class or an SQL body.
 
-We do not run the classes, and store them for clients that do. Source: Hive's Thrift structure Function; Spark's
-SQLFunction and UserDefinedFunction, which store an SQL function under a class with a fixed name.
+The warehouse stores the classes for clients that run them, and does not run them itself. Source: Hive's Thrift
+structure Function; Spark's SQLFunction and UserDefinedFunction, which store an SQL function under a class with a fixed
+name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from airflow_hivex.core.model.objects import OwnerType, freeze
 from airflow_hivex.core.model.texts import check_length, check_text
 
 _LONGEST_CLASS, _LONGEST_URI = 4000, 65_536
-"""Hive stores 4,000 characters of both. Spark stores the queries of SQL functions as resources."""
+"""The largest numbers of characters. Hive stores 4,000 of both.
+
+Spark stores the queries of SQL functions as resources.
+"""
 
 
 class ResourceType(enum.Enum):
@@ -88,11 +92,11 @@ _PART = 3900
 
 @dataclass(frozen=True, slots=True)
 class SqlFunction:
-    """The definition of an SQL function. Its texts are those of the user.
+    """The definition of an SQL function, in the user's texts.
 
-    ``database`` is the current database of its creator, for names without one. ``returns`` is a type, or the columns of
-    a function that returns a table; it is empty if Spark has to find the type. Either ``expression`` or ``query`` is
-    the body.
+    ``database`` is the current database of its creator, for names without a database. ``returns`` is a type, or the
+    columns of a function that returns a table; it is empty if Spark has to find the type. Either ``expression`` or
+    ``query`` is the body.
     """
 
     database: str
@@ -106,11 +110,11 @@ class SqlFunction:
 
     @property
     def body(self) -> str:
-        """Return the text behind RETURN."""
+        """Return the text after RETURN."""
         return self.query or self.expression or ""
 
     def definition(self, body: str | None = None, parameters: str | None = None) -> str:
-        """Return the text behind the name in CREATE FUNCTION, with another body or list of parameters if given."""
+        """Return the text after the name in CREATE FUNCTION, with another body or list of parameters if given."""
         returns = f"TABLE ({self.returns})" if self.is_table else self.returns
         returns = f" RETURNS {returns}" if returns else ""
         deterministic = "" if self.is_deterministic else " NOT DETERMINISTIC"
@@ -146,7 +150,7 @@ class SqlFunction:
 
 
 def sql_function(function: PermanentFunction) -> SqlFunction | None:
-    """Return the definition of an SQL function, None for a function with a class.
+    """Return the definition of an SQL function, or None for a function with a class.
 
     Raises:
         InvalidObjectError: the resources do not define an SQL function.

@@ -1,4 +1,4 @@
-"""The plan of a job and its result: one JSON document each, the same for every runner.
+"""The plan of a job and its result. Each is one JSON document, the same for every runner.
 
 A plan is self-contained: a runner can run it without the metastore. Locations are full URIs.
 """
@@ -27,7 +27,7 @@ class OriginalFiles:
     """Files without metadata columns whose rows are numbered together.
 
     ``place`` is the URI of the partition's directory; ``files`` have the names below it and the numbers of rows. The
-    job itself lists the files of a ``folder`` below ``place``, as a real Hive's LOAD DATA leaves them in a delta.
+    job itself lists the files of a ``folder`` below ``place``: in Hive, LOAD DATA moves such files into a delta.
     """
 
     place: str
@@ -39,13 +39,13 @@ class OriginalFiles:
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Directories that are read together, with files of one row ``layout`` (None: of a table without transactions).
+    """Directories that are read together, with files of one row ``layout``, or None for a table without transactions.
 
-    Partition values are in ``paths`` below ``base_path``, unless ``values`` has them: then all directories belong to
-    one partition, whose place does not follow from its values (ADD PARTITION ... LOCATION). ``files`` is the number of
-    files that the directories must have, None if it is not known. It is a minimum if some directories are ``growing``:
-    deltas of streaming batches, to which files may have been added since. The layout ``original`` is for files without
-    metadata columns whose rows need ids; ``originals`` has these files.
+    Partition values are in ``paths`` below ``base_path``, unless ``values`` has them. With ``values`` all directories
+    belong to one partition, whose place does not follow from its values (ADD PARTITION ... LOCATION). ``files`` is the
+    number of files that the directories must have, or None if it is not known. The number is a minimum if some
+    directories are ``growing``: deltas of streaming batches, to which files may have been added since. The layout
+    ``original`` is for files without metadata columns whose rows need ids; ``originals`` has these files.
     """
 
     paths: tuple[str, ...]
@@ -65,8 +65,8 @@ class Scan:
     directories of a transactional table are Hive's bases and deltas. Parts may have different layouts, since
     directories keep the layout in which they were written. ``filter`` is set only if a directory has write ids that the
     snapshot must not see. ``deletes`` are the delete delta directories, whose rows name deleted rows of all parts. With
-    ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID.
-    Row ids with write ids up to ``partition_row_ids`` are unique only in their partition.
+    ``row_ids`` the metadata columns come first; ``row_id`` names a last column with Hive's ROW__ID. Row ids with write
+    ids up to ``partition_row_ids`` are unique only in their partition.
     """
 
     view: str
@@ -113,17 +113,16 @@ class Write:
     """The target of the plan's query: one base or delta directory per partition.
 
     The query returns ``columns`` by position, then the dynamic partition columns; ``static`` has the text values of the
-    static partition columns (None for NULL). With ``by_name`` the query's columns go to columns of the same names. With
-    ``overwrite`` the directory is ``base_W``, else ``delta_W_W_S``.
-    ``format`` and ``options`` are those of the files; the format is ``orc`` in all layouts except ``plain``. Columns of
-    the table that the column list of an INSERT leaves out are in ``missing`` and get NULL. ``defaults`` are values in
-    Spark SQL for columns that are not given, ``not_null`` are columns that are never NULL; both have names in lower
-    case. ``batch`` is the lowest and the highest write id of a streaming batch, whose transactions share a delta.
-    ``compacted`` is set for a compaction: the lowest and the highest write id that it covers, and its transaction.
-    ``is_external`` says that other programs read the files, so that all values are stored as they expect them.
-    ``condition`` must hold for all inserted rows. ``texts`` are the columns of the query that are constant texts, as
-    ``Query.texts``: each text is read as its column's type. ``casts`` says that all values are read so; unreadable
-    values become NULL, as with Spark's store assignment policy LEGACY.
+    static partition columns (None for NULL). With ``by_name`` the query's columns match columns of the same names. With
+    ``overwrite`` the directory is ``base_W``, otherwise ``delta_W_W_S``. ``format`` and ``options`` describe the files;
+    the format is ``orc`` in all layouts except ``plain``. ``missing`` are the columns that the column list of an INSERT
+    does not name; they get NULL. ``defaults`` are values in Spark SQL for columns that are not given, ``not_null`` are
+    columns that are never NULL; both have names in lower case. ``batch`` is the lowest and the highest write id of a
+    streaming batch, whose transactions share a delta. ``compacted`` is set for a compaction: the lowest and the highest
+    write id that it covers, and its transaction. With ``is_external`` other programs read the files, so all values are
+    stored in the form that these expect. ``condition`` must be true for all inserted rows. ``texts`` are the columns of
+    the query that are constant texts, as ``Query.texts``; each text is cast to its column's type. With ``casts`` all
+    values are cast in this way, and invalid values become NULL, as with Spark's store assignment policy LEGACY.
     """
 
     path: str
@@ -161,9 +160,9 @@ class Write:
 CLAUSE = "__clause"
 """The column of a :class:`ChangePart` with the number of the clause that applies to a row, or NULL."""
 SOURCE_ROW = "__source_row"
-"""The column of a MERGE's source that distinguishes its rows."""
+"""The column that identifies the rows of a MERGE's source."""
 SOURCE_STRUCT = "__source"
-"""The column of a :class:`ChangePart` with the source's row, if a clause takes columns by name."""
+"""The column of a :class:`ChangePart` with the source's row as a struct, if a clause takes columns by name."""
 
 
 def assigned_name(clause: int, value: int) -> str:
@@ -175,7 +174,7 @@ def assigned_name(clause: int, value: int) -> str:
 class ChangeRule:
     """The action of a clause on a row; see ``parser.statements.ChangeClause``.
 
-    With ``by_name`` and ``fills`` the source may lack columns: they stay unchanged, or get their default values.
+    With ``by_name`` and ``fills`` the source may lack columns. These stay unchanged, or get their default values.
     """
 
     action: str
@@ -189,7 +188,7 @@ class ChangeRule:
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """The rows that rules see: a query, and the rules whose numbers are in its column ``__clause``."""
+    """A query of rows, and the rules for them. The column ``__clause`` of the query has the number of a row's rule."""
 
     sql: str
     rules: tuple[ChangeRule, ...]
@@ -200,7 +199,7 @@ class Changes:
     """An UPDATE, DELETE or MERGE. ``matched`` reads the target's view, with row ids.
 
     A MERGE's ``source`` is stored as view ``source_view``, which ``matched`` reads, too. ``unmatched`` reads
-    ``source_rest_view``, the source's rows without a match, or without a source only inserted rows.
+    ``source_rest_view``, the source's rows without a match; without a source it has only inserted rows.
     ``unmatched_by_source`` reads ``target_rest_view``, the rows of ``target_view`` without a match. ``added`` are
     written columns that ``target_view`` does not have yet.
     """
@@ -225,10 +224,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class PlannedValues:
-    """A list of VALUES; each value is stored by itself as the type of its column.
+    """A list of VALUES. Each value is cast by itself to the type of its column.
 
-    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of constants, None for other values.
-    ``names`` are the names of the columns, if an alias gives them.
+    ``cells`` are the values in Spark SQL, row by row. ``types`` are Spark's types of constants, or None for other
+    values. ``names`` are the names of the columns, if an alias gives them.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -254,10 +253,10 @@ class PlannedInsert:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The even distribution of rows by a compaction over ``buckets`` files; None keeps the number of files.
+    """The even distribution of rows over ``buckets`` files by a compaction. None keeps the number of files.
 
-    ``order_by`` is the text behind ORDER BY in Spark SQL; without it rows stay in the order of their ids. The new row
-    ids begin with ``first_row_id``, so no other row of any version and partition has the same id.
+    ``order_by`` is the text after ORDER BY in Spark SQL; without it rows stay in the order of their ids. The new row
+    ids begin with ``first_row_id``, so that no other row of any version and partition has the same id.
     """
 
     buckets: int | None = None
@@ -267,12 +266,13 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The compaction of a plan's only scan: its rows go unchanged into one directory of the table or partition.
+    """The compaction of a plan's only scan: its rows are written unchanged into one directory of a table or partition.
 
-    The plan's ``write`` names the directory: with ``overwrite`` a base, without rows that the scan's delete deltas
-    name; else a delta, and a delete delta with the events of ``deletes``. With ``is_of_one_layout`` all files have the
-    row layout of the new files, so the job may copy parts of files instead of rewriting all rows. ``rows`` and
-    ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance`` gives the rows of a base new ids.
+    The plan's ``write`` names the directory. With ``overwrite`` it is a base, without the rows that the scan's delete
+    deltas name. Otherwise it is a delta, and a delete delta with the events of ``deletes``. With ``is_of_one_layout``
+    all files have the row layout of the new files, so the job may copy parts of files instead of rewriting all rows.
+    ``rows`` and ``size_bytes`` are the registered sizes of the scan's directories. A ``rebalance`` gives the rows of a
+    base new ids.
     """
 
     deletes: tuple[ScanPart, ...] = ()
@@ -296,7 +296,7 @@ class PlannedCopy:
 class FileCopies:
     """Files that a job copies to places without files; ``bytes_per_second`` limits all tasks together.
 
-    The result has a row for each: its number, its outcome, its checksum, and the location and the text of a problem.
+    The result has one row per file: its number, its outcome, its checksum, and the location and text of a problem.
     """
 
     files: tuple[PlannedCopy, ...]
@@ -305,11 +305,11 @@ class FileCopies:
 
 COPIED = "copied"
 KEPT = "kept"
-"""The outcome of a file that had a right copy already."""
+"""The outcome of a file that already had an equal copy."""
 IN_THE_WAY = "in the way"
-"""The outcome of a file whose place has another file, which the job does not touch."""
+"""The outcome of a file whose place has a different file, which the job does not touch."""
 WRONG_SIZE = "wrong size"
-"""The outcome of a file with another size than in its listing; the job makes no copy."""
+"""The outcome of a file whose size differs from its listing; the job makes no copy."""
 FAILED = "failed"
 """The outcome of a file that could not be read or written."""
 
@@ -318,8 +318,8 @@ FAILED = "failed"
 class PlannedRoot:
     """The root of a cluster's file system, which all processes of a job must see.
 
-    ``path`` is the path of a local folder, or of a folder that each host mounts; ``marker`` is the file there with the
-    ``root_id``. Both are empty if the URI alone identifies the file system, or if the root has no marker yet.
+    ``path`` is the path of a local folder, or of a folder that each host mounts. ``marker`` is the root marker, which
+    has the ``root_id``. Both are empty if the URI alone identifies the file system, or if the root has no marker yet.
     """
 
     cluster: str
@@ -333,14 +333,14 @@ class PlannedRoot:
 class Plan:
     """One job: scans, the Spark SQL over their views, and the target of its rows.
 
-    ``tag`` names the job for cancelling; ``name`` is shown in Spark's UI. Without ``write`` at most ``max_rows`` rows
+    A runner cancels the job by its ``tag``; Spark's UI shows its ``name``. Without ``write`` at most ``max_rows`` rows
     are returned (None: all). ``parameters`` bind the ``:name`` markers. With ``changes`` there is no ``sql``, and
-    ``write`` says where the changes go. With ``inserts`` there is neither ``sql`` nor ``write``; they may read
-    ``sources``. A ``compaction`` and ``copies`` have no ``sql`` either. ``scheduler_pool`` is the pool of the job in
-    Spark's fair scheduler. ``loaded`` are files of LOAD DATA. With ``explain``, a form of EXPLAIN, the rows of the
+    ``write`` is the target of the changes. With ``inserts`` there is neither ``sql`` nor ``write``; the inserts may
+    read ``sources``. A ``compaction`` and ``copies`` have no ``sql``, either. ``scheduler_pool`` is the pool of the job
+    in Spark's fair scheduler. ``loaded`` are files of LOAD DATA. With ``explain``, a form of EXPLAIN, the rows of the
     result are the texts of Spark's plans, and no query runs. A ``command`` is a Spark command about functions, whose
-    rows are returned. ``values`` are the values of ``sql`` if it is a written list of VALUES. ``roots`` are the roots
-    of the clusters whose files the job reads or writes. A ``prelude`` has the statements that declare the variables and
+    rows are returned. ``values`` are the values of ``sql`` if it is a list of VALUES. ``roots`` are the roots of the
+    clusters whose files the job reads or writes. ``prelude`` has the statements that declare the variables and
     temporary functions in the texts.
     """
 
@@ -388,8 +388,8 @@ class Plan:
 class WrittenDirectory:
     """A base, delta or delete delta directory that a job made.
 
-    ``partition`` is its partition's name, None for a table without partitions; ``values`` are the
-    partition's values as text, None for NULL. ``row_layout`` is the layout of its files, None for the table's layout.
+    ``partition`` is the name of its partition, or None for a table without partitions. ``values`` are the values of the
+    partition as texts, or None for NULL. ``row_layout`` is the layout of its files, or None for the table's layout.
     """
 
     partition: str | None

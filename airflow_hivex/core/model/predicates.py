@@ -1,7 +1,7 @@
 """Predicates on partition columns, and their evaluation for one partition.
 
-A predicate is used to prune partitions, so it may only answer NO if Spark's own filter would drop every row of the
-partition. If the answer depends on unknown facts, it is MAYBE and the partition stays.
+A predicate prunes partitions, so its result may be NO only if Spark's own filter would drop every row of the partition.
+If the result depends on unknown values, it is MAYBE, and the partition stays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """``operand IN (values)``; if all values have one ``type``, ``set`` has the values, too."""
+    """``operand IN (values)``.
+
+    ``type`` is the common Python type of the values that are not NULL, or None. With a common type, ``set`` has the
+    values for fast look-up; otherwise it is empty.
+    """
 
     operand: Operand
     values: tuple[Value, ...]
@@ -90,21 +94,21 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All operands hold; without operands, always true."""
+    """All operands are true; without operands, the predicate is always true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One operand holds; without operands, never true."""
+    """One operand is true; without operands, the predicate is never true."""
 
     operands: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """An expression that we do not evaluate; it never prunes a partition."""
+    """An expression that is not evaluated here; it never prunes a partition."""
 
 
 Predicate: TypeAlias = Comparison | In | Like | IsNull | Not | And | Or | Unknown
@@ -138,7 +142,7 @@ def columns_in(predicate: Predicate) -> frozenset[ColumnReference]:
 
 
 def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
-    """Return the predicate on columns of these names (in lower case) only; parts with other columns become Unknown."""
+    """Return the predicate with each part on other columns than ``names`` (in lower case) replaced by Unknown."""
     match predicate:
         case Unknown():
             return predicate
@@ -152,7 +156,7 @@ def known_by(predicate: Predicate, names: Collection[str]) -> Predicate:
 
 
 def restricts(predicate: Predicate) -> bool:
-    """Return whether a predicate can exclude a row, whatever the values of its unknown parts are."""
+    """Return whether a predicate can exclude a row for all values of its unknown parts."""
     match predicate:
         case Unknown():
             return False
@@ -166,7 +170,7 @@ def restricts(predicate: Predicate) -> bool:
 
 
 def _may_hold(predicate: Predicate) -> bool:
-    """Return whether a predicate can be true for certain, so that its negation excludes a row."""
+    """Return whether a predicate can be true for all values of its unknown parts: its negation then excludes rows."""
     match predicate:
         case Unknown():
             return False
@@ -184,7 +188,7 @@ def evaluate(
 ) -> Truth:
     """Return the truth of ``predicate`` for a row whose columns have ``values`` and ``types`` (keys in lower case).
 
-    The answer is MAYBE for a column that is not in ``values``, for two values whose comparison depends on Spark's
+    The result is MAYBE for a column that is not in ``values``, for two values whose comparison depends on Spark's
     settings or casts, and for a function of a column of unknown type.
     """
     match predicate:
@@ -223,9 +227,9 @@ def _first_of(
     values: Mapping[str, Value],
     types: Mapping[str, ColumnType],
 ) -> Truth:
-    """Return the strongest answer of the operands, in the given order.
+    """Return the first truth in ``order`` that an operand has.
 
-    Without such an answer, the opposite of the first one in the order.
+    If no operand has one of them, the result is the opposite of the first truth in ``order``.
     """
     decisive = order[0]
     found = set()
@@ -251,7 +255,7 @@ def _compare(left: Value, operator: str, right: Value, numbers: re.Pattern[str] 
 
 
 _SIMPLY_EQUAL = (str, int, date)
-"""Types whose values Spark compares as Python does, if both sides have the type."""
+"""Types with an equal comparison in Spark and Python, if both values have the type."""
 
 
 def _in(value: Value, predicate: In) -> Truth:
@@ -275,9 +279,9 @@ class PaddedText(str):
 
 
 def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return both values in the form in which Spark compares them, or None if it is not certain.
+    """Return both values in the form in which Spark compares them, or None if this form is not certain.
 
-    It is not certain for floating point: the type decides on rounding, and NaN equals NaN in Spark.
+    The form of floating-point values is not certain: the type decides on rounding, and NaN equals NaN in Spark.
     """
     kinds = type(left), type(right)
     if kinds == (str, str) or kinds == (date, date) or kinds == (bool, bool):
@@ -295,7 +299,7 @@ def _aligned(left: Value, right: Value, numbers: re.Pattern[str]) -> tuple[objec
 
 
 def _aligned_text(text: str, other: Value, numbers: re.Pattern[str]) -> tuple[object, object] | None:
-    """Return the text cast to the type of the other value, as Spark does, if it does so with every setting."""
+    """Return a text cast to the type of the other value, with this value, if Spark casts so with every setting."""
     if type(other) is int and numbers.fullmatch(text):
         return int(text), other
     if type(other) is date and _DAY.fullmatch(text):
@@ -314,7 +318,7 @@ def _aligned_moments(left: datetime, right: datetime) -> tuple[object, object] |
 
 
 def _is_short(number: object) -> bool:
-    """Return whether Spark's common decimal type of two such numbers has all their digits."""
+    """Return whether a number is so short that Spark's common decimal type of two such numbers has all digits."""
     if not isinstance(number, Decimal):
         return True
     exponent = number.as_tuple().exponent
@@ -326,7 +330,7 @@ _LIKE_PART = re.compile(r"\\.|%|_|[^\\%_]+|\\", re.DOTALL)
 
 @lru_cache(maxsize=256)
 def _pattern(like: str) -> re.Pattern[str] | None:
-    """Return the pattern as a regular expression; None if Spark refuses it."""
+    """Return the pattern as a regular expression, or None if Spark refuses the pattern."""
     parts = _LIKE_PART.findall(like)
     if any(part[0] == "\\" and part[1:] not in ("%", "_", "\\") for part in parts):
         return None
@@ -410,9 +414,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
 def wildcard_expression(parts: Sequence[str | None]) -> str:
     """Return the regular expression of a pattern for ``fullmatch``.
 
-    ``parts`` are expressions of a fixed number of characters, None for any number of any characters. Each text between
-    two wildcards matches at its first occurrence, which leaves the most room for the rest. So the matching does not
-    backtrack: with ``.*`` for each wildcard the time would grow by a power for every wildcard, and block all threads.
+    ``parts`` are expressions for a fixed number of characters, or None for any number of any characters. Each text
+    between two wildcards matches at its first occurrence, which leaves the most room for the rest, so the matching does
+    not backtrack. With ``.*`` for each wildcard, the time would grow by a power for every wildcard, and block all
+    threads.
     """
     segments: list[list[str]] = [[]]
     for part in parts:
@@ -430,8 +435,8 @@ def wildcard_expression(parts: Sequence[str | None]) -> str:
 def name_expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern of names, as in SHOW and from clients of Hive.
 
-    ``*`` means any characters, ``.`` one character, ``|`` or. SQL's ``%`` means the same as ``*``, as newer Hive and
-    users of LIKE expect.
+    ``*`` means any characters, ``.`` means one character, and ``|`` separates alternatives. SQL's ``%`` means the same
+    as ``*``, as newer Hive and users of LIKE expect.
     """
     alternatives = (
         wildcard_expression(

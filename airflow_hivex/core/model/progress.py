@@ -11,7 +11,7 @@ from airflow_hivex.core.model.sizes import shown_size
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The counts of a job so far: stages and tasks that Spark has planned by now, and their rows.
+    """The current counts of a job: the stages and tasks that Spark has planned, and their rows.
 
     More stages may follow: Spark plans them as results come in. A count that the cluster does not report is None.
     ``link`` is the address of Spark's own pages about the job, or None.

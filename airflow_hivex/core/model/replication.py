@@ -25,9 +25,9 @@ class ReplicatedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedTable:
-    """A replicated table, or one to replicate: the directories that the cluster lacked, and the partitions it has now.
+    """A table of a replication: the directories that the cluster lacks before it, and the partitions after it.
 
-    ``valid_write_ids`` is the snapshot of the copy, None for a table without transactions or a view.
+    ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without transactions.
     """
 
     table: str
@@ -52,7 +52,7 @@ class ReplicatedTable:
 class Replication:
     """The result of a replication: all its tables as of one snapshot.
 
-    Files that an earlier, killed replication had copied are counted as ``files_kept``, and not as ``files_copied``.
+    Files from an earlier, killed replication count as ``files_kept``, and not as ``files_copied``.
     """
 
     cluster: str
@@ -77,10 +77,10 @@ class CopyProgress:
 class CopyStatus:
     """The current state of a partition (None: of a table without partitions) on a cluster.
 
-    ``lag_ms`` is the time since the oldest directory that the copy lacks was registered on the primary; 0 for a current
-    copy, None for the primary and if the time is not known. ``write_id`` is the highest write id of the copy, and
-    ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions has no
-    registered directories.
+    ``lag_ms`` is the time since the registration on the primary of the oldest directory that the copy lacks. It is 0
+    for a current copy, and None for the primary or if the time is not known. ``write_id`` is the highest write id of
+    the copy, and ``lag_commits`` the number of commits that it lacks, without compactions. A table without transactions
+    has no registered directories.
     """
 
     partition: str | None
@@ -112,10 +112,10 @@ class LostReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LostDirectory:
-    """A directory whose rows are lost with a primary cluster, or are kept without the rest of their write.
+    """A directory whose rows are lost with a primary cluster, or stay while other rows of their write are lost.
 
-    ``write_ids`` are the first and the last write id; None for an original file, and for a partition of a plain table,
-    whose ``directory`` is empty.
+    ``write_ids`` are the first and the last write id. It is None for an original file, and for a partition of a plain
+    table, which has an empty ``directory``.
     """
 
     partition: str | None
@@ -142,7 +142,7 @@ class LostDirectory:
 class PrimaryChange:
     """The result of a change of a table's primary cluster, or of its dry run.
 
-    ``lost`` is empty without ``force``. ``confirmation`` is the text that confirms this loss, None without one.
+    ``lost`` is empty without ``force``. ``confirmation`` is the text by which a user confirms this loss, or None.
     """
 
     table: str
@@ -156,12 +156,15 @@ class PrimaryChange:
 
     @property
     def lost_write_ids(self) -> tuple[tuple[int, int], ...]:
-        """Return the write ids that lose rows, as ranges with their ends; a compaction counts with all its ids."""
+        """Return the write ids that lose rows, as ranges of the first and the last id.
+
+        A compaction counts with all its ids.
+        """
         return write_id_spans(self.lost)
 
 
 def write_id_spans(lost: Iterable[LostDirectory]) -> tuple[tuple[int, int], ...]:
-    """Return the write ids of lost directories, as ranges with their ends."""
+    """Return the write ids of lost directories, as ranges of the first and the last id."""
     spans: list[tuple[int, int]] = []
     gone = (each for each in lost if each.reason is not LostReason.KEPT_IN_PART)
     for first, last in sorted(each.write_ids for each in gone if each.write_ids is not None):
@@ -231,7 +234,7 @@ class MovePlan:
 
     @property
     def size_bytes(self) -> int:
-        """Return the number of bytes that the target lacks."""
+        """Return the number of bytes to copy to the target."""
         return sum(each.size_bytes for each in self.tables)
 
     @property

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 class RouteInput:
     """A table that a statement reads.
 
-    ``partitions`` are the names of the needed partitions; for a table without partitions only None. ``present`` has,
-    for each cluster other than the primary, the partitions with current copies, ``stale`` the partitions whose copies
-    lag behind the snapshot. The primary has all partitions (docs/reference/clusters.md, M6 and M11).
+    ``partitions`` are the names of the needed partitions; a table without partitions has only None. ``present`` is a
+    dict from each secondary cluster to the partitions with current copies, ``stale`` to the partitions whose copies lag
+    behind the snapshot. The primary has all partitions (docs/reference/clusters.md, M6 and M11).
     """
 
     table: str
@@ -34,12 +34,12 @@ class RouteOutput:
 class Lack:
     """The data of one table that a candidate cluster lacks.
 
-    ``reason`` is one of ``missing`` (no copy there), ``stale`` (the copy lags), ``not primary``
-    (it may be written on its primary only), ``not configured`` (the cluster ``primary`` itself is unknown; no table is
-    named), ``not usable`` (the cluster cannot be reached, for example; no table is named, ``problem`` is the reason,
-    and a retry may help if ``may_pass``), ``lags`` (no earlier moment that the session accepts can be read there;
-    ``problem`` is the reason). ``partitions`` names the first ten partitions, ``count`` is the number of all; both are
-    empty if the whole table is meant.
+    ``reason`` is one of ``missing`` (the cluster has no copy), ``stale`` (the copy lags), ``not primary`` (only the
+    primary may write the table), ``not configured`` (the cluster ``primary`` itself is unknown; no table is named),
+    ``not usable`` (the cluster cannot be reached, for example; no table is named, ``problem`` is the reason, and a
+    retry may help if ``may_pass``), ``lags`` (no earlier moment that the session accepts can be read on the cluster;
+    ``problem`` is the reason). ``partitions`` names the first ten partitions, ``count`` is the number of all
+    partitions. Both are empty if the whole table is meant.
     """
 
     table: str
@@ -72,7 +72,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cluster that was tried, in order, and what it lacks; a cluster that lacks nothing can run the statement."""
+    """A cluster that the router has tried, and the data that it lacks. Without a lack it can run the statement."""
 
     cluster: str
     why: str
@@ -86,10 +86,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The decision. ``cluster`` is None if no candidate can run the statement; then ``reason`` says why.
+    """The decision of the router. If no candidate can run the statement, ``cluster`` is None and ``reason`` says why.
 
-    Then ``alternative`` is a cluster that is not a candidate, and could run the statement of a session that is pinned
-    to it.
+    ``alternative`` is then a cluster that is not a candidate, and could run the statement if the session were pinned to
+    it.
     """
 
     cluster: str | None
@@ -99,7 +99,7 @@ class Route:
 
     @property
     def may_pass(self) -> bool:
-        """Return whether a retry may find a cluster: a cluster has all the data, and may be usable then."""
+        """Return whether a retry may find a cluster: one has all the data, and may become usable."""
         unusable = (candidate for candidate in self.candidates if candidate.is_unusable)
         return any(all(lack.may_pass for lack in candidate.lacks) for candidate in unusable)
 

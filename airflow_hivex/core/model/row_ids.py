@@ -1,6 +1,6 @@
 """The ids of rows: the bucket property, the numbers of rows in original files, and ``ROW__ID`` in a query.
 
-Only the catalog knows which tables have row ids, so the parser first reads a query into values of this module.
+Only the catalog knows which tables have row ids. Therefore the parser first reads a query into values of this module.
 Source: docs/reference/directories.md; Hive's BucketCodec, VirtualColumn.ROWID and RecordIdentifier.
 """
 
@@ -16,18 +16,20 @@ from airflow_hivex.core.model.directories import MAX_STATEMENT_ID
 ROW_ID = "ROW__ID"
 """Hive's name of the virtual column. Its fields are ``writeid``, ``bucketid`` and ``rowid``."""
 WRITTEN_BITS = 33
-"""The number of bits of a row id from a write. A rebalance puts the id of its transaction above these bits: so its row
-ids are unique in all versions and partitions, and show that a rebalance has numbered the rows."""
+"""The number of bits of a row id from a write. A rebalance puts the id of its transaction above these bits.
+
+Therefore its row ids are unique in all versions and partitions, and show that a rebalance has numbered the rows.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The possible sources of a column ROW__ID in one scope. Numbers are positions among the query's references.
 
-    The scope reads ``tables`` directly; from ``through`` only a column of their own can come, by the star of a
-    sub-query. ``named`` is the number of columns of sub-queries with this name, ``others`` are the aliases of the
-    sub-queries without such a column. ``is_open``: another source may have such a column. ``is_pivoted``: PIVOT removes
-    the columns.
+    The scope reads ``tables`` directly, and tables in ``through`` by the star of a sub-query, which has the column only
+    if the table itself has one of this name. ``named`` is the number of columns of sub-queries with this name,
+    ``others`` are the aliases of the sub-queries without such a column. With ``is_open`` another source may have such a
+    column. With ``is_pivoted`` PIVOT removes the columns.
     """
 
     tables: tuple[int, ...] = ()
@@ -40,7 +42,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RowIdUse:
-    """One place that may read ROW__ID: the name stands from ``start`` to ``end``.
+    """A place from ``start`` to ``end`` in a query where the name may mean ROW__ID.
 
     ``scopes`` are the scopes to search, from the innermost one. ``alias`` is the name of the result's column if the
     query gives no other name.
@@ -56,8 +58,7 @@ class RowIdUse:
 class ColumnStar:
     """A star that stands for all columns of ``tables``.
 
-    To leave columns out, the text from ``start`` to ``end`` is replaced by their names between ``before`` and
-    ``after``.
+    To exclude columns, the text from ``start`` to ``end`` is replaced by their names between ``before`` and ``after``.
     """
 
     start: int
@@ -71,8 +72,8 @@ class ColumnStar:
 class RowIdReads:
     """The uses of ROW__ID in a query.
 
-    ``result`` are the sources of a column with this name in the query's own result. ``is_named_otherwise``: the query
-    also uses the name for something else.
+    ``result`` are the sources of a column with this name in the query's own result. With ``is_named_otherwise`` the
+    query also uses the name for another object.
     """
 
     uses: tuple[RowIdUse, ...] = ()
@@ -82,7 +83,7 @@ class RowIdReads:
 
 
 MAX_WRITER_ID = 4095
-"""The highest bucket id that fits its own field; higher ids use bits of the statement id."""
+"""The highest bucket id that fits the field for bucket ids. Higher ids use bits of the statement id."""
 
 VERSION_SHIFT = 29
 WRITER_SHIFT = 16
@@ -93,7 +94,10 @@ _FIELD_MASK = (1 << _FIELD_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class BucketProperty:
-    """The parts of a bucket property. Version 0 is a plain bucket id without a statement id."""
+    """The version, bucket id and statement id of a bucket property.
+
+    Version 0 is a plain bucket id without statement id.
+    """
 
     version: int
     bucket_id: int
@@ -101,10 +105,10 @@ class BucketProperty:
 
 
 def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int | None = None) -> int:
-    """Return the bucket property, version 1; a statement id below 0 counts as 0.
+    """Return the bucket property in version 1. A statement id below 0 becomes 0.
 
-    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id
-    that will ever be used: its free bits have the rest of the bucket id.
+    Bucket ids above :data:`MAX_WRITER_ID` need ``max_statement_id``, the highest statement id that is ever used. The
+    bits that it leaves free have the rest of the bucket id.
 
     Raises:
         ValueError: the bucket or statement id does not fit.
@@ -126,7 +130,7 @@ def encode_bucket(bucket_id: int, statement_id: int = 0, max_statement_id: int |
 
 
 def decode_bucket(value: int, max_statement_id: int | None = None) -> BucketProperty:
-    """Return the parts of a bucket property; ``max_statement_id`` is the value of the encoding.
+    """Return a bucket property as its fields; ``max_statement_id`` must be the value of the encoding.
 
     Raises:
         ValueError: the version of the property is neither 0 nor 1.
@@ -166,7 +170,7 @@ _HIVE_NAME = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class NumberedFile:
-    """An original file: its rows have the row ids from ``first_row_id`` on, in the bucket ``bucket_id``."""
+    """An original file, whose rows have consecutive row ids from ``first_row_id`` in the bucket ``bucket_id``."""
 
     name: str
     bucket_id: int
@@ -179,8 +183,8 @@ def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
 
     A name of Hive's form ``BBBBBB_A`` or ``BBBBBB_A_copy_N`` has the number of the bucket; the rows of a bucket are
     numbered through its files in the order of their names, as in Hive. The bucket of a file with any other name, such
-    as a name from Spark, is its position among such files in the order of names; its rows come behind the bucket's
-    files of Hive's form.
+    as a name from Spark, is its position among such files in the order of names. Its rows follow the bucket's files
+    with names of Hive's form.
     """
     in_order = sorted(files, key=lambda file: _java_order(file[0]))
     numbered = []
@@ -201,7 +205,7 @@ def number_files(files: Iterable[tuple[str, int]]) -> tuple[NumberedFile, ...]:
 
 
 def hive_bucket(name: str) -> int | None:
-    """Return the bucket in a file name of Hive's form; None for any other name, or if the bucket fits no row id."""
+    """Return the bucket in a file name of Hive's form, or None for another name or too large a bucket."""
     found = _HIVE_NAME.fullmatch(name.rpartition("/")[2])
     return int(found[1]) if found and int(found[1]) <= MAX_WRITER_ID else None
 

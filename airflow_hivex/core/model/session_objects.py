@@ -13,7 +13,7 @@ from airflow_hivex.core.model.snapshots import QualifiedName
 
 @dataclass(frozen=True, slots=True)
 class TemporaryView:
-    """A view of one session: its query, whose tables are named with their databases, and its columns."""
+    """A view of one session: its columns, and its query with the databases of all tables."""
 
     text: str
     columns: tuple[Column, ...]
@@ -22,9 +22,9 @@ class TemporaryView:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryTable:
-    """A table of one session: its stored database and name, and the namespace in which it was made.
+    """A table of one session: its stored database and name, and the namespace in which it was created.
 
-    ``was_closed`` says that this namespace was closed then, so the rows come from no other namespace.
+    With ``was_closed`` this namespace was closed at that time, so no row is from another namespace.
     """
 
     stored: QualifiedName
@@ -47,10 +47,10 @@ class Variable:
 class SessionObjects:
     """The temporary objects of a session by their normalised names, and the configuration of its jobs.
 
-    ``functions`` has the text of each CREATE FUNCTION behind the name, and ``permanent`` the database and name of each
-    permanent function that a temporary one calls. ``without_effect`` are Hive's parameters without effect that a script
-    has set, and parameters that it has invented. ``texts`` has Hive's variables, whose values are put into the texts of
-    statements. ``used_ms`` is when the session last reported to the metastore that it uses its tables.
+    ``functions`` has the text after the name in each CREATE FUNCTION. ``permanent`` has the database and name of each
+    permanent function that a temporary function calls. ``without_effect`` are Hive's parameters without effect that a
+    script has set, and parameters that it has invented. ``texts`` has Hive's variables, whose values are put into the
+    texts of statements. ``used_ms`` is the time of the session's last report to the metastore that it uses its tables.
     """
 
     views: dict[str, TemporaryView] = field(default_factory=dict)
@@ -80,20 +80,23 @@ class SessionObjects:
         ]
 
     def view(self, name: TableName) -> TemporaryView | None:
-        """Return the temporary view of a name; a name with a database or a namespace is not a temporary view."""
+        """Return the temporary view of a name, or None.
+
+        A name with a database or a namespace is not a temporary view.
+        """
         if name.database is not None or name.namespace is not None:
             return None
         return self.views.get(name.name)
 
     def table(self, name: TableName) -> QualifiedName | None:
-        """Return the stored database and name of a temporary table; None for a name with a database."""
+        """Return the stored database and name of a temporary table, or None for any other table."""
         if name.database is not None or name.namespace is not None:
             return None
         found = self.tables.get(name.name)
         return None if found is None else found.stored
 
     def temporary_table(self, name: TableName) -> TemporaryTable | None:
-        """Return the temporary table of a name, which may be its stored name."""
+        """Return the temporary table with a name, which may be its stored name, or None."""
         if name.database is None and name.namespace is None:
             return self.tables.get(name.name)
         return next((each for each in self.tables.values() if each.stored == (name.database, name.name)), None)
@@ -106,7 +109,7 @@ class SessionObjects:
     def prelude(self, texts: Iterable[str]) -> tuple[str, ...]:
         """Return the statements that declare the functions and variables whose names occur in the texts of a job.
 
-        A job without such statements shares Spark's session with all other jobs of its configuration.
+        A job without such statements shares Spark's session with other jobs of the same configuration.
         """
         named = self._named(texts)
         return tuple(declaration for name, declaration in self._declarations if name in named)
@@ -128,7 +131,7 @@ class SessionObjects:
         ]
 
     def _called_first(self) -> list[str]:
-        """Return the functions, each after the functions that its text calls, whichever was created first."""
+        """Return the functions, each after the functions that its text calls, independent of the order of creation."""
         ordered: list[str] = []
         begun: set[str] = set()
 

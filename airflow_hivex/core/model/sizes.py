@@ -28,7 +28,8 @@ def size_of(text: str) -> int:
     """Return the number of bytes of a text such as ``1000``, ``10 GB`` (10**10) or ``1.5 TiB`` (1.5 * 2**40).
 
     Raises:
-        InvalidParametersError: the text is not a size, is not a whole number of bytes, or is too large to store.
+        InvalidParametersError: the text is not a valid size, or the size is not a whole number of bytes or is too
+            large.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:

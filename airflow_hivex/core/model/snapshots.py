@@ -16,22 +16,22 @@ QualifiedName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The history of a database: its incarnation, 0 for the first one, and the last transaction that was opened."""
+    """The history of a database: its incarnation (0 for the first one), and the last opened transaction."""
 
     incarnation: int = 0
     last_txn: int = 0
 
     def continues(self, earlier: History) -> bool:
-        """Return whether this is a later moment of the same history; a restored database has another one."""
+        """Return whether this is a later moment of the same incarnation. A restored database has another one."""
         return self.incarnation == earlier.incarnation and self.last_txn >= earlier.last_txn
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of some tables at one moment, as one reader sees them; ``write_ids`` are by table id.
+    """The state of some tables at one moment, as one reader sees them; ``write_ids`` is a dict from table id.
 
-    ``committed`` are the lists of that moment for any other reader. They differ from ``write_ids`` if the reader's
-    transaction sees its own writes, or does not see later transactions.
+    ``committed`` are the write id lists of that moment for any other reader. They differ from ``write_ids`` if the
+    reader's transaction sees its own writes, or does not see later transactions.
     """
 
     valid_txns: ValidTxnList
@@ -41,14 +41,14 @@ class Snapshot:
     history: History = History()
 
     def list_of(self, table: StoredTable) -> ValidWriteIdList | None:
-        """Return the write id list of a table, or None for one without transactions."""
+        """Return the write id list of a table, or None for a table without transactions."""
         return self.write_ids[table.id] if table.is_transactional else None
 
     def agrees_with(self, earlier: Snapshot, table: StoredTable) -> bool:
         """Return whether the contents of a table that were read for an ``earlier`` snapshot are still true in this one.
 
-        They are if no transaction has committed to the table in between, and its version is the same. For tables
-        without transactions only the version counts.
+        They are true if no transaction has committed to the table in between, and its version is the same. For tables
+        without transactions, only the version must be the same.
         """
         if not self.history.continues(earlier.history):
             return False
@@ -60,7 +60,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The snapshot of a replication, and its time by the database; ``id`` is None before it is stored."""
+    """The snapshot of a replication, with its time in the database. ``id`` is None before the moment is stored."""
 
     taken_ms: int
     valid_txns: ValidTxnList
@@ -103,7 +103,8 @@ class AsOf:
     """The earlier moment that a query has read, on a cluster whose copies lag.
 
     ``lag_ms`` is the age of the oldest commit to the read tables that the moment does not see, ``commits`` the number
-    of such commits. ``write_ids`` has the highest visible write id of each transactional table, by full name.
+    of such commits. ``write_ids`` is a dict from the full name of each transactional table to its highest visible write
+    id.
     """
 
     time: datetime

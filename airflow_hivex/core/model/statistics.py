@@ -1,4 +1,4 @@
-"""Statistics of tables, partitions and columns, and the snapshots for which they hold. Pure.
+"""Statistics of tables, partitions and columns, and the snapshots for which they are exact. Pure.
 
 Source: Hive's ColumnStatisticsData has the statistics for each type of column.
 """
@@ -16,7 +16,7 @@ from airflow_hivex.core.model.write_ids import ValidWriteIdList, equivalent
 
 
 class StatisticsKind(enum.Enum):
-    """A statistic of a column."""
+    """The kinds of column statistics; each kind of type has its own numbers."""
 
     BOOLEAN = "boolean"
     ORDERED = "ordered"
@@ -33,19 +33,19 @@ _KINDS = {
 
 
 def statistics_kind(type: ColumnType) -> StatisticsKind | None:
-    """Return the kind of the statistics of a column, by its type.
+    """Return the kind of the statistics of a column, by its type, or None if the type has no statistics.
 
-    None where there are no statistics (arrays, maps, structs, ...).
+    Arrays, maps and structs have no statistics.
     """
     return _KINDS.get(type.family) if isinstance(type, Primitive) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """The statistics of one column; None for a number that its type does not have, or if the column has no value.
+    """The statistics of one column. A number is None if the type does not have it, or if the column has no value.
 
     ``low`` and ``high`` are Spark's texts of the values. ``valid_write_ids`` is the snapshot (text form) of the
-    numbers, None for a table without transactions.
+    numbers, or None for a table without transactions.
     """
 
     num_nulls: int
@@ -87,7 +87,7 @@ class Statistics:
         freeze(self, "columns")
 
     def after(self, earlier: Statistics) -> Statistics:
-        """Return these statistics, with missing facts taken from ``earlier`` ones."""
+        """Return these statistics, with missing numbers taken from ``earlier`` statistics."""
         num_rows = self.num_rows
         if num_rows is None and _is_same(self.valid_write_ids, earlier.valid_write_ids):
             num_rows = earlier.num_rows
@@ -95,9 +95,9 @@ class Statistics:
 
 
 def is_exact(valid_write_ids: str | None, current: ValidWriteIdList | None) -> bool:
-    """Return whether statistics of a snapshot are exact for ``current``, too; False without a snapshot to compare.
+    """Return whether statistics of a snapshot are exact for ``current``, too. Without a snapshot they are not.
 
-    A change of the table itself, such as another name, has a write id, too, after which they are not exact.
+    A change of the table itself, such as a rename, also has a write id, and statistics are not exact after it.
     """
     if valid_write_ids is None or current is None:
         return False

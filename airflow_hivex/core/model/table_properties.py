@@ -35,18 +35,18 @@ _CLAUSES = {
     TEMPORARY_NAMESPACE: "CREATE TEMPORARY TABLE",
     MOVING_FOLDER: "a rename that moves a folder",
 }
-"""Reserved names, most of them Spark's, each with the clause or fact that has the same meaning."""
+"""Reserved names, most of them Spark's. Each has the clause or property with the same meaning."""
 
 _IN_LOWER_CASE = frozenset({TRANSACTIONAL, TRANSACTIONAL_PROPERTIES, BUCKETING_VERSION})
 
 
 def normalised(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties; names that Hive reads in any case become lower case."""
+    """Return the properties with names in lower case, if Hive reads a name in any case."""
     return {name.lower() if name.lower() in _IN_LOWER_CASE else name: value for name, value in properties.items()}
 
 
 def check_properties(table: str, properties: Mapping[str, str], *, external: bool, bucketed: bool) -> None:
-    """Refuse properties that we do not support, and without which answers would change or files would be lost.
+    """Refuse properties that are not supported, if ignoring them would change results or lose files.
 
     Raises:
         InvalidObjectError: a property is not supported.
@@ -97,10 +97,10 @@ _PREFIXES = (DEFAULTS, CHECKS, KEYS, JOB_PREFIX, TABLE_PROPERTY_PREFIX, OVERRIDE
 
 
 def check_spelling(kind: str, object_name: str, properties: Iterable[str], known: Collection[str] = ()) -> None:
-    """Refuse names of properties that differ only by case from names with a meaning: no code would use them.
+    """Refuse names of properties that differ only by case from names with a meaning, since they have no effect.
 
-    ``known`` names, which the object has already, are not refused. Nor are names that are read in any case, such as
-    ``orc.compress``.
+    ``known`` names, which the object already has, are not refused. Names that are read in any case, such as
+    ``orc.compress``, are not refused, either.
 
     Raises:
         InvalidObjectError: a name differs only by case from a name with a meaning.
@@ -114,7 +114,7 @@ def check_spelling(kind: str, object_name: str, properties: Iterable[str], known
 
 
 def _written(name: str, names: Collection[str]) -> str:
-    """Return a name in the spelling with a meaning, or unchanged if it has none."""
+    """Return a name in the spelling with a meaning, or unchanged if there is no such spelling."""
     lower = name.lower()
     for each in names:
         if lower == each.lower():

@@ -1,4 +1,4 @@
-"""Texts that the metastore database can store: others are refused or, in mere descriptions, changed."""
+"""Texts that the metastore database can store. Other texts are refused, or changed if they are only descriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def check_text(what: str, text: str) -> str:
-    """Return ``text``, which is named ``what`` in the error.
+    """Check that the database can store a text, and return it. The error calls the text ``what``.
 
     Raises:
         InvalidTextError: the text has a NUL character or half of a surrogate pair.
@@ -30,7 +30,7 @@ def is_storable(text: str) -> bool:
 
 
 def check_encodable(what: str, text: str) -> str:
-    """:func:`check_text` for a value of a row, which may have a NUL.
+    """Check a value of a row as :func:`check_text` does. It may have a NUL character.
 
     Raises:
         InvalidTextError: the text has half of a surrogate pair.
@@ -42,7 +42,7 @@ def check_encodable(what: str, text: str) -> str:
 
 
 def check_values(what: str, values: Iterable[object]) -> None:
-    """:func:`check_text` of all texts among ``values``, and in the lists and mappings among them.
+    """Check all texts among ``values``, and in their lists and mappings, as :func:`check_text` does.
 
     Raises:
         InvalidTextError: a text has a NUL character or half of a surrogate pair.
@@ -59,7 +59,7 @@ def check_values(what: str, values: Iterable[object]) -> None:
 
 
 def check_length(what: str, text: str, most: int) -> str:
-    """Return ``text``, which the column of a database must hold.
+    """Check that a text fits the column of a database, and return it.
 
     Raises:
         InvalidParametersError: the text has more than ``most`` characters.
@@ -72,7 +72,7 @@ def check_length(what: str, text: str, most: int) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """Return ``text`` with at most ``length`` characters; characters that the database cannot store are replaced."""
+    """Return the first ``length`` characters of a text, with replacements for characters that cannot be stored."""
     return _REFUSED.sub("\N{REPLACEMENT CHARACTER}", text[:length])
 
 

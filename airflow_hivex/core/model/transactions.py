@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 MAX_STATEMENT_ID = 4095
-"""The highest statement id: it has twelve bits of the bucket property."""
+"""The highest statement id. Statement ids have twelve bits in the bucket property."""
 
 
 class TxnState(enum.Enum):
@@ -61,7 +61,7 @@ class AbortReason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRange:
-    """The result of a heartbeat of a range of transactions: ids unknown or committed, and ids aborted."""
+    """The result of a heartbeat for a range of transactions: the unknown or committed ids, and the aborted ids."""
 
     no_such: frozenset[int] = frozenset()
     aborted: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""Versions of tables: the rows that a table has had after one of its commits. Pure.
+"""Versions of tables: the rows of a table after one of its commits. Pure.
 
 A version is named by the write id of its commit. It has the rows after this commit and all earlier commits, in the
 order in which they were recorded; a lower write id may be committed after a higher one.
@@ -25,7 +25,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class VersionAsOf:
-    """The version that a statement names: by ``write_id``, by ``time``, or by a time before now or before today.
+    """The version that a statement names by ``write_id``, by ``time``, or by a time span before now or today.
 
     ``marker`` is the ``:name`` marker of the value, if any. ``start`` and ``end`` are the place of the clause in the
     text of a query.
@@ -40,7 +40,7 @@ class VersionAsOf:
     end: int = field(default=0, compare=False)
 
     def time_ms(self, now_ms: int) -> int | None:
-        """Return the time in milliseconds since the epoch; None for a write id. A time without zone is in UTC."""
+        """Return the time in milliseconds since the epoch, or None for a write id. A time without zone is in UTC."""
         if self.before_now_ms is not None:
             begin_ms = now_ms - now_ms % _DAY_MS if self.is_of_day else now_ms
             return begin_ms - self.before_now_ms
@@ -58,7 +58,7 @@ class VersionAsOf:
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """The commits whose changes a statement reads, from ``since`` to ``until``, or to the last commit without it.
+    """The commits whose changes a statement reads, from ``since`` to ``until`` or, without it, to the last commit.
 
     ``text`` is the clause, and ``start`` to ``end`` its place in the text of a query.
     """
@@ -80,7 +80,7 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordedVersion:
-    """One row of the record of a table's commits, in the order of ``id``; without a write id, its history breaks.
+    """One row of the record of a table's commits, in the order of ``id``. A row without a write id breaks the history.
 
     ``columns_before`` are the columns of the table until this commit, if it has changed them.
     """
@@ -96,8 +96,8 @@ class RecordedVersion:
 class TableVersion:
     """A version of a table that can be read.
 
-    ``later`` are the write ids that were committed after it. ``columns`` are the columns of the version, None for the
-    current columns; ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the
+    ``later`` are the write ids that were committed after it. ``columns`` are the columns of the version, or None for
+    the current columns. ``columns_txn_id`` is the transaction that has changed them since. ``settled_txn_id`` is the
     highest transaction up to which the version has all commits; None means all transactions.
     """
 
@@ -114,7 +114,7 @@ class TableVersion:
 
 
 def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdList:
-    """Return a list of write ids as before the commits of ``later``, which count as open."""
+    """Return a write id list in which the commits of ``later`` count as open."""
     open_ids = {*write_ids.open_ids, *later}
     high_watermark = write_ids.high_watermark
     while high_watermark in open_ids:
@@ -128,7 +128,7 @@ def without(write_ids: ValidWriteIdList, later: Iterable[int]) -> ValidWriteIdLi
 
 
 def is_beyond(directory: AcidDirectory, later: Sequence[int], columns_txn_id: int | None) -> bool:
-    """Return whether a directory has replaced others because of commits after a version.
+    """Return whether commits after a version are the reason why a directory has replaced others.
 
     ``later`` is sorted. For the deltas of writers the list of write ids decides.
     """
@@ -147,7 +147,7 @@ def _has_any(ids: Sequence[int], low: int, high: int) -> bool:
 
 
 def first_readable(record: Sequence[RecordedVersion], now_ms: int, retention_ms: int) -> int:
-    """Return the index in the record of the first version within the retention; without retention, of the last one.
+    """Return the index in ``record`` of the first version within the retention; without retention, the last index.
 
     ``record`` is not empty.
     """
@@ -170,7 +170,7 @@ def find_version(
     now_ms: int,
     retention_ms: int,
 ) -> TableVersion:
-    """Return the version that a statement names, from the whole record of a table, oldest first.
+    """Return the version that a statement names; ``record`` is the whole record of the table, oldest first.
 
     Raises:
         NoSuchVersionError: the table has never had the version.
@@ -204,7 +204,7 @@ def find_version(
 def version_before(
     table: str, record: Sequence[RecordedVersion], wanted: VersionAsOf, write_ids: ValidWriteIdList, *, now_ms: int
 ) -> int | None:
-    """Return the write id of the version before the named version, None before all commits.
+    """Return the write id of the version before the named one, or None if the named version has the first commit.
 
     Raises:
         NoSuchVersionError: the table has never had the named version.

@@ -1,8 +1,7 @@
 """Snapshots: the transactions, and the write ids of a table, that a reader sees.
 
-A list has a high watermark and exceptions at or below it, each open or aborted.
-Lists are values; questions about one id or a range take a binary search, however
-many exceptions there are.
+A list has a high watermark and exceptions at or below it, each open or aborted. Lists are values. Methods for one id or
+a range take a binary search for any number of exceptions.
 
 Source: docs/reference/snapshots.md.
 """
@@ -19,7 +18,7 @@ from typing import NamedTuple, Self
 from airflow_hivex.core.errors import InvalidWriteIdListError
 
 MAX_ID = 2**63 - 1
-"""The largest id; as a min open id it stands for "none", as a high watermark for "everything"."""
+"""The largest id. As a min open id it means that no id is open, as a high watermark that all ids are visible."""
 
 _SHORTEST_RANGE = 5
 # A snapshot has at most as many open transactions as hive.max.open.txns allows; a wider range is damaged, and its ids
@@ -30,14 +29,14 @@ _RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
 
 
 class TableMark(NamedTuple):
-    """The id and the version of the table that has a name at one moment."""
+    """The id and the version that the table of a name has at one moment."""
 
     id: int
     version: int
 
 
 class RangeResponse(enum.Enum):
-    """The answer to a question about a range of ids: all, some or none of them."""
+    """The result of a method for a range of ids: ALL, SOME or NONE of them."""
 
     NONE = "none"
     SOME = "some"
@@ -87,8 +86,8 @@ class _IdList:
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
         """Return whether all, some or none of the ids from ``lo`` to ``hi`` (included) are valid.
 
-        Source: docs/reference/snapshots.md, "Valid ids". If all exceptions are above ``hi``, the answer is ALL, even if
-        ``hi`` is above the high watermark; a list made by this project has no exceptions there.
+        Source: docs/reference/snapshots.md, "Valid ids". If all exceptions are above ``hi``, the result is ALL, even if
+        ``hi`` is above the high watermark. Lists of this project have no exceptions above the high watermark.
         """
         if lo > self.high_watermark:
             return RangeResponse.NONE
@@ -144,7 +143,10 @@ _Parts = tuple[int, tuple[int, ...], tuple[int, ...], int | None]
 
 
 def _read(text: str, fields: list[str], *, ranges: bool) -> _Parts:
-    """Return the high watermark, open ids, aborted ids and min open of a text; the two lists may be missing."""
+    """Return the high watermark, open ids, aborted ids and min open id in a text.
+
+    The text may lack the lists of ids.
+    """
     if not 2 <= len(fields) <= 4:
         raise InvalidWriteIdListError(text, "it needs a high watermark, a min open id and at most two lists of ids")
     high_watermark = _number(text, "high watermark", fields[0])
@@ -175,7 +177,7 @@ def _written(ids: tuple[int, ...]) -> str:
 
 
 def _written_with_ranges(ids: tuple[int, ...]) -> str:
-    """Return ids as text: five or more consecutive ids as ``first-last``, other ids one by one."""
+    """Return ids as a text, in which five or more consecutive ids are ``first-last``."""
     parts: list[str] = []
     start = 0
     for at in range(1, len(ids) + 1):
@@ -249,7 +251,7 @@ class ValidWriteIdList(_IdList):
     def parse(cls, text: str | None) -> Self:
         """Return the list of a text form; an empty text and None see everything.
 
-        A caller that reads a managed table must treat a missing list as an error before.
+        A caller that reads a managed table must refuse a missing list itself.
 
         Raises:
             InvalidWriteIdListError: the text is not a write id list.
@@ -269,9 +271,9 @@ class ValidWriteIdList(_IdList):
 
 @dataclass(frozen=True, slots=True)
 class ValidCompactorWriteIdList(ValidWriteIdList):
-    """The write ids that a compaction may merge: all below the lowest open id, without aborted ids.
+    """The write ids that a compaction may merge: all ids below the lowest open id, except aborted ids.
 
-    Open ids lower the high watermark and are not stored, nor are aborted ids above it.
+    The high watermark is below the lowest open id. The list has neither open ids nor aborted ids above it.
     """
 
     def __post_init__(self) -> None:
@@ -290,13 +292,16 @@ class ValidCompactorWriteIdList(ValidWriteIdList):
         return cls(snapshot.high_watermark, snapshot.open_ids, snapshot.aborted_ids, snapshot.min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:  # noqa: ARG002
-        """Return ALL if all ids up to ``hi`` are resolved, else NONE: a directory is compacted wholly or not."""
+        """Return ALL if all ids up to ``hi`` are committed or aborted, otherwise NONE.
+
+        No directory is compacted in part.
+        """
         return RangeResponse.ALL if self.high_watermark >= hi else RangeResponse.NONE
 
 
 @dataclass(frozen=True, slots=True)
 class ValidCleanerWriteIdList(ValidWriteIdList):
-    """A reader's list cut at the highest write id of a compaction, so that no directory above it is deleted."""
+    """A reader's list that ends at the highest write id of a compaction, so that no directory above is deleted."""
 
     @classmethod
     def from_snapshot(cls, snapshot: ValidWriteIdList, highest_write_id: int) -> Self:
@@ -309,7 +314,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
         return cls(high_watermark, snapshot.open_ids, snapshot.aborted_ids, min_open, snapshot.table)
 
     def is_range_valid(self, lo: int, hi: int) -> RangeResponse:
-        """Return the answer of a reader's list, but NONE if the range reaches above the high watermark."""
+        """Return the result of a reader's list, or NONE if the range reaches above the high watermark."""
         return RangeResponse.NONE if hi > self.high_watermark else ValidWriteIdList.is_range_valid(self, lo, hi)
 
     def is_aborted(self, id: int) -> bool:
@@ -321,7 +326,7 @@ class ValidCleanerWriteIdList(ValidWriteIdList):
 class ValidTxnWriteIdList:
     """The write id lists of a transaction's tables: text form ``txnId$list$list...``.
 
-    ``lists`` has one list for each table, by full name in lower case.
+    ``lists`` is a dict from full name in lower case to list.
     """
 
     txn_id: int
@@ -366,9 +371,8 @@ class ValidTxnWriteIdList:
 def compare(a: ValidWriteIdList, b: ValidWriteIdList) -> int:
     """Return 0 if both lists see the same committed ids, 1 if ``a`` is newer, -1 if ``b`` is newer.
 
-    Open and aborted ids count alike. For lists of different tables the answer orders their names. Only the difference
-    between 0 and other answers is reliable: two lists may each see an id that the other lacks, and the answer is still
-    one number.
+    Open and aborted ids are not distinguished. For lists of different tables, the result only compares the table names.
+    Only 0 is reliable: if each list sees an id that the other lacks, the result is still 1 or -1.
 
     Source: docs/reference/snapshots.md, "Comparing two lists" (Hive TxnIdUtils).
     """
@@ -404,7 +408,7 @@ def covers(a: ValidWriteIdList, b: ValidWriteIdList) -> bool:
 
 
 def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
-    """Return the list after the commit of ``write_id``; unknown ids below it count as open.
+    """Return the list after the commit of ``write_id``. Unknown ids below this one become open.
 
     Source: docs/reference/snapshots.md, "Lists that are kept" (Hive MutableValidReaderWriteIdList).
     """
@@ -418,7 +422,7 @@ def with_committed(ids: ValidWriteIdList, write_id: int) -> ValidWriteIdList:
 
 
 def _compare_shorter(shorter_high_watermark: int, longer_high_watermark: int, extra: tuple[int, ...]) -> int:
-    """Return the comparison from the view of the list with fewer exceptions; ``extra`` has the other list's."""
+    """Return the comparison of a list with one that also has the exceptions ``extra``."""
     below = extra[0] - 1
     if shorter_high_watermark != below:
         return _sign(shorter_high_watermark - below)

@@ -1,4 +1,4 @@
-"""The facts of a write: its ids, the batch of an application, and the operation of the server that runs its job."""
+"""Writes of statements: their ids, batches of applications, and operations of the servers that run the jobs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from airflow_hivex.core.model.transactions import Operation
 class TableWrite:
     """One statement's write to a table: its ids, its cluster, and its operation on existing rows.
 
-    ``partition`` is the partition that the statement names, None if the rows decide or the table has no partitions.
+    ``partition`` is the partition that the statement names, or None if the rows decide or the table has no partitions.
     ``operation`` is INSERT, or the operation of a statement that changes rows; INSERT OVERWRITE counts as UPDATE.
     ``batch`` has the first and last write id of a streaming batch, whose transactions share a delta. ``statement`` is
-    the kind of the statement. With ``counts_inserts`` the rows that a change of rows inserts count as changed, too
+    the kind of the statement. With ``counts_inserts`` the inserted rows of a MERGE count as changed, too
     (hive.txn.xlock.mergeinsert). ``token`` is set for a write to an external table, which has no write ids: a unique
     text in the names of its files.
     """
@@ -38,7 +38,10 @@ class TableWrite:
 
     @property
     def directory_names(self) -> tuple[str, ...]:
-        """Return the possible names of the write's directories in every partition, without streaming batches."""
+        """Return the possible names of the write's directories in each partition.
+
+        Streaming batches have other names.
+        """
         ids = self.write_id, self.write_id, self.statement_id
         if self.overwrite:
             return (base_name(self.write_id),)
@@ -52,12 +55,12 @@ class TableWrite:
         return f"_hivex_{self.token}" if self.token else f"_staging_{self.write_id}_{self.statement_id}"
 
     def partitions(self, written: Collection[WrittenDirectory]) -> frozenset[str | None]:
-        """Return the partitions that these directories belong to; None stands for a table without partitions."""
+        """Return the partitions of written directories; None stands for a table without partitions."""
         named = () if self.partition is None else (self.partition,)
         return frozenset(named) | {each.partition for each in written}
 
     def operations(self, written: Collection[WrittenDirectory]) -> frozenset[tuple[str | None, Operation]]:
-        """Return the operations of directories on their partitions. A change of rows without deletes is an insert."""
+        """Return pairs of a partition and the operation on it. A change of rows without deletes is an insert."""
         changes_all = self.overwrite or self.counts_inserts
         return frozenset(
             (each.partition, self.operation if changes_all or each.is_delete_delta else Operation.INSERT)
@@ -71,7 +74,7 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """The key of a batch of an application: batches have rising numbers, and each is written once to a table.
+    """The key of a batch of an application. Batches have rising numbers; each is written to a table only once.
 
     Raises:
         InvalidParametersError: the application's id is not a text of 1 to 128 printable characters, or the batch's id
@@ -92,7 +95,7 @@ class BatchKey:
 
 
 def batch_key(app_id: str | None, batch_id: int | None) -> BatchKey | None:
-    """Return the key from two arguments, None if neither is given.
+    """Return the key from two arguments, or None if neither is given.
 
     Raises:
         InvalidParametersError: only one argument is given, or an argument is not valid.
@@ -116,8 +119,8 @@ class ServerOperation:
 class ResumableWrite(Protocol):
     """The write of a statement whose job continues on its server when this process ends.
 
-    ``earlier`` is the operation that an earlier process has begun for the same write, None if this one begins it. While
-    the operation ``is_running``, this process has not begun to put its files into place.
+    ``earlier`` is the operation that an earlier process has begun for the same write, or None if this process begins
+    it. While the operation ``is_running``, this process has not begun to move the files into place.
     """
 
     @property
@@ -126,17 +129,17 @@ class ResumableWrite(Protocol):
 
     @property
     def earlier(self) -> ServerOperation | None:
-        """Return the operation to wait for."""
+        """Return the earlier operation for which the statement waits, or None."""
 
     def note(self, operation: ServerOperation) -> None:
-        """Note the operation that runs for the write; safe to repeat.
+        """Record the operation that runs for the write. Safe to repeat.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now.
         """
 
     def claim(self) -> None:
-        """Note that this process moves the written files into place; from now on no other process may do so.
+        """Record that this process moves the written files into place. From now on no other process may move them.
 
         Raises:
             WriteTakenBackError: the write belongs to another process now.
