@@ -43,7 +43,7 @@ _NULL: pc.Expression = pc.scalar(pa.scalar(None, pa.bool_()))
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The lowest and the highest value of a column in some rows, None without a value."""
+    """The lowest and the highest value of a column in some rows, or None if the rows have no value."""
 
     minimum: Any
     maximum: Any
@@ -54,7 +54,7 @@ class Condition:
     """A predicate on the columns of one table, whose constants are values of the columns' types."""
 
     def __init__(self, predicate: Predicate, columns: Mapping[str, Column], table: str, values: TypedValues) -> None:
-        """Take ``columns`` by lower-case name, and ``values``, which converts constants as the session does.
+        """Convert a predicate; ``columns`` is a dict from lower-case name, and ``values`` converts constants.
 
         Raises:
             NoSuchColumnError: the predicate names another column.
@@ -69,7 +69,7 @@ class Condition:
         self.expression: pc.Expression = self._expression(self._predicate)
 
     def can_hold(self, ranges: Mapping[str, Range]) -> bool:
-        """Return whether a row may fulfil the condition, given the ranges of columns by lower-case name."""
+        """Return whether a row may fulfil the condition; ``ranges`` is a dict from lower-case name of a column."""
         return _can_hold(self._predicate, ranges)
 
     def _bound(self, predicate: Predicate) -> Predicate:
@@ -176,7 +176,7 @@ class Condition:
 
 
 def _field(column: Column, width: int) -> pc.Expression:
-    """Return a column, padded to ``width`` characters if it is a CHAR, as in Spark's comparison with longer texts."""
+    """Return a column. A CHAR is padded to ``width`` characters, as in Spark's comparison with longer texts."""
     field = pc.field(column.name)
     return pc.utf8_rpad(field, width) if _is_shorter(column, width) else field
 

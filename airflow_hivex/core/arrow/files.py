@@ -1,4 +1,4 @@
-"""Data files of a scan: the parts that are read at once, and the rows of each."""
+"""The data files of a scan, in parts that are read as a whole, and the rows of each part."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _UNNAMED = "_col"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a file that is read at once: its number, its number of rows, and the number of rows before it.
+    """A part of a file that is read as a whole: its number, its count of rows, and the count of rows before it.
 
-    ``is_julian`` says that days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
-    metadata columns, None if they were not requested or are not known.
+    With ``is_julian`` days before 1582-10-15 are numbered by the Julian calendar. ``keys`` are the ranges of the
+    metadata columns, or None if they were not requested or are not known.
     """
 
     number: int
@@ -50,12 +50,12 @@ class Reading(Protocol):
     def rows(
         self, file: Place, piece: Piece, columns: Sequence[Column], metadata: Sequence[str]
     ) -> Mapping[str, pa.Array]:
-        """Return the columns that the file has, by their names in the table, and some of its metadata columns."""
+        """Return a dict from name in the table to column, for columns that the file has and some metadata columns."""
 
 
 @contextmanager
 def readable(file: Place) -> Iterator[None]:
-    """Raise errors from reading a file as a StorageError.
+    """Turn errors of the block, which reads a file, into a StorageError.
 
     Raises:
         StorageError: the file cannot be read.
@@ -75,14 +75,14 @@ def readable(file: Place) -> Iterator[None]:
 
 
 class OrcReading:
-    """ORC files, stripe by stripe; ``is_nested`` if the row is a struct, as in files of Hive's layout."""
+    """A reader of ORC files by stripes. With ``is_nested`` the row is a struct, as in files of Hive's layout."""
 
     def __init__(self, declared: Sequence[Column], *, is_nested: bool = False) -> None:
         self._declared = declared
         self._is_nested = is_nested
 
     def pieces(self, file: Place, columns: Sequence[Column], condition: Condition | None, *, keys: bool) -> list[Piece]:
-        """Return the stripes of a file, without those whose statistics exclude a condition."""
+        """Return the stripes of a file that may satisfy a condition by their statistics."""
         with readable(file):
             tail = read_tail(file)
         keys_of = _keys_of(tail) if keys else [None] * len(tail.stripes)
@@ -155,7 +155,7 @@ class OrcReading:
 
 
 class ParquetReading:
-    """Files of Parquet, row group by row group."""
+    """A reader of Parquet files by row groups."""
 
     def __init__(self, declared: Sequence[Column]) -> None:
         self._declared = declared
@@ -168,7 +168,7 @@ class ParquetReading:
         *,
         keys: bool,  # noqa: ARG002 - files of Parquet have no such keys
     ) -> list[Piece]:
-        """Return the row groups of a file, without those whose statistics exclude a condition."""
+        """Return the row groups of a file that may satisfy a condition by their statistics."""
         from pyarrow import parquet
 
         with readable(file), file.open() as data:
@@ -206,7 +206,7 @@ class ParquetReading:
 
 
 def _keys_of(tail: Tail) -> list[Keys | None]:
-    """Return the ranges of the metadata columns in each stripe, None if its statistics do not have them."""
+    """Return the ranges of the metadata columns in each stripe, or None if its statistics do not have them."""
     statistics = tail.stripe_statistics
     if len(statistics) != len(tail.stripes):
         return [None] * len(tail.stripes)
@@ -222,10 +222,10 @@ def _array(values: pa.ChunkedArray) -> pa.Array:
 def _places(
     there: Sequence[str], columns: Sequence[Column], metadata: Sequence[str], declared: Sequence[Column]
 ) -> dict[str, int]:
-    """Return the position of each column in a file, by its name in the table, without columns that the file lacks.
+    """Return a dict from name in the table to position in a file, without columns that the file lacks.
 
-    Names are compared as in Spark. A file of an older Hive has no names (``_col0``): its columns are found by position
-    among all ``declared`` columns.
+    Names are compared as in Spark. A file of an older Hive has no names (``_col0``), so its columns are found by
+    position among all ``declared`` columns.
     """
     if there and all(name.startswith(_UNNAMED) for name in there):
         by_place = {column.name: place for place, column in enumerate(declared) if place < len(there)}
@@ -242,9 +242,9 @@ _EPOCH = date(1970, 1, 1)
 
 
 def orc_range(statistics: Message, declared: ColumnType, *, is_julian: bool) -> Range | None:
-    """Return the range of a column from the statistics of a stripe; None if they do not prove a range.
+    """Return the range of a column from the statistics of a stripe, or None if these do not prove a range.
 
-    ``is_julian`` as in ``Piece``.
+    For ``is_julian`` see ``Piece``.
     """
     if not isinstance(declared, Primitive) or not statistics.has(VALUES):
         return None
@@ -283,7 +283,7 @@ def _texts(minimum: str, maximum: str) -> tuple[str, str] | None:
 
 
 def _day(number: int) -> date:
-    """Return a day; for a day outside of Python's range, the nearest day in it."""
+    """Return a day, or the nearest day in Python's range."""
     try:
         return _EPOCH + timedelta(days=number)
     except OverflowError:
@@ -291,7 +291,7 @@ def _day(number: int) -> date:
 
 
 def parquet_ranges(row_group: Any, columns: Mapping[str, ColumnType]) -> dict[str, Range]:
-    """Return the ranges of columns, by their lower-case name in the file, in a row group."""
+    """Return a dict from the lower-case name of a column in the file to its range in a row group."""
     found = {}
     for place in range(row_group.num_columns):
         column = row_group.column(place)
@@ -334,7 +334,7 @@ _JULIAN_DAY_OF_EPOCH = 2_440_588
 
 
 def gregorian(days: Any) -> Any:
-    """Return days since 1970-01-01, converted from days of the mixed calendar, as an array or a number."""
+    """Return days since 1970-01-01, an array or a number, converted from the mixed calendar."""
     days = np.asarray(days, np.int64)
     # Richards's algorithm: year, month and day in the Julian calendar.
     e = 4 * (days + _JULIAN_DAY_OF_EPOCH + 1401) + 3

@@ -1,4 +1,4 @@
-"""A scan of a plan as record batches: several threads read its files in order, share by share."""
+"""A scan of a plan as record batches. Several threads read its files in order, share by share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ R = TypeVar("R")
 class _File:
     """A data file: the values of its partition, the deleted rows there, and its numbering if it is an original file.
 
-    A file that other programs may change has the ``stamp`` from before its pieces were planned.
+    If other programs may change the file, ``stamp`` is its state before its pieces were planned.
     """
 
     place: Place
@@ -58,7 +58,7 @@ class _File:
 class ArrowScan:
     """The rows of a scan that fulfil a condition, with some of its columns.
 
-    ``Scan.row_ids`` is set where any rows are deleted, so that original files are listed with their numbers.
+    ``Scan.row_ids`` must be set if any rows are deleted, so that original files are listed with their numbers.
     """
 
     def __init__(
@@ -70,7 +70,9 @@ class ArrowScan:
         filter: pc.Expression | None = None,
         threads: int | None = None,
     ) -> None:
-        """Take ``values``, which converts values as the session does, and ``filter``, a further condition of pyarrow.
+        """Prepare the scan.
+
+        ``values`` converts values as the session does; ``filter`` is a further condition of pyarrow.
 
         Raises:
             NoSuchColumnError: the table has no column of a name.
@@ -98,7 +100,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; four times as many shares of pieces as there are threads are in memory at a time.
+        """Yield the rows. At a time, four shares of pieces for each thread are in memory.
 
         Raises:
             StorageError: a file is missing or cannot be read.
@@ -186,7 +188,7 @@ class ArrowScan:
     # -- rows ----------------------------------------------------------------------------
 
     def _rows(self, task: tuple[_File, Share]) -> pa.RecordBatch | None:
-        """Read a share of a piece; return the rows of the piece with its last share."""
+        """Read a share of a piece, and return the rows of the whole piece after its last share, otherwise None."""
         file, share = task
         rows = share.rows
         try:
@@ -206,7 +208,7 @@ class ArrowScan:
         columns: Sequence[Column],
         stay: pa.Array | None,
     ) -> dict[str, pa.Array]:
-        """Return columns in the types of the table, with only the rows that ``stay``."""
+        """Return columns with the types of the table, and only with the rows that ``stay``."""
         count = piece.rows if stay is None else stay.true_count
         with readable(file.place):
             return {
@@ -242,7 +244,7 @@ class ArrowScan:
         return pa.repeat(pa.scalar(value, self._types[key.name]), rows)
 
     def _visible(self, file: _File, piece: Piece) -> VisibleRows | None:
-        """Return the visible rows of a piece; None if the snapshot sees all rows."""
+        """Return the visible rows of a piece, or None if the snapshot sees all rows."""
         if file.numbered is not None:
             if not file.deleted:
                 return None
@@ -259,7 +261,7 @@ class ArrowScan:
 
 
 def _readings(scan: Scan) -> dict[bool, Reading]:
-    """Return the readings of a scan's files, by whether rows are structs in them.
+    """Return a dict from True, for files whose rows are structs, and False to the reader of a scan's files.
 
     Raises:
         InvalidOperationError: only Spark can read the format.
@@ -283,7 +285,7 @@ def _chosen(columns: Sequence[Column], names: Sequence[str], table: str) -> tupl
 
 
 def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
-    """Return the data files in a directory, with their sizes; unless ``is_folder``, the path may be a file itself.
+    """Return the data files in a directory, with their sizes. Without ``is_folder`` the path may be a file itself.
 
     Raises:
         FolderExpectedError: the path is a file, and must be a folder.
@@ -304,7 +306,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
 
 
 def _check_unchanged(file: _File, table: str) -> None:
-    """Refuse a file that has changed since its pieces were planned: they may be of two states of it.
+    """Refuse a file that has changed since its pieces were planned, since they may belong to two states of it.
 
     Raises:
         StorageError: the file has changed, or was deleted.
@@ -343,7 +345,10 @@ def _ahead(pool: ThreadPoolExecutor, work: Callable[[T], R], items: Iterable[T],
 
 
 VALUES = 1_000_000
-"""The approximate number of values in a share. Its read takes some hundredths of a second, opening a file much less."""
+"""The approximate number of values in a share.
+
+Reading it takes some hundredths of a second, and opening a file much less.
+"""
 
 
 class PieceRows:
@@ -363,7 +368,7 @@ class PieceRows:
         return () if self._visible is None else self._visible.metadata
 
     def stay(self, metadata: Mapping[str, Any]) -> pa.Array | None:
-        """Return for each row whether it is visible, given the metadata columns; None if all rows are."""
+        """Return for each row whether it is visible, by its metadata columns, or None if all rows are visible."""
         if self._visible is None:
             return None
         with self._lock:
@@ -393,7 +398,7 @@ class Share:
 
 
 def shares_of(piece: Piece, visible: VisibleRows | None, columns: Sequence[Column]) -> list[Share]:
-    """Return the shares of a piece; the first has the metadata columns."""
+    """Return the shares of a piece. The first share has the metadata columns."""
     number = max(1, min(len(columns), piece.rows * len(columns) // VALUES))
     if any("." in each.in_files for each in columns):
         # The reader of nested rows would read the whole row for each share.
@@ -441,10 +446,10 @@ def _arrow_type(declared: ColumnType) -> pa.DataType | None:
 
 
 def conform(values: pa.Array, wanted: pa.DataType, declared: ColumnType) -> pa.Array:
-    """Return values of a file in the table's type, which is ``wanted`` in pyarrow.
+    """Return values of a file converted to the table's type, which is ``wanted`` in pyarrow.
 
-    Fields of structs match by name, and fields that the file lacks are NULL. Texts of CHAR are padded: other writers
-    omit blanks at the end.
+    Fields of structs match by name, and fields that the file lacks are NULL. Texts of CHAR are padded, because other
+    writers omit blanks at the end.
 
     Raises:
         pa.ArrowException: a value does not fit the type.

@@ -1,7 +1,7 @@
 """Constants and partition keys as values of the columns' types, with the rules of a Spark session.
 
 A constant is accepted only if Spark compares it with the column in the same way in all of its modes (ANSI or not), and
-pyarrow compares it exactly. Others are refused, so that a filter has the same meaning as in SQL.
+pyarrow compares it exactly. Other constants are refused, so that a filter has the same meaning as in SQL.
 
 Source: Spark's AnsiTypeCoercion, TypeCoercion, ApplyCharTypePadding and SparkDateTimeUtils.getZoneId.
 """
@@ -63,7 +63,7 @@ _OF_CHAR = {
     "spark.sql.legacy.charVarcharAsString": "false",
     "spark.sql.legacy.noCharPaddingInPredicate": "false",
 }
-"""The settings of Spark that change the meaning of CHAR, with the values that our readers assume."""
+"""The settings of Spark that change the meaning of CHAR, with the values that the readers of this package assume."""
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -77,10 +77,10 @@ _EXACT_DOUBLE_DIGITS = 15
 
 
 class TypedValues:
-    """Converts texts and constants as one session on one cluster does; ``configuration`` is that of its jobs."""
+    """The conversion of texts and constants, as in the jobs of one session on one cluster."""
 
     def __init__(self, configuration: Mapping[str, str], table: str) -> None:
-        """Take the configuration, and the ``table`` of the compared columns.
+        """Prepare the conversion; ``configuration`` belongs to the jobs, and ``table`` has the compared columns.
 
         Raises:
             InvalidOperationError: Python does not know the session's time zone.
@@ -238,13 +238,13 @@ class TypedValues:
         return (value.replace(tzinfo=self._zone) if value.tzinfo is None else value).astimezone(UTC)
 
     def _is_plain(self, local: datetime) -> bool:
-        """Return whether local times near this one are in the same order as the instants of the session's zone."""
+        """Return whether the local times near this one have the same order as their instants in the session's zone."""
         near = (local + timedelta(days=days) for days in (-1, 0, 1))
         return len({each.replace(tzinfo=self._zone).utcoffset() for each in near}) == 1
 
 
 def padded(text: str, declared: Primitive) -> str:
-    """Return a text as a value of its type: a CHAR is padded with blanks, as in Spark."""
+    """Return a text as a value of its type. A CHAR is padded with blanks, as in Spark."""
     return text.ljust(declared.parameters[0]) if declared.name == "char" else text
 
 
@@ -294,9 +294,9 @@ def _has_common_type(value: Decimal, whole_digits: int, scale: int) -> bool:
 
 
 def _on_scale(value: Fraction, scale: int, bound: int) -> Decimal | None:
-    """Return a number that compares with each number of a scale as ``value`` does: the value, or a number between two.
+    """Return a number that compares with each number of a scale as ``value`` does, or None.
 
-    None if pyarrow has no digit for it.
+    This is the value itself or a number between two of the scale. It is None if pyarrow has too few digits.
     """
     half = Fraction(1, 2)
     units = min(max(value * 10**scale, -bound - half), bound + half)

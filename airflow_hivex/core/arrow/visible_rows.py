@@ -24,7 +24,7 @@ _KEY = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 class VisibleRows:
-    """The rows of a stripe that a snapshot sees; ``keys`` is None if the file has no statistics of the keys."""
+    """The rows of a stripe that a snapshot sees. ``keys`` is None if the file has no statistics of the keys."""
 
     def __init__(self, rows: int, keys: Keys | None, deleted: Deleted, written_by: WriteIdFilter | None) -> None:
         self._rows = rows
@@ -39,7 +39,7 @@ class VisibleRows:
         return key if self._written_by is None else (*key, WRITE_ID)
 
     def among(self, metadata: Mapping[str, Any]) -> Any:
-        """Return for each row whether it is visible, given these columns; None if all rows are."""
+        """Return for each row whether it is visible, by these columns, or None if all rows are visible."""
         found = None
         if self._deleted and self._is_numbered:
             found = np.ones(self._rows, bool)
@@ -90,11 +90,11 @@ def _between(keys: Keys, deleted: Deleted) -> Iterator[tuple[tuple[int, int], An
 
 
 Deleted = Mapping[Writer, Any]
-"""The ids of a partition's deleted rows, in ascending order, by writer."""
+"""The ids of a partition's deleted rows, as a dict from writer to ascending ids."""
 
 
 class DeletedRows:
-    """The deleted rows of a scan: a delete delta lies next to the rows that it deletes."""
+    """The deleted rows of a scan. A delete delta lies in the folder of the rows that it deletes."""
 
     def __init__(self, scan: Scan) -> None:
         """Read the delete deltas.
@@ -133,12 +133,12 @@ class DeletedRows:
             self._by_place.setdefault(by_number[int(places[start])], {})[writer] = row_ids[start:end]
 
     def of(self, directory: str) -> Deleted:
-        """Return the deleted rows of a partition, by the URI of its directory."""
+        """Return the deleted rows of a partition, given by the URI of its directory."""
         return self._by_place.get(place(directory).path.rstrip("/"), {}) if self._by_place else {}
 
 
 def stays(deleted: Deleted, write_ids: Any, buckets: Any, row_ids: Any) -> Any:
-    """Return for each row whether it is not deleted."""
+    """Return for each row whether it stays, because it is not deleted."""
     found = np.ones(len(row_ids), bool)
     for start, end in runs(write_ids, buckets):
         gone = deleted.get((int(write_ids[start]), int(buckets[start])))

@@ -32,19 +32,25 @@ from airflow_hivex.core.store.schema import partitions
 T = TypeVar("T")
 
 _WRITTEN = "hivex_written_tables"
-"""The key in a connection's ``info`` of the tables whose new state the cache reads after the commit."""
+"""The key in a connection's ``info`` for the tables whose new state the cache reads after the commit."""
 _MOST_OPEN = 10_000
-"""The largest number of transactions whose changes are kept. Without them, the next reader needs a round trip."""
+"""The largest number of transactions whose changes are kept.
+
+After other changes, the next reader needs a round trip.
+"""
 _CHANGED = "hivex_changed_tables"
-"""The key in a connection's ``info`` of the ids of tables that its database transaction has changed."""
+"""The key in a connection's ``info`` for the ids of tables that its database transaction has changed."""
 _MOST_PREDICATES = 4
-"""The number of predicates of a table with contents of their own. For the next one the whole table is read."""
+"""The number of predicates whose contents are cached by themselves.
+
+For a further predicate, the whole table is read.
+"""
 _MOST_PARTITIONS = 20_000
 """The largest number of partitions of a table that the cache keeps as a whole."""
 
 
 def _nothing() -> None:
-    """Do nothing; used in place of starting a follower."""
+    """Do nothing, in place of starting a follower."""
 
 
 class CachedMetadata(ObjectStore):
@@ -52,7 +58,7 @@ class CachedMetadata(ObjectStore):
 
     The snapshot of a statement confirms each entry by the write id list and the version of the table
     (``MetadataReader``). So an answer is never stale, even if events of other processes have not arrived. In a database
-    transaction of the caller (:meth:`joining`) the database answers, because only it has the changes of that
+    transaction of the caller (:meth:`joining`), all reads query the database, which has the changes of that
     transaction.
     """
 
@@ -63,7 +69,10 @@ class CachedMetadata(ObjectStore):
         self.cache = cache
         self._written = _OpenWrites()
         self.follow: Callable[[], None] = _nothing
-        """A function that starts the follower of the notification log, called before fills for readers with lists."""
+        """A function that starts the follower of the notification log.
+
+        It is called before a fill for a reader with a list.
+        """
 
     # -- MetadataReader
 
@@ -77,7 +86,7 @@ class CachedMetadata(ObjectStore):
     ) -> Snapshot:
         """Return the tables of these names and their write id lists; see ``MetadataReader``.
 
-        One round trip, which reads only the tables that are not cached. Another one if a cached table has changed.
+        One round trip, which reads only the tables that are not cached, and another one if a cached table has changed.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -105,7 +114,7 @@ class CachedMetadata(ObjectStore):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return a snapshot. If the database has another history than the cache, empty the cache and do not use it."""
+        """Return a snapshot. If the database has another history than the cache, empty the cache, and do not use it."""
         before = self.cache.history
         taken = ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns, known=known)
         if self.cache.note_history(before, taken.history):
@@ -142,7 +151,7 @@ class CachedMetadata(ObjectStore):
     def _read_contents(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> tuple[TableContents, bool]:
         """Read contents for a predicate, or for the whole table after several predicates, and keep them.
 
-        Returns the contents, and True if they are those of the whole table.
+        Returns the contents, and True if they are contents of the whole table.
         """
         tag = self._tag(snapshot, table)
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
@@ -247,7 +256,7 @@ class CachedMetadata(ObjectStore):
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """Facts about a table that this process has changed.
+    """A table that this process has changed.
 
     ``lists_partitions`` is true if readers list its partitions, ``has_list`` if the writer has passed a write id list.
     """
@@ -256,7 +265,7 @@ class WrittenTable:
     has_list: bool
 
     def joined(self, other: WrittenTable | None) -> WrittenTable:
-        """Return the combined facts of two changes of a table."""
+        """Return two changes of a table as one."""
         if other is None:
             return self
         return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)
@@ -265,7 +274,7 @@ class WrittenTable:
 class Written:
     """The tables that one database transaction has changed.
 
-    ``names`` has the changes that commit together with it, ``of_txns`` the changes of open transactions by id.
+    ``names`` has the changes that commit together with it, ``of_txns`` is a dict from open transaction to its changes.
     """
 
     def __init__(self) -> None:
@@ -278,7 +287,7 @@ class Written:
         self.of_txns.clear()
 
     def add(self, name: QualifiedName, table: WrittenTable, txn_id: int | None) -> None:
-        """Record a change; without ``txn_id`` it commits together with the database transaction."""
+        """Record a change. Without ``txn_id`` the change commits together with the database transaction."""
         names = self.names if txn_id is None else self.of_txns.setdefault(txn_id, {})
         names[name] = table.joined(names.get(name))
 

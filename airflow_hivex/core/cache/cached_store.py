@@ -1,4 +1,4 @@
-"""CachedStore: the catalog with a cache in front of the database, also for readers with only a write id list."""
+"""CachedStore: the catalog with a cache in front of the database, also for readers that have only a write id list."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CachedStore(CachedMetadata):
     """The RawStore that answers from memory. Source: Hive CachedStore.
 
     A read with a write id list that sees the same commits as the entry makes no database call. Another read queries the
-    database, and tags the entry with the present list of the database: the list of the caller may count the caller's
-    own open transaction as committed. A table without write ids is answered from memory while the notification log is
-    followed. A read without a list returns the current state from the database.
+    database, and tags the entry with the current list of the database, since the list of the caller may count the
+    caller's own open transaction as committed. A table without write ids is answered from memory while the notification
+    log is followed. A read without a list returns the current state from the database.
     """
 
     def get_table(
@@ -51,10 +51,10 @@ class CachedStore(CachedMetadata):
         valid_write_ids: Mapping[str, GivenList] | None = None,
         cluster: str | None = None,
     ) -> list[StoredTable]:
-        """Return the existing tables of these names (with ``cluster``, those with a copy there); see ``ObjectStore``.
+        """Return the existing tables of these names, with a copy on ``cluster`` if it is given; see ``ObjectStore``.
 
-        Tables with a write id list may come from memory, and are cached. One round trip for the other tables if all of
-        them exist.
+        Tables with a write id list may come from memory, and are cached. If all other tables exist, they need one round
+        trip.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))
@@ -176,7 +176,7 @@ class CachedStore(CachedMetadata):
         return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
-        """Read tables again that other processes have changed, with their partitions if readers list these.
+        """Read tables again that other processes have changed, with their partitions if readers list partitions.
 
         A dropped table is removed from the cache. One round trip for each table, more for partitions.
         """
@@ -191,8 +191,8 @@ class CachedStore(CachedMetadata):
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
         """Cache the new state of tables that this process has changed, with the write id list after the commit.
 
-        It does so only if readers of this process use lists: its follower runs, or the writer has passed a list. After
-        an error of the database the next reader queries the database.
+        A table is skipped unless readers of this process use lists, that is, the follower runs or the writer has passed
+        a list. After an error of the database, the next reader queries the database.
         """
         for named, table in written.items():
             if not self.cache.lists.include(*named) or not (table.has_list or self.cache.is_followed):
@@ -224,7 +224,7 @@ class CachedStore(CachedMetadata):
                 self._read_contents(taken, table, None)
 
     def _keeps(self, named: QualifiedName, cluster: str | None) -> bool:
-        """Return whether the partitions of a table may be cached; never for the view of one cluster."""
+        """Return whether the partitions of a table may be cached. As seen by one cluster they are never cached."""
         if self._connection is not None:
             return False
         if cluster is not None or not self.cache.lists.include(*named):
@@ -239,7 +239,7 @@ class CachedStore(CachedMetadata):
     def _read_table(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[ValidWriteIdList | None, StoredTable]:
-        """Return the present write id list and state of a table from the database. One round trip."""
+        """Return the current write id list and definition of a table from the database. One round trip."""
         taken = self._of_one_history([named])
         table = taken.tables[named]
         check_has_list(table, ids)
@@ -248,7 +248,7 @@ class CachedStore(CachedMetadata):
     def _fill(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None, cluster: str | None
     ) -> tuple[ValidWriteIdList | None, StoredTable]:
-        """Read a table and cache it; return its write id list, and the table as ``cluster`` sees it."""
+        """Read a table and cache it. Return its write id list, and the table as ``cluster`` sees it."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         view = self._seen_from(table, cluster)
@@ -258,9 +258,9 @@ class CachedStore(CachedMetadata):
     def _fill_several(
         self, database: str, names: Sequence[str], given: Mapping[str, GivenList], cluster: str | None
     ) -> dict[str, StoredTable]:
-        """Read tables of a database and cache them; return the tables with a copy on ``cluster``, as it sees them.
+        """Read tables of a database and cache them. Return those with a copy on ``cluster``, as this cluster sees them.
 
-        The result is empty if one of them does not exist and another one is dropped meanwhile.
+        The result is empty if one table does not exist and another one is dropped meanwhile.
         """
         wanted = [name for name in names if self.cache.lists.include(database, name)]
         if not wanted:
@@ -287,7 +287,7 @@ class CachedStore(CachedMetadata):
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Read all partitions of a table, cache and return them; None if it has no partitions, or too many."""
+        """Read all partitions of a table, cache them and return them, or None if the table has none or too many."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         if not table.is_partitioned or self._has_many_partitions(table):
@@ -300,7 +300,7 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with all its partitions, from memory if possible; None if the caller reads the database."""
+        """Return a table with all its partitions, from memory if possible, or None: the caller queries the database."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

@@ -38,7 +38,7 @@ class Miss(enum.Enum):
     LAGGING = "lagging"
     """The table has no write ids, and the notification log could not be read for too long."""
     NOT_CACHEABLE = "not cacheable"
-    """The lists of objects exclude the table, it is too large, or the answer depends on more than the table."""
+    """The lists of objects exclude the table, the table is too large, or the answer depends on more than the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class Counting:
 class CacheState:
     """The contents of a cache at one moment.
 
-    ``event_id`` is the last event of the notification log that the follower has applied, None without a follower.
-    ``lag`` is the number of events after that one.
+    ``event_id`` is the last event of the notification log that the follower has applied, or None without a follower.
+    ``lag`` is the number of later events.
     """
 
     tables: int

@@ -1,4 +1,4 @@
-"""The follower: a thread that updates the cache of a process by the notification log, and registers the cache."""
+"""The follower, a thread that updates the cache of a process by the notification log, and registers the cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_WAIT_S = 0.5
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
-"""The longest time in which a writer commits that has not seen the registration of a follower yet."""
+"""The longest time between the registration of a follower and the commit of a writer that has not seen it."""
 _LONGEST_STEP_S = 5.0
 """The longest time that a fork waits for a step of a follower."""
 # A fork while this thread has a transaction of SQLite open copies its lock, but not the thread that releases it: the
@@ -64,10 +64,10 @@ os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_chil
 class Follower:
     """A follower, which applies the events of all processes, in their order, to the cache of this process.
 
-    :meth:`start` begins at the newest event: only snapshots can confirm entries from before. The same holds after a
-    gap, when events were purged before they were applied: an entry does not answer readers with only a list until it is
-    read again. After a restore of the database from a backup, the cache is emptied. Answers are correct however far
-    the follower is behind.
+    :meth:`start` begins at the newest event, so only snapshots can confirm earlier entries. The same is true after a
+    gap, when events were purged before they were applied. Such an entry does not answer readers with only a list until
+    it is read again. After a restore of the database from a backup, the cache is emptied. Answers are correct even if
+    the follower lags.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Follower:
 
     @property
     def position(self) -> int | None:
-        """Return the id of the last applied event; None before the start."""
+        """Return the id of the last applied event, or None before the start."""
         return None if self._bookmark is None else self._bookmark.position
 
     @position.setter
@@ -106,7 +106,7 @@ class Follower:
         return self._process_id == os.getpid() and self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Follow the log from its newest event, in a thread; a second call does nothing. Some round trips.
+        """Follow the log from its newest event, in a thread. A second call does nothing. Some round trips.
 
         If the database cannot be reached, the next call tries again.
         """
@@ -138,7 +138,7 @@ class Follower:
         self._cache.untag()
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are recorded now, at most ``limit``; return their number.
+        """Apply the events that are recorded now, at most ``limit`` events, and return their number.
 
         Raises:
             StoreUnavailableError: the database cannot be reached; the next call applies the events.
@@ -150,7 +150,9 @@ class Follower:
         return CacheRegistration(self._store, self._clock, socket.gethostname(), os.getpid())
 
     def begin(self) -> None:
-        """Begin at the newest event, unless the follower has begun already; for a caller of :meth:`catch_up`.
+        """Begin at the newest event, unless the follower has begun already.
+
+        A caller of :meth:`catch_up` calls it first.
 
         Raises:
             StoreUnavailableError: the database cannot be reached.
@@ -223,7 +225,7 @@ class Follower:
                 self._wait(listener, stop, self._pause(armed_at))
 
     def _step(self, armed_at: float) -> float:
-        """Apply new events; return the time at which the wait for announcements began, 0 while events arrive."""
+        """Apply new events; return the time at which the wait for announcements began, or 0 while events arrive."""
         applied = self.catch_up()
         if applied and armed_at:
             self._registration.disarm()
@@ -285,7 +287,7 @@ _AT_ONCE = frozenset(
 
 
 def apply(cache: TableCache, events: Iterable[Event]) -> set[QualifiedName]:
-    """Apply events in their order; return the tables that must be read again. No round trip; safe to repeat."""
+    """Apply events in their order; return the tables that must be read again. No round trip. Safe to repeat."""
     changed: set[QualifiedName] = set()
     for event in events:
         changed |= _apply(cache, event)
@@ -352,7 +354,7 @@ class RegisteredCache:
 
 
 def registered_caches(store: Store) -> list[RegisteredCache]:
-    """Return the caches of all processes, the latest seen first. One round trip."""
+    """Return the caches of all processes, the one with the latest report first. One round trip."""
     with store.read() as connection:
         rows = connection.execute(select(caches).order_by(caches.c.seen_ms.desc())).all()
     return [

@@ -56,7 +56,7 @@ class MetadataCache:
         )
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are recorded now, at most ``limit``, as the follower does; return their number.
+        """Apply the events that are recorded now, at most ``limit`` events, as the follower does. Return their number.
 
         Raises:
             StoreUnavailableError: the database cannot be reached; the next call applies the events.
@@ -77,7 +77,7 @@ class MetadataCache:
         self._prewarm.cancel()
 
     def close(self) -> None:
-        """Stop following and prewarming."""
+        """Stop the follower and the prewarm."""
         self._prewarm.cancel()
         if self._prewarming is not None:
             self._prewarming.join(5)
@@ -98,7 +98,7 @@ _BATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class Prewarmed:
-    """The result of a prewarm: the number of tables, whether these are all, the time, and the used memory."""
+    """The result of a prewarm: the number of tables, whether these are all tables, the time, and the used memory."""
 
     tables: int
     is_complete: bool
@@ -109,8 +109,8 @@ class Prewarmed:
 class Prewarm:
     """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each table is tagged with a snapshot that was taken before its read, so
-    that a change meanwhile causes another read later and never a wrong answer. Requests do not wait for the prewarm.
+    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a change
+    meanwhile causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:
@@ -119,7 +119,7 @@ class Prewarm:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Stop a running prewarm after its present table."""
+        """Stop a running prewarm after its current table."""
         self._cancelled.set()
 
     def run(self, progress: Callable[[int], object] | None = None) -> Prewarmed:

@@ -1,4 +1,4 @@
-"""The entries of the cache by table, the rules for their answers, and the removal of old entries."""
+"""The entries of the cache, one for each table: look-ups, updates by events, and the removal of old entries."""
 
 from __future__ import annotations
 
@@ -49,10 +49,12 @@ def _is_same(a: ValidWriteIdList | None, b: ValidWriteIdList | None) -> bool:
 
 
 class TableCache:
-    """Entries by table, the least recently used first. Safe to share between threads; no method queries the database.
+    """The entries of tables, the least recently used first.
 
-    An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put``. The tag of a part is
-    a write id list from before the reads, so that the part has all commits of its tag.
+    Safe to share between threads; no method queries the database.
+
+    An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put``. The tag of a part is a
+    write id list from before the reads, so the part has all commits of its tag.
     """
 
     def __init__(self, lists: ObjectLists, most_bytes: int) -> None:
@@ -61,9 +63,9 @@ class TableCache:
         self.used_bytes = 0
         self.most_bytes = most_bytes
         self.evictions = 0
-        """The number of entries that were removed to make room for others."""
+        """The number of entries that were removed to make room for other entries."""
         self.followed_until = 0.0
-        """The time, by ``time.monotonic``, up to which entries of tables without write ids may answer."""
+        """The time (``time.monotonic``) until which entries of tables without write ids may answer."""
         self.history: History | None = None
         """The history of the database in the latest snapshot."""
         self._entries: OrderedDict[int, Entry] = OrderedDict()
@@ -73,7 +75,7 @@ class TableCache:
         self._evicted: OrderedDict[QualifiedName, None] = OrderedDict()
         self._changes = Changes()
         self._announced: dict[int, set[int]] = {}
-        """By transaction, the ids of cached tables of which it has announced a change."""
+        """A dict from transaction to the ids of cached tables of which the transaction has announced a change."""
         _caches.add(self)
 
     def __len__(self) -> int:
@@ -101,7 +103,7 @@ class TableCache:
         return equivalent(tag, seen)
 
     def note_history(self, before: History | None, now: History) -> bool:
-        """Keep the present history of the database; return whether it continues the earlier history ``before``.
+        """Keep the current history of the database; return whether it continues the earlier history ``before``.
 
         Otherwise the database was restored from a backup, and all entries are dropped.
         """
@@ -128,7 +130,7 @@ class TableCache:
     def contents(
         self, table: StoredTable, ids: ValidWriteIdList | None, keys: Sequence[ContentsKey]
     ) -> TableContents | None:
-        """Return the contents of a table, for the first of ``keys``, that a reader with the list ``ids`` may use."""
+        """Return the contents for the first of ``keys`` that a reader with the list ``ids`` may use, or None."""
         mark = TableMark(table.id, table.version)
         name = (table.database, table.name)
         with self._lock:
@@ -152,7 +154,7 @@ class TableCache:
     # -- answers for readers with only a list
 
     def definition(self, name: QualifiedName, ids: ValidWriteIdList | None, cluster: str | None) -> StoredTable | None:
-        """Return a table as a cluster sees it, if the entry may answer for the list ``ids``, or None.
+        """Return a table as a cluster sees it, or None if the entry must not answer for the list ``ids``.
 
         ``ids`` is None for a table without write ids.
         """
@@ -170,7 +172,7 @@ class TableCache:
             return view
 
     def partitions(self, name: QualifiedName, ids: ValidWriteIdList | None) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with its cached partitions, if the entry may answer for the list ``ids``, or None.
+        """Return a table with its cached partitions, or None if the entry must not answer for the list ``ids``.
 
         The caller counts the hit, or a miss if the wanted partition is not cached.
         """
@@ -214,7 +216,7 @@ class TableCache:
     # -- filling
 
     def begin(self) -> int:
-        """Return the number of changes so far, as the moment before the reads of a fill."""
+        """Return the number of changes so far, by which a ``put`` recognises changes during the reads."""
         with self._lock:
             return self._changes.now
 
@@ -227,7 +229,7 @@ class TableCache:
         *,
         is_used: bool = False,
     ) -> None:
-        """Cache a table; without ``views`` it answers snapshots only, unless it has views already."""
+        """Cache a table. Without ``views``, now or earlier, the entry answers only readers with a snapshot."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -263,7 +265,7 @@ class TableCache:
         *,
         is_complete: bool,
     ) -> None:
-        """Cache partitions of a table: all of them, or in addition to cached ones of the same state."""
+        """Cache all partitions of a table, or add some to the cached partitions of the same state."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -314,7 +316,7 @@ class TableCache:
     # -- changes
 
     def forget(self, table_ids: Collection[int]) -> None:
-        """Drop the entries of tables that this process has changed; reads that run now are not cached."""
+        """Drop the entries of tables that this process has changed. The results of running reads are not cached."""
         with self._lock:
             for table_id in table_ids:
                 self._changes.note(table_id)
@@ -323,7 +325,7 @@ class TableCache:
     def note_change(self, table_id: int, name: QualifiedName, txn_id: int | None, ids: ValidWriteIdList | None) -> bool:
         """Apply the event of a change; return whether the entry must be read again now.
 
-        A change of a transaction marks the entry as uncommitted. Another change has taken effect already.
+        The change of a transaction marks the entry as uncommitted. Any other change has already taken effect.
         """
         with self._lock:
             other = self._ids.get(name)
@@ -341,7 +343,7 @@ class TableCache:
             return False
 
     def note_commit(self, txn_id: int, write_ids: Mapping[int, int]) -> set[QualifiedName]:
-        """Apply the event of a commit; ``write_ids`` has the write id of each table by its id.
+        """Apply the event of a commit; ``write_ids`` is a dict from table id to write id.
 
         Returns the names of tables that the transaction has changed, and whose entries must be read again.
         """
@@ -359,14 +361,14 @@ class TableCache:
         return changed
 
     def note_abort(self, txn_id: int) -> None:
-        """Apply the event of an abort: drop the entries of tables of which the transaction has announced a change."""
+        """Apply the event of an abort: drop the entries of tables for which the transaction has announced a change."""
         with self._lock:
             for table_id in list(self._announced.get(txn_id, ())):
                 self._changes.note(table_id)
                 self._drop(table_id)
 
     def drop_named(self, database: str | None, table: str | None = None) -> None:
-        """Drop the entry of a table, or all entries of a database, or, if ``database`` is None, all entries."""
+        """Drop the entry of a table, all entries of a database, or all entries if ``database`` is None."""
         with self._lock:
             for entry in list(self._entries.values()):
                 if database is None or entry.name == (database, table) or (table is None and entry.name[0] == database):
@@ -374,9 +376,9 @@ class TableCache:
             self._changes.note_all()
 
     def untag(self) -> None:
-        """Stop answers to readers with only a list until the tables are read again: events may have been missed.
+        """Stop answers to readers with only a list until the tables are read again, since events may have been missed.
 
-        Parts that a snapshot confirms by a version and a list stay.
+        Snapshots can still confirm the definitions and contents by version and list.
         """
         with self._lock:
             self._changes.note_all()
@@ -487,14 +489,14 @@ _MOST_REMEMBERED = 100_000
 
 
 class Changes:
-    """The last change of each table, as the number of changes until then. The cache calls the methods under its lock.
+    """The last change of each table, as a number from a counter of changes. The cache calls the methods under its lock.
 
     A table whose last change is not known any more counts as changed.
     """
 
     def __init__(self) -> None:
         self.now = 0
-        """The number of changes so far, which serves as a clock."""
+        """The number of changes so far, used as a clock."""
         self._last: OrderedDict[int, int] = OrderedDict()
         self._floor = 0
 

@@ -1,4 +1,4 @@
-"""The cached parts of one table, each with its write id list and version; equal parts are kept once."""
+"""The cached parts of one table, each with its write id list and version, and the rules for their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_STEP = 10_000
 """The largest number of unknown write ids over which the tag of a part is extended by a commit."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
-"""A predicate of partition keys with the clusters whose copies are wanted; None stands for the whole table."""
+"""A predicate on partition keys (None: the whole table), with the clusters whose copies are wanted."""
 # Sizes of objects in CPython in bytes, measured with tracemalloc on 64 bits (benchmarks/cache.py reports them).
 OF_VIEW = 300
 _OF_TABLE, _OF_COLUMN, _OF_TEXT = 1900, 230, 50
@@ -34,8 +34,8 @@ _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 class Part(Generic[V]):
     """A value that was read from the database.
 
-    It includes all commits of the write ids in ``tag``, and belongs to the table's ``version``. ``tag`` is None for a
-    value that only a version can confirm. ``has_write_ids`` is true if the table was transactional at the read.
+    The value includes all commits of the write ids in ``tag``, and belongs to the table's ``version``. ``tag`` is None
+    for a value that only a version can confirm. ``has_write_ids`` is true if the table was transactional at the read.
     """
 
     value: V
@@ -47,7 +47,7 @@ class Part(Generic[V]):
 
 @dataclass(slots=True)
 class Definition:
-    """A table as the database has it, and its views by cluster (None: for a client that does not know clusters)."""
+    """A table as the database has it, and a dict from cluster (None: for a client without clusters) to its view."""
 
     table: StoredTable
     views: dict[str | None, StoredTable] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def _values_of(partition: StoredPartition) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Partitions:
-    """Partitions, in the view of a client without a cluster, by their values in the order of ids.
+    """A dict from values to partitions, in the order of ids, as a client without a cluster sees them.
 
     ``is_complete`` is true if these are all partitions of the table.
     """
@@ -72,7 +72,7 @@ class Partitions:
     is_complete: bool
     names: Sequence[str] | None = None
     by_key: list[dict[str, list[StoredPartition]]] | None = None
-    """For each partition key, the partitions by the value of the key."""
+    """For each partition key, a dict from the value of the key to partitions."""
 
     def chosen(self, table: StoredTable, predicate: Predicate | None) -> Sequence[StoredPartition]:
         """Return the partitions whose rows may satisfy a predicate, in the order of ids."""
@@ -112,7 +112,7 @@ class Partitions:
 class Entry:
     """The parts of one table.
 
-    ``unsettled`` has the open transactions that have announced a change of the table, with the write id list of each
+    ``unsettled`` is a dict from open transaction that has announced a change of the table to the write id list of the
     change. ``is_used`` is true if a caller has read the table by a write id list, so that the follower keeps the entry
     current. ``lists_partitions`` is true if callers have read all partitions.
     """
@@ -128,7 +128,10 @@ class Entry:
     size: int = 0
 
     def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
-        """Keep contents; drop contents of another state of the table, and the oldest ones if there are too many."""
+        """Keep contents.
+
+        Drop contents of another state of the table and, if there are too many, the oldest contents.
+        """
         if key is None:
             self.contents = {None: part}
             return
@@ -142,10 +145,10 @@ class Entry:
         self.contents = {**same, key: part}
 
     def settle(self, tag: ValidWriteIdList) -> list[int]:
-        """Forget announced changes that are committed in ``tag``, the list of a part that was just read.
+        """Remove the announced changes that ``tag``, the list of a part that was just read, has as committed.
 
-        The other part of the entry may lack such a change, and the event of the commit will not mark it any more: it is
-        dropped here. Returns the transactions of these changes.
+        Returns the transactions of these changes. The other part of the entry may lack such a change, and the event of
+        the commit will not mark the part any more. So this part is dropped here.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:
@@ -158,7 +161,7 @@ class Entry:
         return settled
 
     def has_all_of(self, ids: ValidWriteIdList) -> bool:
-        """Return whether the definition and partitions were read after the commit of the change with the list ``ids``.
+        """Return whether the definition and partitions were read after the commit of a change with the list ``ids``.
 
         In ``ids`` the change counts as committed. The result is true for changes of this process, which renews its
         entries itself.
@@ -167,7 +170,7 @@ class Entry:
         return bool(parts) and all(_has(part.tag, ids) for part in parts)
 
     def outdate(self) -> bool:
-        """Drop the parts that answer readers with only a list; return whether callers read the entry by a list."""
+        """Drop the parts that answer readers with only a list; return whether there were such parts and readers."""
         has_answers = self.partitions is not None
         if self.definition is not None:
             has_answers = has_answers or bool(self.definition.value.views)
@@ -177,7 +180,7 @@ class Entry:
         return has_answers and self.is_used
 
     def carry_on(self, write_id: int) -> None:
-        """Extend the tags by a committed write id that has not changed the definition or the partitions."""
+        """Add a committed write id to the tags, since the commit has not changed the definition or the partitions."""
         for part in (self.definition, self.partitions):
             if part is None or part.tag is None:
                 continue
@@ -193,11 +196,13 @@ class Entry:
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
         mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return the reason, with a detail, why a part must not answer a reader, or None. Every answer is checked here.
+        """Return the reason and a detail why a part must not answer a reader, or None if it may.
+
+        It checks every answer.
 
         The rule compares the identity of the table, the list, and the version, in this order. ``mark`` is the mark of
         the table in the reader's snapshot; by default it is the mark of the list, if the list has one. ``is_followed``
-        is true if the notification log was read lately: a reader without a list and a version depends on it.
+        is true if the notification log was read lately, on which a reader without list and version depends.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:
@@ -288,10 +293,10 @@ _DEFINITION, _PARTITIONS = "definition", "partitions"
 
 
 class SharedDescriptors:
-    """A store that returns equal parts of storage descriptors as one object.
+    """A collection that replaces equal parts of storage descriptors by one object.
 
-    A storage descriptor has the location of one table, so that only its columns, SerDe and parameters are shared. Each
-    owner, a table by its id, holds the parts of its definition and of its partitions until they are replaced, or the
+    A storage descriptor has the location of one table, so only its columns, SerDe and parameters are shared. An owner
+    is the id of a table. It holds the parts of its definition and of its partitions until they are replaced, or the
     owner is released. The cache calls the methods under its lock. Source: Hive SharedCache.StorageDescriptorWrapper.
     """
 
@@ -299,7 +304,7 @@ class SharedDescriptors:
         self._parts: dict[Hashable, Any] = {}
         self._holders: Counter[Hashable] = Counter()
         self._held: dict[tuple[int, str], set[Hashable]] = {}
-        """The parts of the definition, and of the partitions, of each owner."""
+        """A dict from owner to the parts of its definition and the parts of its partitions."""
 
     def __len__(self) -> int:
         return len(self._parts)

@@ -37,7 +37,7 @@ class ClusterHealth:
     """The health of the clusters; safe to share between threads."""
 
     def __init__(self, clusters: Clusters, roots: Roots, timer: Callable[[], float] = time.monotonic) -> None:
-        """Create the health checks; ``timer`` returns the time in seconds, by which results expire."""
+        """Create the health checks. Results expire by ``timer``, which returns the time in seconds."""
         self._clusters = clusters
         self._roots = roots
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class ClusterHealth:
         """Return the health of the root of a cluster's file system: whether it is mounted and has its root marker.
 
         A missing or foreign root is checked again for each statement, because it may be mounted at any moment. A root
-        that does not answer for five seconds counts as missing for a short time. A file system for which this process
+        that does not respond for five seconds counts as missing for a short time. A file system for which this process
         has no driver counts as usable.
 
         Raises:
@@ -65,7 +65,7 @@ class ClusterHealth:
         return _remembered(self._of_runners, self._lock, cluster, self._ask_runner)
 
     def free_bytes(self, cluster: str) -> int | None:
-        """Return the free bytes of a cluster's file system; None if unknown, or if the file system cannot be used.
+        """Return the free bytes of a cluster's file system, or None if they are unknown or it cannot be used.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -105,7 +105,7 @@ class ClusterHealth:
 
 
 def answer_of(cluster: Cluster, ask: Callable[[], T]) -> T:
-    """Return the result of ``ask``, a call to a cluster's file system. The caller waits for at most five seconds.
+    """Call ``ask``, which uses a cluster's file system, and return the result. The caller waits five seconds at most.
 
     Raises:
         StorageError: the file system does not answer in time.
@@ -142,7 +142,7 @@ def _remembered(
     *,
     but: tuple[type[HivexError], ...] = (),
 ) -> Health:
-    """Return the kept health of a cluster, or the result of ``ask``; problems of the types ``but`` are not kept."""
+    """Return the cached health of a cluster, or call ``ask`` and cache the result; errors ``but`` are not cached."""
     with lock:
         known = cache.get(cluster)
     if known is not None:

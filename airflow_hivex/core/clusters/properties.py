@@ -26,7 +26,7 @@ _OPTIONAL = ("spark_conf", "storage_options")
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """All clusters in the order of their description. Iteration returns their names.
+    """All clusters, in the order of ``hive.cluster.properties``. Iteration returns their names.
 
     ``default`` is ``hive.default.cluster.name``, ``use_default`` is ``hive.use.default.cluster``.
     """
@@ -43,9 +43,9 @@ class Clusters:
         use_default: bool = False,
         answer_timeout_s: int = ANSWER_TIMEOUT_S,
     ) -> Clusters:
-        """Return the clusters that ``value`` describes: a mapping, JSON text, or the path of a file with JSON text.
+        """Return the clusters in ``value``, which is a mapping, a JSON text, or the path of a file with a JSON text.
 
-        If there is only one cluster, it is the default of ``default``. The call does not access the clusters.
+        A single cluster is the default cluster, unless ``default`` names one. The call does not access the clusters.
 
         Raises:
             InvalidClusterPropertiesError: the description is malformed or incomplete, or two clusters share a file
@@ -190,7 +190,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value, in JSON's words, for errors. The value itself may be a misplaced secret."""
+    """Return the JSON type of a value, for errors. These must not have the value, which may be a misplaced secret."""
     if value is None:
         return "null"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Checks that the root of a cluster's file system is the root to which the metastore and its jobs have written.
+"""Checks of the root of a cluster's file system: the metastore and its jobs must have written to this very root.
 
 A folder on which no file system is mounted looks like an empty root. Files that are written there disappear when the
 file system is mounted again, and the cleaner regards missing files as deleted. So the first write to a cluster creates
@@ -34,11 +34,14 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The number of registered directories, the newest first, that are looked for in a root without a marker."""
+"""The number of the newest registered directories that the check looks for in a root without a marker."""
 
 
 class Roots:
-    """The roots of the clusters and their markers. A check reads one small file, and the database the first time."""
+    """The roots of the clusters and their markers.
+
+    A check reads one small file; the first check also reads the database.
+    """
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
@@ -49,7 +52,7 @@ class Roots:
     def check(self, name: str) -> None:
         """Ensure that the root of a cluster has its root marker; the first use of a cluster creates the marker.
 
-        A cluster without a marker in the metastore, but with registered directories, is marked if one of the newest
+        If the metastore knows no marker, but registered directories, the root is marked if one of the newest
         directories exists.
 
         Raises:
@@ -69,7 +72,9 @@ class Roots:
             self._mark_first(cluster, files, found, root_id)
 
     def examine(self, name: str) -> None:
-        """Ensure that the root of a cluster has its root marker, without writing; a root without a marker is accepted.
+        """Ensure that the root of a cluster has its root marker, without writing.
+
+        A root that was never marked is accepted.
 
         Raises:
             RootMissingError, ForeignRootError, StorageError: as in :meth:`check`, if the root was marked before.
@@ -83,7 +88,9 @@ class Roots:
             self._compare(cluster, root_id, found)
 
     def planned(self, name: str) -> PlannedRoot:
-        """Return the root of a cluster for the plan of a job, without reading the database or the file system.
+        """Return the root of a cluster for the plan of a job.
+
+        The method reads neither the database nor the file system.
 
         The processes of the job check the marker if this process has checked it before.
         """
@@ -95,7 +102,7 @@ class Roots:
         return PlannedRoot(name, cluster.shown_filesystem, path, f"{path.rstrip('/')}/{MARKER}", known)
 
     def accept(self, name: str) -> int:
-        """Accept the present root of a cluster and mark it; return the number of directories registered there.
+        """Accept the current root of a cluster and mark it; return the number of directories registered on the cluster.
 
         Other processes accept the root from their next statement on.
 
@@ -120,7 +127,7 @@ class Roots:
             return int(connection.execute(count).scalar_one())
 
     def _is_known(self, name: str, files: ClusterFiles) -> bool:
-        """Return whether the root still has the marker that this process has seen before. Reads the file only."""
+        """Return whether the root still has the marker that this process has seen before. It reads only the file."""
         known = self._known.get(name)
         return known is not None and _read(files) == known
 
@@ -128,7 +135,7 @@ class Roots:
         """Return the stored id of a cluster's root, whether the root was marked, and the id in the marker.
 
         A process that marks a root stores the id, writes the marker, and then stores that the root is marked. If the
-        two ids differ, another process may have done so between the two reads, and so both are read again.
+        two ids differ, another process may have marked the root between the two reads, so both are read again.
         """
         for _ in range(2):
             root_id, is_marked = self._noted(name) or (None, False)
@@ -138,7 +145,7 @@ class Roots:
         return root_id, is_marked, found
 
     def _noted(self, name: str) -> tuple[str, bool] | None:
-        """Return the stored id of a cluster's root, and whether its marker was written; None for a new cluster."""
+        """Return the stored id of a cluster's root and whether its marker was written, or None for a new cluster."""
         roots = cluster_roots.c
         with self._store.read() as connection:
             row = connection.execute(select(roots.root_id, roots.is_marked).where(roots.cluster == name)).one_or_none()
@@ -195,7 +202,7 @@ class Roots:
 
 
 def _newest_directories(connection: Connection, cluster: str) -> list[str]:
-    """Return the locations of the newest registered directories of a cluster that have files. One statement."""
+    """Return the locations of the newest registered directories with files on a cluster. One query."""
     d, copies, held = directories.c, directory_copies.c, cluster_storage_descriptors.c
     place = func.coalesce(held.location, partitions.c.location, tables.c.location)
     query = (
@@ -220,7 +227,7 @@ def _newest_directories(connection: Connection, cluster: str) -> list[str]:
 
 
 def _read(files: ClusterFiles) -> str | None:
-    """Return the id in the marker of a root; None without a marker, an empty text if the marker is not valid."""
+    """Return the id in the marker of a root, None if there is no marker, or an empty text if it is not valid."""
     text = files.read_text(MARKER)
     if not text:
         # The file is missing, or its writer was killed before it wrote the content.
@@ -237,10 +244,10 @@ _HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
 
 
 def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
-    """Return the result of a job after checking that this process finds all its files.
+    """Check that this process finds all files of a job, and return the result of the job.
 
-    The driver of spark-submit is a process of its own, perhaps on another host. Each result of a job is checked here
-    before a part of it is registered.
+    The driver of spark-submit is a process of its own, perhaps on another host. So each result is checked here before
+    its directories are registered.
 
     Raises:
         WrittenRowsMissingError: a file is missing, or has another size.

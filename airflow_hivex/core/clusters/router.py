@@ -1,4 +1,4 @@
-"""The choice of the cluster that runs a statement: a Route, by the copies of the tables and the health of clusters.
+"""The choice of the cluster that runs a statement, by the copies of the tables and the health of the clusters.
 
 Source: docs/reference/clusters.md. The comments cite its rules by number (R7, S2).
 """
@@ -24,7 +24,7 @@ def choose_cluster(
     use_default: bool = False,
     health: Callable[[str], Health] = lambda _: USABLE,
 ) -> Route:
-    """Return the cluster that runs a statement, with the candidates in order and the reasons against each.
+    """Return the route of a statement: the cluster that runs it, and the candidates with the reasons against each.
 
     Args:
         inputs: the tables that the statement reads, in order of appearance.
@@ -56,7 +56,7 @@ def choose_cluster(
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
-    """Return one input for each table, so that a table which is read twice is not reported twice."""
+    """Return one input for each table, also for a table that the statement reads twice."""
     found: dict[str, RouteInput] = {}
     for one in inputs:
         seen = found.get(one.table)

@@ -33,9 +33,9 @@ from airflow_hivex.core.store.schema import (
 from airflow_hivex.core.store.schema.base import partition_from_column, partition_to_column
 
 Resource = tuple[int, str | None]
-"""The id of a table and the name of a partition, or None."""
+"""The id of a table and the name of a partition, or None for the whole table."""
 Place = tuple[int, int | None]
-"""The id of a table and the id of a partition, or None."""
+"""The id of a table and the id of a partition, or None for a table without partitions."""
 
 # The statement that reads write ids has the id of each table four times.
 _TABLES_A_BATCH = 5000
@@ -43,7 +43,7 @@ _TABLES_A_BATCH = 5000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a compaction that begins now: the transactions, and the write ids that it may merge, by table."""
+    """The snapshot of a compaction that begins now: transactions, and a dict from table to the write ids to merge."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]
@@ -53,8 +53,8 @@ class Snapshot:
 class Written:
     """The written tables and partitions.
 
-    ``partition_ids`` has the id of the partition of each resource, None for a table or a missing partition. ``aborts``
-    has the aborted transactions of each resource, if they were requested.
+    ``partition_ids`` is a dict from resource to partition id, which is None for a table or a missing partition.
+    ``aborts`` has the aborted transactions of each resource, if they were requested.
     """
 
     partition_ids: Mapping[Resource, int | None]
@@ -66,7 +66,7 @@ def read_written(connection: Connection, *, with_aborts: bool, only: Resource | 
     """Return every table and partition that committed transactions have written to, in the order of the writes.
 
     ``with_aborts`` adds tables and partitions of aborted transactions. ``only`` selects one table or partition, which
-    is returned even if no transaction has written to it. Two statements, and one for each 10,000 tables.
+    is returned even if no transaction has written to it. Two queries, and one for each 10,000 tables.
     """
     partition_ids = _written(connection, only)
     aborts: dict[Resource, Aborts] = {}
@@ -87,10 +87,10 @@ def read_candidates(
     promising: Container[Place] | None = None,
     only: Resource | None = None,
 ) -> list[Candidate]:
-    """Return the written tables and partitions with all facts except their directories. Two statements.
+    """Return the candidates among the written tables and partitions, without their directories. Two queries.
 
-    ``failures`` is the number of successive failures after which a compaction is not retried. ``promising`` limits the
-    result to these places, and to places with aborted transactions or too many failures.
+    ``failures`` is the number of successive failures after which a compaction is not retried. ``promising`` restricts
+    the result to these places, and to places with aborted transactions or too many failures.
     """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
@@ -112,7 +112,7 @@ def read_candidates(
 
 
 def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
-    """Return the aborted transactions of each table and partition, and the partition's id; the oldest come first."""
+    """Return a dict from table and partition to its aborted transactions and the partition's id, the oldest first."""
     components = txn_components.c
     query = (
         select(
@@ -137,7 +137,7 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
     """Return sums over the registered directories of each table or partition that :func:`decide` may compact.
 
-    ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables. One statement.
+    ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables. One query.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"
@@ -170,7 +170,7 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
     """Return the snapshot of tables (id to full name) for a compaction that begins now.
 
-    One statement, and one for each 5,000 tables.
+    One query, and one for each 5,000 tables.
     """
     valid_txns = read_valid_txns(connection)
     found: dict[int, ValidCompactorWriteIdList] = {}
@@ -181,7 +181,7 @@ def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
 
 
 def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
-    """Return the bytes of registered directories, by place and name. One statement for each 10,000 places."""
+    """Return a dict from place to a dict from directory to bytes. One query for each 10,000 places."""
     d = directories.c
     query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
     of_partitions = sorted(partition_id for _, partition_id in places if partition_id is not None)
@@ -262,7 +262,7 @@ def _tables(connection: Connection, ids: Collection[int]) -> dict[int, Candidate
 
 
 def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
-    """Return the state of each initiated or working entry, in the words of SHOW COMPACTIONS, by resource."""
+    """Return a dict from resource to the state of its initiated or working entry, in the words of SHOW COMPACTIONS."""
     q = compaction_queue.c
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
@@ -273,7 +273,7 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
 
 
 def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
-    """Return the end of the newest failure, in ms, of each resource whose last ``failures`` compactions have failed."""
+    """Return the resources whose last ``failures`` compactions have failed, with the end (ms) of the last failure."""
     h = completed_compactions.c
     failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
     often = (
@@ -322,7 +322,7 @@ def _only_stored(query: Select[Any], columns: Any, only: Resource | None) -> Sel
 
 
 def names_of(candidates: Iterable[Candidate]) -> dict[int, str]:
-    """Return the full names of the candidates' tables by id."""
+    """Return a dict from table id to full name, for the tables of candidates."""
     return {each.table.id: resource_name(each.table.database, each.table.name, None) for each in candidates}
 
 

@@ -1,7 +1,7 @@
 """The cleaner: deletes directories that compactions have replaced, and files of aborted transactions, on every cluster.
 
-It deletes files first. Then one database transaction deletes their records and ends the entry of the queue. So the next
-round finds everything that a killed cleaner has left; a directory that is deleted already is not an error.
+The cleaner deletes files first. Then one database transaction deletes their records and ends the entry of the queue. So
+the next round finds all files that a killed cleaner has left. A directory that is already deleted is not an error.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -55,7 +55,10 @@ class Cleaner:
     def plan(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return the tasks that :meth:`run` would do, for the warehouse, one table or one partition. Only reads."""
+        """Return the tasks that :meth:`run` would do, for the warehouse, one table or one partition.
+
+        The call only reads.
+        """
         tasks = []
         files = CleaningFiles(self._services.clusters, self._services.roots)
         for work in self._works(self._resource(database, table, partition)):
@@ -77,7 +80,7 @@ class Cleaner:
         return [task for work in self._works(only) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
-        """End entries for aborted data that a DROP TABLE, or the cleaning of a compaction, has deleted already."""
+        """End the entries for aborted data that a DROP TABLE, or the cleaning of a compaction, has already deleted."""
         entries = self._cleaning.abort_cleanups()
         if not entries:
             return
@@ -97,7 +100,7 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return the work of a round. A fixed number of statements, and one for each different snapshot of a reader."""
+        """Return the work of a round. A fixed number of queries, and one for each different snapshot of a reader."""
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
@@ -152,7 +155,8 @@ class Cleaner:
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
         """Return the aborted data that the cleaner removes without a compaction.
 
-        If compactions remove aborted data, only the data of missing partitions is left, which no compaction reads.
+        If compactions remove aborted data, the result only has the data of missing partitions, which no compaction
+        reads.
         """
         if self._with_aborts or not works:
             return works
@@ -163,7 +167,7 @@ class Cleaner:
     # -- doing it -------------------------------------------------------------------
 
     def _clean(self, work: CleaningWork, files: CleaningFiles) -> CleaningTask | None:
-        """Do the work and return its report; return None if another process has ended the entry meanwhile."""
+        """Do the work and return its report, or None if another process has ended the entry meanwhile."""
         try:
             return self._clean_entry(work, files) if work.entry is not None else self._clean_aborted(work, files)
         except CompactionLostError as error:
@@ -239,7 +243,10 @@ class Cleaner:
         return doomed
 
     def _forget(self, connection: Connection, work: CleaningWork, doomed: Iterable[Doomed]) -> bool:
-        """Remove the records of deleted directories; return False, unchanged, if the partition was moved meanwhile."""
+        """Remove the records of deleted directories.
+
+        If the partition was moved meanwhile, change nothing; return False.
+        """
         raise_versions(connection, [work.table_id])
         if work.place is not None:
             query = select(partitions.c.location).where(partitions.c.id == work.place.id, ~partitions.c.dropped)

@@ -109,7 +109,7 @@ class CleaningFiles:
                 yield Doomed(folder.cluster, location, OBSOLETE)
 
     def _aborted(self, work: CleaningWork, folder: CleanedFolder, path: str) -> Iterable[Doomed]:
-        """Return an aborted directory, or aborted files if the directory is the delta of a streaming batch."""
+        """Return the directory at a path if it is aborted, or the aborted files in the delta of a streaming batch."""
         assert work.aborted is not None
         assert work.write_ids is not None
         directory = work.aborted.leftover(path.rpartition("/")[2])
@@ -138,7 +138,7 @@ class CleaningFiles:
                 yield Doomed(folder.cluster, f"{location}/{name}", ABORTED, is_file=True)
 
     def delete(self, doomed: Doomed) -> None:
-        """Delete a directory or file. It is not an error if it does not exist.
+        """Delete a directory or file, if it exists.
 
         Raises:
             StorageError: the directory or file could not be deleted.
@@ -150,14 +150,14 @@ class CleaningFiles:
             files.delete_directory(doomed.location)
 
     def delete_empty_folders(self, work: CleaningWork) -> None:
-        """Delete the empty folder of a partition that does not exist: only aborted transactions have written to it."""
+        """Delete the empty folder of a partition that does not exist. Only aborted transactions have written to it."""
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
                 self.of(folder.cluster).delete_empty_directories(folder.location, len(work.table.partition_keys))
 
 
 def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str]) -> Iterable[Doomed]:
-    """Return the intermediate directories that the compaction of an entry could not delete."""
+    """Return the intermediate directories that the worker of an entry could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})
@@ -170,8 +170,8 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
 def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
     """Return unregistered directories of ended transactions in the folder on the primary cluster.
 
-    If a registered directory is missing, nothing is returned: the database may be older than the files, for example
-    after a restore, and an unregistered directory may be the last copy of rows.
+    If a registered directory is missing, the result is empty. The database may then be older than the files, for
+    example after a restore, and an unregistered directory may be the last copy of rows.
     """
     table, place = work.table, work.place
     if table is None or work.write_ids is None or work.valid_txns is None or (table.is_partitioned and place is None):

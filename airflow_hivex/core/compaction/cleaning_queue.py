@@ -66,12 +66,12 @@ class CleaningQueue(JoinsTransactions):
     def entries_to_clean(self) -> list[Compaction]:
         """Return the entries that can be cleaned now, one for each table or partition, the oldest first.
 
-        It is the entry with the lowest write id. One statement; at most ``metastore.compactor.fetch.size`` entries.
+        Each is the entry with the lowest write id. At most ``metastore.compactor.fetch.size`` entries. One query.
         """
         return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
 
     def next_entries(self) -> list[Compaction]:
-        """Return the next entry of each table or partition, the oldest first, even if it has a pause. One statement."""
+        """Return the next entry of each table or partition, the oldest first, also during its pause. One query."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
@@ -115,7 +115,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(work, "note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
-        """Return the entries of type ABORT_CLEANUP; the cleaner skips their data during the pause. One statement."""
+        """Return the entries of type ABORT_CLEANUP. The cleaner skips their data during the pause. One query."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
@@ -135,7 +135,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "start cleaning")
 
     def clear_cleaning_started(self, entry: Compaction) -> Compaction:
-        """Leave an entry for a later round, because readers still need some directories; return the changed entry.
+        """Keep an entry for a later round, because readers still need some directories; return the changed entry.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.
@@ -144,7 +144,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "stop cleaning")
 
     def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
-        """Record an error of the cleaner; the pause doubles each time. Return the entry, or None after too many errors.
+        """Record an error of the cleaner, and double the pause. Return the entry, or None after too many errors.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.
@@ -164,10 +164,10 @@ class CleaningQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "cleaning failed")
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """End an entry as refused: there is nothing to clean, or cleaning is not allowed.
+        """End an entry as refused, because there is nothing to clean, or cleaning is not allowed.
 
         Raises:
-            CompactionLostError: another cleaner owns the entry, or it has ended.
+            CompactionLostError: another cleaner owns the entry, or the entry has ended.
         """
         self._end(entry, CompactionState.REFUSED, message)
 
@@ -178,8 +178,8 @@ class CleaningQueue(JoinsTransactions):
     ) -> None:
         """End an entry as succeeded after its replaced directories are deleted, and delete records of the writes.
 
-        ``removed_write_ids`` are the write ids of aborted writes whose files were deleted; None stands for all up to
-        the highest write id of the entry. The records of the last commits stay, because sensors read them
+        ``removed_write_ids`` are the write ids of aborted writes whose files were deleted; None stands for all write
+        ids up to the highest one of the entry. The records of the last commits stay, because sensors read them
         (``metastore.commits``).
 
         Raises:

@@ -1,4 +1,4 @@
-"""The tasks of the cleaner for each table or partition: the folders, their obsolete directories, and the readers."""
+"""The work of the cleaner for each table or partition: its folders, their obsolete directories, and the readers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class CleaningWork:
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
-        """Return the report of the work, with the files that are deleted, or would be deleted."""
+        """Return the report of the work, with the deleted files, or the files that would be deleted."""
         return CleaningTask(
             compaction_id=None if self.entry is None else self.entry.id,
             database=self.database,
@@ -148,7 +148,7 @@ def read_works(
 
 
 def _decide(work: CleaningWork, readers: Readers) -> None:
-    """Determine the directories that are obsolete for all readers, or only for new ones, and the blockers."""
+    """Determine the directories that are obsolete for all readers, those only for new readers, and the blockers."""
     assert work.entry is not None
     # The empty name is a partition that is one original file, which nothing can replace.
     names = [name for name in work.registered if name]
@@ -203,7 +203,7 @@ def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, 
 def read_partitions(
     connection: Connection, works: Sequence[CleaningWork]
 ) -> dict[tuple[int, str | None], CleanedPartition]:
-    """Return the partitions that exist, by table and name. One statement for each 200 tables."""
+    """Return the existing partitions, as a dict from table and name. One query for each 200 tables."""
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
@@ -221,7 +221,7 @@ def read_partitions(
 def _registered(
     connection: Connection, works: Sequence[CleaningWork], places: Mapping[tuple[int, str | None], CleanedPartition]
 ) -> dict[tuple[int, int | None], list[RegisteredDirectory]]:
-    """Return the registered directories of the tables and partitions. One statement for each 10,000."""
+    """Return the registered directories of each table or partition. One query for each 10,000 of them."""
     d = directories.c
     query = select(d.table_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
     of_partitions = [place.id for place in places.values()]
@@ -236,7 +236,7 @@ def _registered(
 
 
 def _growing(connection: Connection, table_ids: Sequence[int]) -> dict[int, frozenset[tuple[int | None, str]]]:
-    """Return the registered deltas that several transactions of a streaming batch share, by table. One statement."""
+    """Return a dict from table to the registered deltas of streaming batches. One query."""
     d = directories.c
     found: defaultdict[int, set[tuple[int | None, str]]] = defaultdict(set)
     query = select(d.table_id, d.partition_id, d.name).where(

@@ -1,4 +1,4 @@
-"""Compactor: requests compactions, directly or by thresholds, runs and cleans them, and returns their states."""
+"""Compactor: requests compactions directly or by thresholds, runs them, deletes replaced files, and returns states."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class _Wanted:
 class Compactor:
     """The compaction calls of the metastore.
 
-    Workers use ``queue``, and cleaners use ``cleaning``: a worker takes an entry by ``queue.next_entry``, a cleaner
-    takes the entries of ``cleaning.entries_to_clean``, and each records the outcome there.
+    A worker takes an entry by ``queue.next_entry``, a cleaner takes the entries of ``cleaning.entries_to_clean``. Each
+    records the outcome in the same object.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Compactor:
         buckets: int | None = None,
         order_by: Sequence[SortColumn] = (),
     ) -> CompactionResponse:
-        """Request a compaction, without regard to thresholds, NO_AUTO_COMPACTION and earlier failures.
+        """Request a compaction. Thresholds, NO_AUTO_COMPACTION and earlier failures are ignored.
 
         Args:
             database: the database of the table.
@@ -111,12 +111,12 @@ class Compactor:
             type: ``major``, ``minor`` or ``rebalance``.
             pool: the pool whose workers run the compaction; by default the property ``hive.compactor.worker.pool`` of
                 the table or its database.
-            properties: properties that override those of the table: ``compactor.*`` and ``tblprops.*``.
+            properties: ``compactor.*`` and ``tblprops.*`` properties, which override the properties of the table.
             buckets: the number of files after a rebalance.
             order_by: the order of the rows after a rebalance.
 
         Returns:
-            The id of the compaction; or a refusal, if another compaction waits, runs, or covers the same writes.
+            The id of the compaction, or a refusal if another compaction waits, runs, or covers the same writes.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError, NoSuchColumnError: the object does not exist.
@@ -142,7 +142,7 @@ class Compactor:
         pool: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> dict[str, CompactionResponse]:
-        """Request compactions of all partitions of a table; return the responses by partition, sorted by name.
+        """Request compactions of all partitions of a table; return a sorted dict from partition to response.
 
         The arguments and errors are those of :meth:`request`.
         """
@@ -189,7 +189,8 @@ class Compactor:
     def wait(self, compaction_id: int, timeout_s: float | None = None) -> CompactionResponse:
         """Wait until the work of a compaction has ended, and return its state.
 
-        After ``hive.compactor.wait.timeout`` at most it returns; the state is then still ``initiated`` or ``working``.
+        The wait ends after ``hive.compactor.wait.timeout`` at the latest; the state is then ``initiated`` or
+        ``working``.
 
         Raises:
             NoSuchCompactionError: no compaction has the id.
@@ -217,7 +218,7 @@ class Compactor:
     def work(
         self, worker_id: str | None = None, pool: str | None = None, *, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Run the oldest compaction that waits in a pool, and return its outcome; return None if no compaction waits.
+        """Run the oldest waiting compaction of a pool, and return its outcome, or None if no compaction waits.
 
         Readers and writers continue meanwhile. A failed compaction changes no table.
 
@@ -228,8 +229,8 @@ class Compactor:
             compaction_id: run this compaction, of any pool, if it still waits; otherwise return None.
 
         Raises:
-            CompactionLostError: the compaction took too long, and another worker may take it; its files are discarded.
-            HivexError: :meth:`cancel` has stopped it, mostly JobCancelledError; the compaction waits again.
+            CompactionLostError: the compaction took too long, and another worker may take it. Its files are discarded.
+            HivexError: :meth:`cancel` has stopped the compaction, mostly JobCancelledError. It waits again.
         """
         own = f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident()}"
         return self._worker.work(worker_id or own, pool, compaction_id)
@@ -250,7 +251,7 @@ class Compactor:
         return self.history.show(wanted)
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions from the queue. Return by id None, or the reason why it could not be withdrawn."""
+        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason of a failure."""
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
@@ -268,9 +269,9 @@ class Compactor:
     def clean(self, database: str | None = None, table: str | None = None) -> list[CleaningTask]:
         """Run one round of the cleaner, for the whole warehouse or one table, and return its tasks.
 
-        It deletes replaced directories and aborted data on every cluster, except files that an open transaction may
-        read. A failed task is retried after a pause, which doubles each time. Safe to run at any time, and again after
-        it was killed.
+        The round deletes replaced directories and aborted data on every cluster, except files that an open transaction
+        may read. A failed task is retried after a pause, which doubles each time. Safe to run at any time, and again
+        after it was killed.
         """
         self.queue.requeue_lost()
         return self._cleaner.run(database, table)
@@ -278,7 +279,7 @@ class Compactor:
     def plan_clean(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[CleaningTask]:
-        """Return the tasks that :meth:`clean` would do, with their blockers, without deleting files.
+        """Return the tasks that :meth:`clean` would do, with their blockers, and delete nothing.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the database or table does not exist.

@@ -61,10 +61,10 @@ class Check:
 class Explanation:
     """The present decision of the initiator for a table or partition.
 
-    ``type`` is None if it does not request a compaction, and ``answer`` has the reason. For a whole table with
-    partitions, ``partitions`` has the number of partitions with each answer. ``worthwhile`` has the partitions (None:
-    the table) that have passed a threshold, with the type of compaction that the initiator would request without its
-    filters.
+    ``answer`` is the reason of the decision; ``type`` is None if the initiator does not request a compaction. For a
+    whole table with partitions, ``partitions`` has the number of partitions with each answer. ``worthwhile`` has the
+    partitions (None: the table) that have passed a threshold, with the type of compaction that the initiator would
+    request without its filters.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Explanation:
 
     @property
     def passed(self) -> tuple[Check, ...]:
-        """Return the passed thresholds, without the thresholds that concern the cleaner only."""
+        """Return the passed thresholds, except the thresholds that concern only the cleaner."""
         return tuple(each for each in self.checks if each.result in _TYPES)
 
     @property

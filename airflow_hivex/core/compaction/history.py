@@ -77,7 +77,8 @@ _H = completed_compactions.c
 class CompactionFilter:
     """The filter of SHOW COMPACTIONS: all given conditions must be true.
 
-    ``order_by`` has columns of SHOW COMPACTIONS, each with True for ascending order; by default the newest come first.
+    ``order_by`` has columns of SHOW COMPACTIONS, each with True for ascending order. By default the newest compactions
+    come first.
     """
 
     database: str | None = None
@@ -108,7 +109,7 @@ class CompactionHistory:
         self._timeout_ms = round(float(settings["metastore.compactor.history.retention.timeout"]) * 86_400_000)
 
     def show(self, wanted: CompactionFilter | None = None) -> list[Compaction]:
-        """Return the compactions of the queue and the history that match a filter. One statement.
+        """Return the compactions of the queue and the history that match a filter. One query.
 
         Raises:
             InvalidObjectError: a column of the order does not exist.
@@ -118,7 +119,7 @@ class CompactionHistory:
             return [compaction_from_row(row) for row in connection.execute(query)]
 
     def get(self, id: int) -> Compaction:
-        """Return the compaction with the id, from the queue or the history. One statement.
+        """Return the compaction with the id, from the queue or the history. One query.
 
         Raises:
             NoSuchCompactionError: no compaction has the id.
@@ -129,11 +130,11 @@ class CompactionHistory:
         return found[0]
 
     def purge(self) -> int:
-        """Remove old entries of the history; return their number. Six statements.
+        """Remove old entries of the history; return their number. Six queries.
 
-        The settings have the number of entries that stay for each table or partition and state. Entries that have not
-        succeeded are removed earlier, after ``metastore.compactor.history.retention.timeout``, if a later compaction
-        that merges at least as much has succeeded.
+        Settings limit the number of entries for each table or partition and state. An entry that has not succeeded is
+        removed after ``metastore.compactor.history.retention.timeout`` if a later compaction of at least the same
+        directories has succeeded.
         """
         return self._services.store.write(self._purge, name="purge compactions")
 
@@ -225,7 +226,7 @@ _LIST_ORDERS: dict[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class CompactionCounts:
-    """The queue by state, the oldest entry that waits for a worker, and the failures of the last 24 hours."""
+    """The numbers of entries by state, the oldest waiting entry, and the failures of the last 24 hours."""
 
     queue: dict[CompactionState, int]
     oldest_enqueued_at: datetime | None
@@ -240,7 +241,7 @@ class CompactionListing:
         self._services = services
 
     def compactions(self, wanted: PageRequest, states: Sequence[CompactionState] = ()) -> Page[Compaction]:
-        """Return compactions in one of the states, or all. Two statements.
+        """Return the compactions in one of the states, or all compactions. Two queries.
 
         The search text is compared with ids, names, workers and errors.
 
@@ -259,9 +260,9 @@ class CompactionListing:
             return read_page(connection, query, wanted, _LIST_ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
-        """Return by id the time until which earlier versions of the table need the files replaced by a compaction.
+        """Return a dict from compaction to the time until which earlier versions need the files that it has replaced.
 
-        Open transactions may need the files for longer. One statement.
+        Open transactions may need the files for longer. One query.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:
@@ -276,7 +277,7 @@ class CompactionListing:
         }
 
     def counts(self) -> CompactionCounts:
-        """Return the numbers of the queue, and of failures. Two statements, and a third for the last failure."""
+        """Return the numbers of entries and failures. Two queries, and a third one for the last failure."""
         q, h = compaction_queue.c, completed_compactions.c
         by_state = select(q.state, func.count(), func.min(q.enqueued_ms)).group_by(q.state)
         failures = select(func.count(), func.max(h.id)).where(

@@ -1,8 +1,8 @@
 """The initiator: compares all tables of the warehouse with the thresholds, and requests compactions.
 
 Hive compares only the tables written since its last cycle, because it lists directories. Here the directories are rows
-of the database, and each round compares all tables. So a table is not missed if its thresholds change, or if an open
-transaction has kept its deltas from being merged. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
+of the database, and each round compares all tables. So no table is missed if its thresholds change, or after an open
+transaction has prevented the merge of its deltas. Source: docs/reference/compaction.md, "Initiator" (Hive Initiator).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Initiator:
     def run(self) -> InitiatorResult:
         """Run one round over all written tables and partitions. Several processes may run rounds at once.
 
-        A fixed number of statements, and another one for each 10,000 partitions whose directories are read.
+        A fixed number of queries, and one for each 10,000 partitions whose directories are read.
         """
         requeued = self._queue.requeue_lost()
         settings = self._services.settings
@@ -153,7 +153,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Return whether a decision needs each directory; otherwise the decision is made here."""
+        """Return whether the decision about a candidate needs all its directories. Otherwise decide at once."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
@@ -179,7 +179,7 @@ class _Round:
             self.decided.append((candidate, decision.type))
 
     def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
-        """Return the result of ``look``. After an error the candidate is skipped, and the history records the error."""
+        """Return the result of ``look``. After an error, record it in the history and skip the candidate."""
         try:
             return look()
         except HivexError as error:
@@ -200,7 +200,7 @@ def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: 
     """Return the totals of the directories that a compaction would read.
 
     Raises:
-        NotEnoughHistoryError: the directories that the snapshot needs are replaced by a later base.
+        NotEnoughHistoryError: a later base has replaced directories that the snapshot needs.
     """
     state = directory_state(sizes, snapshot.write_ids[candidate.table.id], snapshot.valid_txns)
     return DirectoryCounters.of(state, sizes)

@@ -25,7 +25,7 @@ from airflow_hivex.core.model.write_ids import ValidCompactorWriteIdList
 
 @dataclass(frozen=True, slots=True)
 class CompactionTarget:
-    """The compacted table or partition: its name and id, and its location on the primary cluster."""
+    """The compacted table or partition: its name, id and location on the primary cluster."""
 
     table: StoredTable
     partition: str | None
@@ -171,7 +171,7 @@ class CompactionJob:
         )
 
     def followed_by(self, written: Sequence[WrittenDirectory]) -> tuple[Directory, ...]:
-        """Return the directories that the job has written, as inputs of a later one."""
+        """Return the directories that the job has written, as inputs of a later job."""
         layout = self.target.table.row_layout
         return tuple(
             Directory(each.name, each.row_layout or layout, each.files, each.rows, each.size_bytes) for each in written
@@ -179,11 +179,11 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return minor compactions, of ``most_deltas`` deltas each, that run before a job with more deltas.
+    """Return minor compactions of ``most_deltas`` deltas each, which run before a job that has more deltas.
 
-    The name of a job's result has its first and last write id, and these ranges must not overlap. So deltas with a
-    common write id, such as those of one statement or transaction, stay in one job, whatever their number.
-    Source: docs/reference/compaction.md, "Worker", rule 9.
+    The name of a job's result has its first and last write id, and these ranges must not overlap. So all deltas with a
+    common write id, such as the deltas of one transaction, are in one job, even if it then has more than
+    ``most_deltas``. Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]
     if len(deltas) <= most_deltas:
@@ -204,7 +204,7 @@ def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
 
 
 def _write_ids(directory: Directory) -> tuple[int, int] | None:
-    """Return the first and last write id of a delta or delete delta; None for a base or an original file."""
+    """Return the first and last write id of a delta or delete delta, or None for a base or an original file."""
     named = parse_directory(directory.name)
     if named is None or named.kind is DirectoryKind.BASE:
         return None

@@ -79,9 +79,9 @@ class CompactionQueue(JoinsTransactions):
     def enqueue(self, requests: Sequence[CompactionRequest], *, initiator: str) -> list[CompactionResponse]:
         """Put compactions into the queue; return the responses in the order of the requests.
 
-        A request is refused if the table or partition has an entry that waits or is at work, or an entry that is ready
-        for cleaning and covers the same writes. ``initiator`` names a thread of this host, or is :data:`MANUALLY`. Four
-        statements for up to 10,000 tables and as many requests.
+        A request is refused if the table or partition has a waiting or running entry, or an entry that is ready for
+        cleaning and covers the same writes. ``initiator`` names a thread of this host, or is :data:`MANUALLY`. Four
+        queries for up to 10,000 tables and requests.
         """
         if not requests:
             return []
@@ -113,7 +113,7 @@ class CompactionQueue(JoinsTransactions):
     ) -> tuple[int, ...]:
         """Record in the history the reasons why compactions were not initiated; return the new ids.
 
-        A reason that equals the last record of the table or partition is not repeated. Four statements for up to 10,000
+        A reason that equals the last record of the table or partition is not repeated. Four queries for up to 10,000
         tables and requests.
         """
         if not requests:
@@ -146,9 +146,9 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "record")
 
     def abort(self, compaction_ids: Iterable[int]) -> dict[int, str | None]:
-        """Withdraw compactions from the queue. Return by id None, or the reason why it could not be withdrawn.
+        """Withdraw compactions from the queue. Return a dict from id to None, or to the reason of a failure.
 
-        Four statements for up to 10,000 compactions.
+        Four queries for up to 10,000 compactions.
         """
         wanted = list(dict.fromkeys(compaction_ids))
         history = completed_compactions.c
@@ -178,13 +178,13 @@ class CompactionQueue(JoinsTransactions):
         compaction_id: int | None = None,
         version: str = __version__,
     ) -> Compaction | None:
-        """Take the oldest waiting entry of a pool for a worker and return it, or return None. One statement.
+        """Take the oldest waiting entry of a pool for a worker, and return it, or None if no entry waits. One query.
 
-        With ``compaction_id`` it takes this entry, of any pool, if it still waits.
+        With ``compaction_id`` the worker takes this entry, of any pool, if it still waits.
 
         A worker of the default pool (None) also takes entries of other pools that have waited longer than
-        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique.
-        The worker opens a transaction and reports it by :meth:`mark_started` within ``hive.txn.timeout``.
+        ``metastore.compactor.worker.pool.timeout``. ``worker_id`` is ``host-thread``, and unique. The worker then opens
+        a transaction, and reports the transaction by :meth:`mark_started` within ``hive.txn.timeout``.
         """
         now = self._clock()
         own = self._is_for(pool, now)
@@ -211,7 +211,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "take")
 
     def waiting(self, pool: str | None = None, *, limit: int | None = None) -> list[Compaction]:
-        """Return the entries that workers of a pool would take now, the oldest first. One statement."""
+        """Return the entries that workers of a pool would take now, the oldest first. One query."""
         query = select(*QUEUE_COLUMNS).where(IS_INITIATED, self._is_for(pool, self._clock())).order_by(Q.id)
         with self._read() as connection:
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
@@ -224,8 +224,8 @@ class CompactionQueue(JoinsTransactions):
     def mark_started(self, entry: Compaction, txn_id: int, highest_write_id: int) -> Compaction:
         """Record the transaction of a worker and the highest write id that it merges; return the changed entry.
 
-        From now on the heartbeats of the transaction show that the worker is alive. A component of the transaction is
-        recorded, so that the cleaner finds its files if the worker is killed.
+        From now on the heartbeats of the transaction show that the worker is alive. A write of the transaction to the
+        table is recorded, so that the cleaner finds the files if the worker is killed.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -256,10 +256,11 @@ class CompactionQueue(JoinsTransactions):
         return self._write(lambda connection: change(connection, entry, values), "note job")
 
     def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
-        """Record that the compaction is done: replaced directories can be deleted after the end of their readers.
+        """Record that the compaction is done, and that replaced directories can be deleted after their last reader.
 
-        Call it :meth:`joining` the commit of the compaction's transaction, so that both are applied or none. It blocks
-        new transactions until the commit, so that a transaction with an id above ``next_txn_id`` sees the compaction.
+        Call this method :meth:`joining` the commit of the compaction's transaction, so that both are applied or none.
+        No transaction begins until the commit, so that a transaction with an id above ``next_txn_id`` sees the
+        compaction.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended; the caller must not commit.
@@ -275,7 +276,7 @@ class CompactionQueue(JoinsTransactions):
         return self._write(work, "ready for cleaning")
 
     def give_back(self, entry: Compaction) -> Compaction:
-        """Return an entry to the queue because its worker has stopped. The worker has aborted its transaction before.
+        """Return an entry to the queue because its worker has stopped. The worker has already aborted its transaction.
 
         Raises:
             CompactionLostError: another worker owns the entry, or it has ended.
@@ -293,10 +294,10 @@ class CompactionQueue(JoinsTransactions):
         self._end(entry, CompactionState.FAILED, message)
 
     def mark_refused(self, entry: Compaction, message: str) -> None:
-        """End an entry as refused, by its worker or the cleaner: there is nothing to do, or the work is not allowed.
+        """End an entry as refused, by its worker or the cleaner: there is nothing to do, or it is not allowed.
 
         Raises:
-            CompactionLostError: another worker or the cleaner owns the entry, or it has ended.
+            CompactionLostError: another worker or the cleaner owns the entry, or the entry has ended.
         """
         self._end(entry, CompactionState.REFUSED, message)
 
@@ -304,11 +305,11 @@ class CompactionQueue(JoinsTransactions):
         self._write(lambda connection: end(connection, entry, state, message, self._clock()), f"mark {state.shown}")
 
     def requeue_lost(self) -> list[int]:
-        """Return entries of lost workers to the queue; return their ids. Two statements, three if an entry has failed.
+        """Return entries of lost workers to the queue; return their ids. Two queries, or three if an entry has failed.
 
         A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, has not reported a transaction
         within ``hive.txn.timeout``, or its transaction has been aborted. An entry that is ready for cleaning although
-        its transaction was aborted ends as failed: its worker has not reported it in the commit.
+        its transaction was aborted ends as failed, because its worker has not reported it in the commit.
 
         Hive also requeues the entries of its own host when it starts. Here only the transaction decides, because the
         processes of a host do not know each other.
@@ -387,7 +388,7 @@ def _key(request: CompactionRequest) -> tuple[int, str]:
 
 
 def _last_of(connection: Connection, table_ids: Collection[int]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """Return the state and message of the newest entry in the history, by table and partition."""
+    """Return a dict from table and partition to the state and message of its newest entry in the history."""
     history = completed_compactions.c
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for batch in batches(sorted(table_ids)):
@@ -408,9 +409,9 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """Return the aborted transactions of each table and partition, the oldest first. One statement.
+    """Return the aborted transactions of each table and partition, the oldest first. One query.
 
-    A partition of None is the table or, in a table with partitions, any partition. ``only`` selects one table or
+    A partition of None means the table or, in a table with partitions, any partition. ``only`` selects one table or
     partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c

@@ -42,9 +42,9 @@ _HOST = socket.gethostname()
 
 
 def lock_ids(connection: Connection) -> int:
-    """Return the next id, and lock the counter of ids until the caller's database transaction ends.
+    """Lock the counter of ids until the caller's database transaction ends, and return the next id.
 
-    Until then no other client creates an entry.
+    No other client creates an entry meanwhile.
     """
     return int(connection.execute(select(counters.c.value).where(_OF_IDS).with_for_update()).scalar_one()) + 1
 
@@ -109,7 +109,10 @@ def end(connection: Connection, entry: Compaction, state: CompactionState, messa
 def end_locked(
     connection: Connection, entries: Sequence[Compaction], state: CompactionState, message: str | None, now_ms: int
 ) -> None:
-    """Move entries, whose rows the caller has locked, to the history. If ``message`` is None, they keep theirs."""
+    """Move entries, whose rows the caller has locked, to the history.
+
+    If ``message`` is None, each keeps its message.
+    """
     for entry in entries:
         _check_next(entry.state, state)
     for batch in batches([entry.id for entry in entries]):
@@ -133,7 +136,7 @@ def end_of_dropped(
     """End the entries of dropped tables, or of dropped partitions of one table.
 
     A waiting entry ends as aborted, an entry with a worker as refused. An entry that waits for the cleaner ends as
-    succeeded, because the drop deletes its files. So no entry belongs to a later table or partition of the same name.
+    succeeded, because the drop deletes its files. So no entry remains for a later table or partition of the same name.
     """
     for batch in batches(sorted(names)) if names is not None else [None]:
         query = select(*QUEUE_COLUMNS).where(Q.table_id.in_(table_ids)).order_by(Q.id).with_for_update()
@@ -153,7 +156,7 @@ _AT_DROP = {
 
 
 def _is_owned(entry: Compaction) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that are true if an entry still has the state and the worker of ``entry``."""
+    """Return the conditions that the row of ``entry`` still has its state and its worker."""
     conditions: list[ColumnElement[bool]] = [Q.id == entry.id, Q.state == entry.state.value]
     if entry.state is CompactionState.WORKING:
         conditions += [Q.worker_id == entry.worker_id, Q.started_ms == to_milliseconds(entry.started_at)]

@@ -1,10 +1,10 @@
 """The possible readers of a table: the open transactions, for the cleaner.
 
-A transaction reads only the tables that it has locked: a statement requests all its locks at once, before its snapshot.
-So a long reader delays the cleaning of its own tables only (Hive's MIN_HISTORY_WRITE_ID).
+A transaction reads only the tables that it has locked, since a statement requests all its locks at once, before its
+snapshot. So a long reader delays the cleaning of its own tables only (Hive's MIN_HISTORY_WRITE_ID).
 
 A transaction of several statements may read any table later, with the same snapshot. It can read the result of a later
-compaction if that has merged only writes that its snapshot sees as ended (:mod:`catalog.bound_tables`).
+compaction that has merged only writes which its snapshot sees as ended (:mod:`catalog.bound_tables`).
 
 Source: docs/reference/compaction.md, "Readers".
 """
@@ -43,7 +43,7 @@ _TABLES_A_BATCH = 200
 
 @dataclass(slots=True)
 class _Open:
-    """An open transaction: the tables that it has locked or written, and whether it may read others later."""
+    """An open transaction: the tables that it has locked or written, and whether it may read other tables later."""
 
     blocker: Blocker
     min_open_id: int
@@ -55,12 +55,12 @@ class _Open:
 
     @property
     def is_undecided(self) -> bool:
-        """Return whether the transaction has not requested the locks of its statement yet."""
+        """Return whether the transaction still has to request the locks of its statement."""
         return not self.goes_on and (not self.tables or (self.makes_table and not self.is_reading))
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest id up to which its present or future snapshot has no open transaction."""
+        """Return the highest id such that no transaction up to it is open in the present or future snapshot."""
         if self.snapshot is None:
             return self.min_open_id - 1
         lowest = self.snapshot.min_open
@@ -98,7 +98,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of the oldest version within a table's retention; None if no write came after it."""
+        """Return the view of the oldest version within a table's retention, or None if it has no later write."""
         later = self._later.get(table_id)
         if not later:
             return None
@@ -109,19 +109,19 @@ class Readers:
         return View(now.valid_txns, seen, now.highest, write_ids, min(changes, default=None))
 
     def now(self, table_id: int, highest: int | None) -> View:
-        """Return the view of a reader that begins now, of a table up to a write id."""
+        """Return the view of a table, up to a write id, for a reader that begins now."""
         write_ids = self.write_ids(table_id)
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
     def write_ids(self, table_id: int, valid_txns: ValidTxnList | None = None) -> ValidWriteIdList:
-        """Return the write ids of a table in a snapshot, by default the current one. One statement for all tables."""
+        """Return the write ids of a table in a snapshot, by default the current one. One query for all tables."""
         seen = self.valid_txns if valid_txns is None else valid_txns
         if seen not in self._write_ids:
             self._write_ids[seen] = read_valid_write_ids(self._connection, self._names, seen)
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Return the readers of a table with their oldest possible views: kept snapshots, versions, transactions."""
+        """Return the readers of a table (snapshots, versions, transactions), each with its oldest possible view."""
         now = self.now(table_id, highest)
         found = []
         for blocker, settled_txn in self._kept.get(table_id, ()):
@@ -212,9 +212,9 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return the commits to each table after its version at a time. One statement for each 200 tables.
+    """Return the commits to each table after its version at a given time. One query for each 200 tables.
 
-    They are later in the order of the record; their times may be earlier if the clock was put back.
+    The order of the record decides: the times of later commits may be earlier if the clock was put back.
     """
     c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)

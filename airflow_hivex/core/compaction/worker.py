@@ -83,15 +83,15 @@ class CompactionWorker:
         self._cancelled: set[str] = set()
 
     def work(self, worker_id: str, pool: str | None = None, compaction_id: int | None = None) -> Compaction | None:
-        """Run the oldest waiting compaction, and return its outcome; return None if no compaction waits.
+        """Run the oldest waiting compaction, and return its outcome, or None if no compaction waits.
 
         A failed compaction has the state failed and a message. Its files are deleted, and readers see the same rows as
         before.
 
         Raises:
             CompactionLostError: the compaction took longer than ``hive.compactor.worker.timeout``, or its transaction
-                was aborted. It is in the queue again, and its files are discarded.
-            HivexError: the compaction was cancelled, mostly JobCancelledError; it waits again.
+                was aborted. The entry is in the queue again, and the files are discarded.
+            HivexError: the compaction was cancelled, mostly JobCancelledError. It waits again.
             StoreError: the metastore's database cannot be reached.
         """
         try:
@@ -101,9 +101,9 @@ class CompactionWorker:
             self._cancelled.discard(worker_id)
 
     def cancel(self, worker_id: str) -> None:
-        """Stop the job of a worker of this process; the entry goes back to the queue. Safe to repeat.
+        """Stop the job of a worker of this process, and return the entry to the queue. Safe to repeat.
 
-        If the worker has not begun, its next entry goes back at once. If the job has ended, the entry is committed.
+        If the worker has not begun, its next entry returns at once. If the job has ended, the entry is committed.
         """
         self._cancelled.add(worker_id)
         running = self._running.get(worker_id)
@@ -216,7 +216,7 @@ class CompactionWorker:
     # -- work ---------------------------------------------------------------------------
 
     def _compact(self, found: CompactionWork, running: TransactionJob, made: list[str]) -> None:
-        """Run the jobs of a compaction and commit it; the names of written directories are added to ``made``."""
+        """Run the jobs of a compaction and commit it; add the names of written directories to ``made``."""
         entry, target, txn_id = found.entry, found.target, running.txn_id
         todo = next_state(entry.type, found.state, has_leftovers=found.has_leftovers)
         if todo is CompactionState.REFUSED:
@@ -352,7 +352,7 @@ class CompactionWorker:
     # -- failures -----------------------------------------------------------------------
 
     def _abort(self, txn_id: int, error: BaseException) -> bool:
-        """Abort the transaction, and return whether it is certain that none of its changes are visible."""
+        """Abort the transaction; return whether it is certain that its changes are not visible."""
         reason = (str(error) or type(error).__name__).partition("\n")[0]
         try:
             self._services.transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
@@ -417,7 +417,7 @@ def refresh_statistics(connection: Connection, table: StoredTable, partition_id:
 
 
 class RefusedError(Exception):
-    """There is nothing to compact, or the table or partition must not be compacted."""
+    """A compaction has nothing to do, or must not compact the table or partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +433,7 @@ class CompactionWork:
     has_leftovers: bool
 
     def check_ids(self) -> None:
-        """Ensure that a rebalance, which changes row ids, does not break delete deltas that it cannot merge.
+        """Ensure that a rebalance, which changes row ids, can merge all delete deltas.
 
         Raises:
             InvalidOperationError: a delete delta is above the high watermark, because an earlier transaction is open.
@@ -459,7 +459,7 @@ class CompactionWork:
 
 
 def find_target(connection: Connection, entry: Compaction, settings: Settings, clusters: Clusters) -> CompactionTarget:
-    """Return the table or partition of an entry in its present state.
+    """Return the current table or partition of an entry.
 
     Raises:
         RefusedError: the table or partition was dropped, or is of a kind that is not compacted.
@@ -492,7 +492,7 @@ def has_leftovers(connection: Connection, entry: Compaction) -> bool:
 
 
 def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
-    """Return the present table, the id of the partition or None, and their location; None if one was dropped."""
+    """Return the current table, the id of the partition or None, and the location, or None if one was dropped."""
     found = select_tables_by_id(connection, [entry.table_id])
     if not found:
         return None
@@ -507,7 +507,7 @@ def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, 
 
 
 def _as_requested(table: StoredTable, entry: Compaction, settings: Settings) -> StoredTable:
-    """Return the table with the row layout and file properties of the request, or else its own."""
+    """Return the table with the row layout and file properties of the request, if it has any."""
     given = table_properties(table.parameters, entry.properties)
     own = {name: value for name, value in given.items() if is_file_property(name)}
     if not table.is_insert_only:

@@ -1,6 +1,6 @@
 """Python's database API (PEP 249) over a session, for programs that work with any database.
 
-``connect`` opens a warehouse. ``Connection(session)`` uses a session that is open already.
+``connect`` opens a warehouse. ``Connection(session)`` uses an open session.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
     A mapping has the values of ``:name`` markers, a sequence the values of ``?`` markers in their order.
 
     Raises:
-        InvalidParametersError: the parameters are of another type, or their number differs from that of the markers.
+        InvalidParametersError: the parameters have another type, or the numbers of parameters and markers differ.
         StatementSyntaxError: the text cannot be split into tokens.
     """
     if parameters is None or (not isinstance(parameters, Mapping) and not _checked(parameters)):
@@ -41,7 +41,7 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
 
 
 def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
-    """Return the parameters of each statement of a script: all of them if it has ``?`` markers, otherwise None.
+    """Return the parameters of each statement of a script, or None for a statement without ``?`` markers.
 
     Raises:
         InvalidParametersError: no statement has a marker.
@@ -56,7 +56,7 @@ def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Seque
 
 
 def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str, object] | None]]:
-    """Return the statements, with their values, that execute a statement with each set of parameters.
+    """Return statements with values that together execute a statement with each set of parameters.
 
     ``INSERT INTO t VALUES (?, ?)`` becomes few statements ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``.
     Any other statement is returned once for each set.
@@ -93,7 +93,7 @@ def _checked(parameters: Iterable[object]) -> bool:
 
 
 def _row_of_insert(text: str) -> tuple[int, int] | None:
-    """Return the start and end of the only row of VALUES at the end of an INSERT INTO; None for other statements."""
+    """Return the start and end of the only row of VALUES in an INSERT INTO, or None for any other statement."""
     tokens = tokenize(text, with_variables=True)
     while tokens and tokens[-1].is_symbol(";"):
         tokens.pop()

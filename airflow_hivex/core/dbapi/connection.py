@@ -67,9 +67,9 @@ class Connection:
     """A session with the methods of PEP 249. It belongs to one thread.
 
     Without ``autocommit`` the first query or change begins a transaction, which ``commit()`` or ``rollback()`` ends;
-    ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE TABLE, first commits it,
-    as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed: in a transaction that START
-    TRANSACTION has begun, a CREATE TABLE is an error.
+    ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE TABLE, first commits the
+    open transaction, as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed. In a
+    transaction that START TRANSACTION has begun, a CREATE TABLE is an error.
     """
 
     Warning = pep249.Warning
@@ -99,7 +99,7 @@ class Connection:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit, or roll back after an error; then close."""
+        """Commit, or roll back after an error, and then close the connection."""
         try:
             if error_type is None and not self._is_closed:
                 self.commit()
@@ -131,7 +131,7 @@ class Connection:
         return Cursor(self)
 
     def commit(self) -> None:
-        """Commit the transaction; without one, do nothing.
+        """Commit the open transaction, if there is one.
 
         Raises:
             WriteConflictError: another transaction has changed the same rows. The writes are not visible.
@@ -143,7 +143,7 @@ class Connection:
         self._began = False
 
     def rollback(self) -> None:
-        """Roll back the transaction; without one, do nothing."""
+        """Roll back the open transaction, if there is one."""
         self.check_open()
         if self._session.txn_id is not None:
             self._session.sql("ROLLBACK")
@@ -162,14 +162,14 @@ class Connection:
             self._session.close()
 
     def run(self, text: str, parameters: Mapping[str, object] | None, max_rows: int | None) -> Result:
-        """Return the result of a statement, in the connection's transaction. Cursors call it."""
+        """Run a statement in the connection's transaction, and return its result. Cursors call this method."""
         self.check_open()
         if not self._autocommit:
             self._begin_or_commit(self._session.read(text, parameters))
         return self._session.sql(text, parameters, max_rows)
 
     def insert_rows(self, table: str, rows: list[Any]) -> Result:
-        """Return the result of an INSERT of Python values, in the connection's transaction."""
+        """Insert Python values in the connection's transaction, and return the result."""
         self.check_open()
         if not self._autocommit and self._session.txn_id is None:
             self._begin()
@@ -179,7 +179,7 @@ class Connection:
         """Commit at the end of a script, unless START TRANSACTION has begun the open transaction.
 
         Raises:
-            InvalidOperationError: START TRANSACTION has no COMMIT or ROLLBACK; closing rolls back.
+            InvalidOperationError: START TRANSACTION has no COMMIT or ROLLBACK. Closing the connection rolls back.
         """
         if self._began:
             self.commit()

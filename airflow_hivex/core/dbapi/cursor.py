@@ -52,21 +52,20 @@ class ResultRows:
 
     @property
     def description(self) -> list[Description] | None:
-        """Return the columns of the last statement; None if it returns no rows. The type code is Spark's type."""
+        """Return the columns of the last statement, or None if it returns no rows. The type code is Spark's type."""
         return self._description
 
     @property
     def rowcount(self) -> int:
-        """Return the number of rows that the last statement has returned or changed; -1 if the number is unknown.
+        """Return the number of rows that the last statement has returned or changed, or -1 if it is unknown.
 
-        For a MERGE it is the number of written rows or of deleted rows, whichever is larger: an updated row counts
-        once.
+        For a MERGE it is the larger one of the numbers of written and of deleted rows, so an updated row counts once.
         """
         return self._rowcount
 
     @property
     def rownumber(self) -> int | None:
-        """Return the position of the next row, from 0; None without a result."""
+        """Return the position of the next row, from 0, or None without a result."""
         return None if self._description is None else self._position
 
     @property
@@ -156,9 +155,9 @@ class Cursor(ResultRows):
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
-        """Execute a statement with each set of parameters; its rows cannot be fetched.
+        """Execute a statement with each set of parameters. Its rows cannot be fetched.
 
-        Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that it writes few files.
+        Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that few files are written.
         """
         self._check_open()
         self._forget()
@@ -186,7 +185,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 class TypeObject:
-    """A group of column types; it compares equal to the type code of each column of the group."""
+    """A group of column types, which compares equal to the type code of each type in the group."""
 
     def __init__(self, name: str, *types: str) -> None:
         self._name = name

@@ -1,8 +1,8 @@
 """The comparison of registered directories with the entries of a disk. No database, no files.
 
-Files are written before they are registered, and deleted before they are unregistered. So a registered directory is
-certainly missing if the disk was read after the database, and an entry is certainly unregistered if the disk was read
-before the database.
+Files are written before they are registered, and deleted before they are unregistered. So if the disk is read after the
+database, a registered directory that is not found is certainly missing. If the disk is read before the database, an
+entry without a record is certainly unregistered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _REMOVABLE = "no query reads it, and it takes space; delete it if you do not nee
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A finding with its path below the cluster's root, and its registered directory; None for files on disk only."""
+    """A finding with its path below the cluster's root.
+
+    ``row`` is the registered directory, or None for files on disk only.
+    """
 
     finding: Finding
     path: str
@@ -39,7 +42,7 @@ class Difference:
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield registered directories that are missing or differ; the entries were read after the database."""
+    """Yield registered directories that are missing or differ. ``entries`` must have been read after the database."""
     loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
     for path, place, row in rows.on(cluster.name):
         files, size_bytes = _there(rows, path, row, entries, loose)
@@ -92,7 +95,7 @@ def _write_id(batch: AcidDirectory, file: str) -> int | None:
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield unregistered entries without an active writer; the entries were read before the database."""
+    """Yield unregistered entries without an active writer. ``entries`` must have been read before the database."""
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():
@@ -121,7 +124,7 @@ class _Judge:
 
     @cached_property
     def _elsewhere(self) -> frozenset[tuple[str | None, str]]:
-        """Return the registered directories of another cluster, by partition and name."""
+        """Return the directories that are registered on another cluster, as pairs of partition and name."""
         return frozenset() if self._is_primary else self._rows.registered_names()
 
     def entry(self, entry: Entry) -> Iterator[Difference]:
@@ -171,7 +174,7 @@ class _Judge:
         return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
 
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry of these write ids, or of the compaction with this transaction id."""
+        """Return the finding for an entry by the transactions or compaction that have written it, or None."""
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
@@ -211,7 +214,7 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _without_owner(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry without a writer; None if a statement moves or removes directories now."""
+        """Return the finding for an entry without a writer, or None if a statement moves or removes directories now."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None

@@ -1,4 +1,4 @@
-"""The file systems of the examined clusters, which are read as long as they answer, and the entries of folders."""
+"""The file systems of the examined clusters, and the entries of folders. A cluster that does not respond is skipped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MARKERS = frozenset({"_SUCCESS", "_metadata", "_common_metadata", "_orc_acid_ve
 class Entry:
     """A directory or file directly in the folder of a table or partition; paths are below the cluster's root.
 
-    ``files`` and ``size_bytes`` count its data files, ``all_files`` and ``all_bytes`` also hidden files. ``each`` has
-    the sizes of single data files by path, in directories that are not registered as a whole: deltas of streaming
+    ``files`` and ``size_bytes`` count its data files, ``all_files`` and ``all_bytes`` also hidden files. ``each`` is a
+    dict from path to size of data files, for directories that are not registered as a whole: deltas of streaming
     batches, and directories that are not ACID directories.
     """
 
@@ -62,10 +62,10 @@ def entries(
     partition: str | None = None,
     elsewhere: Mapping[str, object] | None = None,
 ) -> dict[str, Entry]:
-    """Return the entries with files below a folder, by path.
+    """Return the entries with files below a folder, as a dict from path.
 
     ``files`` has all files below the folder ``root``, as relative paths and sizes. ``depth`` is the number of partition
-    keys, or 0 if the folder is that of ``partition``. Files in the folders ``elsewhere``, and markers and checksums of
+    keys, or 0 if the folder belongs to ``partition``. Files in the folders ``elsewhere``, and markers and checksums of
     plain files, are skipped.
     """
     found: dict[str, Entry] = {}
@@ -117,7 +117,7 @@ class Looked:
 
 
 class Disks:
-    """The files on the disks of the clusters. Listings run in parallel; a cluster that does not answer is skipped."""
+    """The files on the disks of the clusters. Listings run in parallel. A cluster that does not respond is skipped."""
 
     def __init__(self, clusters: Clusters, roots: Roots, names: Iterable[str]) -> None:
         self._clusters = clusters
@@ -146,7 +146,7 @@ class Disks:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the clusters that answer."""
+        """Return the names of the clusters that respond."""
         return tuple(self._files)
 
     def cluster(self, name: str) -> Cluster:
@@ -154,13 +154,13 @@ class Disks:
         return self._clusters.get(name)
 
     def files(self, name: str) -> ClusterFiles:
-        """Return the file system of a cluster that answers."""
+        """Return the file system of a cluster that responds."""
         return self._files[name]
 
     def is_absent(self, name: str, registered: int) -> bool:
         """Return whether the root of a cluster is missing although it has registered directories.
 
-        Such a cluster is not examined any more. ``registered`` is the number of its directories, for the finding.
+        A cluster without its root is not examined any more. ``registered`` is the number of its registered directories.
         """
         if name not in self._without_root:
             return False
@@ -175,7 +175,7 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """Return the entries in the folders of tables, or a finding for a folder that cannot be read.
+        """Return for each table and cluster the entries of its folders, or a finding if one cannot be read.
 
         One listing for each table, and one for each partition with a location outside of the table's folder.
         """

@@ -1,10 +1,10 @@
 """The doctor: compares the registered directories with the files on the disks of the clusters. It only reads.
 
 Writers, workers and cleaners continue meanwhile, and database and disk cannot be read at one moment. So the doctor
-reads the database, then the disk, and, where they differ, the database again. A directory is missing if it is
-registered before and after, and not on disk in between. A directory on disk that is not registered afterwards has no
-writer that could still register it. The doctor checks the findings again, after a pause, until none disappears any
-more, because those of a running deletion do.
+reads the database, then the disk and, where they differ, the database again. A directory is missing if it is registered
+before and after, and not on disk in between. A directory on disk that is not registered afterwards has no writer that
+could still register it. The findings of a running deletion disappear. So the doctor repeats the check after a pause
+until no finding disappears any more.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Doctor:
 
         Running writes are not differences. External tables and views have no registered directories.
 
-        The call only reads, and is safe at any time. Each 200 tables need a fixed number of statements, and each table
-        one listing of its folder on each cluster.
+        The call only reads, and is safe at any time. It needs a fixed number of queries for each 200 tables, and one
+        listing of each table's folder on each cluster.
 
         Args:
             database: examine only this database.
@@ -92,8 +92,8 @@ class Doctor:
 
         Raises:
             UnknownClusterError, NoSuchDatabaseError, NoSuchTableError: the object does not exist.
-            StoreUnavailableError: the metastore's database cannot be reached. A cluster that does not answer is a
-                finding instead, and the others are examined.
+            StoreUnavailableError: the metastore's database cannot be reached. A cluster that does not respond is a
+                finding, and the other clusters are examined.
         """
         names = self._services.clusters.names if cluster is None else (self._services.clusters.get(cluster).name,)
         with self._services.store.read_together() as connection:
@@ -119,7 +119,7 @@ class Doctor:
         return sorted(found, key=_order)
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
-        """Yield findings about folders that are equal to, or inside of, folders of other namespaces."""
+        """Yield findings about folders that equal or lie in folders of other namespaces."""
         with self._services.store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:
@@ -165,7 +165,7 @@ class Doctor:
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """Return the differences between ``rows``, the entries read after them, and rows that are read now."""
+        """Return the differences between ``rows``, the entries that were read after them, and the current rows."""
         self._services.store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()
@@ -244,7 +244,7 @@ class Doctor:
     # -- outside of tables ---------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return findings about folders next to the tables on a cluster that two successive checks have found."""
+        """Return the findings of two successive checks about folders next to the tables on a cluster."""
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):
@@ -269,7 +269,7 @@ class Doctor:
 
 
 def _list(connection: Connection, database: str | None, table: str | None) -> list[_Listed]:
-    """Return the tables to examine. Three statements.
+    """Return the tables to examine. Three queries.
 
     Raises:
         NoSuchDatabaseError, NoSuchTableError: the database or table does not exist.
@@ -309,7 +309,7 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
 
 
 def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked, difference: Difference) -> bool:
-    """Return whether the directory of a difference is still registered, at the same place."""
+    """Return whether the directory of a difference is still registered at the same place."""
     return difference.row is not None and (difference.path, difference.row.id) in there.get(looked, ())
 
 
@@ -340,7 +340,7 @@ class _Table:
 class Folders:
     """The owners of the folders of the clusters.
 
-    ``taken`` has the locations with an owner by cluster, ``tables`` the tables and ``databases`` the databases by
+    ``taken`` is a dict from cluster to the locations with an owner. ``tables`` and ``databases`` are dicts from
     location. The location of a table is on its primary cluster; on other clusters its copy has the same location.
     """
 
@@ -349,7 +349,7 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """Yield findings about folders with files next to the tables of a database, or of all, on a cluster.
+        """Yield findings about folders with files next to the tables of one database, or of all, on a cluster.
 
         Raises:
             StorageError: a folder cannot be read.
@@ -410,7 +410,7 @@ class Folders:
 
 
 def read_folders(connection: Connection) -> Folders:
-    """Return the owners of all folders in the warehouse. Five statements."""
+    """Return the owners of all folders in the warehouse. Five queries."""
     d, t, p, copies = databases.c, tables.c, partitions.c, cluster_storage_descriptors.c
     at_work = set(
         connection.execute(

@@ -1,6 +1,6 @@
 """The records of the metastore about the files of tables at one moment: the registered directories and the writers.
 
-A fixed number of statements reads them for any number of tables, partitions and directories.
+A fixed number of queries reads them for any number of tables, partitions and directories.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a partition on a cluster, or, with ``partition`` None, of a table without partitions."""
+    """The location of a partition on a cluster, or of a table without partitions if ``partition`` is None."""
 
     partition: str | None
     location: str
@@ -62,10 +62,10 @@ class TableRows:
     """The records of the metastore about one table.
 
     ``places`` has locations by cluster and partition id (None: a table without partitions). ``dropped`` has the ids of
-    dropped partitions whose files are not deleted yet. ``aborted`` has, by partition, the aborted writes that the next
-    cleaning deletes. ``cleaning`` has, by partition, the transactions of compactions that are ready for cleaning.
-    ``pending`` has the write ids of pending writes, with True if the transaction is open. ``changing`` has the
-    partitions (None: all) whose directories a statement moves or removes now.
+    dropped partitions whose files are not deleted yet. ``aborted`` is a dict from partition to the aborted writes that
+    the next cleaning deletes. ``cleaning`` is a dict from partition to the transactions of compactions that are ready
+    for cleaning. ``pending`` is a dict from the write id of a pending write to True if the transaction is open.
+    ``changing`` has the partitions (None: all) whose directories a statement moves or removes now.
     """
 
     table: Table
@@ -87,12 +87,12 @@ class TableRows:
         return len(self.table.partition_keys)
 
     def root(self, cluster: str) -> str | None:
-        """Return the table's folder on a cluster, or None."""
+        """Return the table's folder on a cluster, or None if the cluster does not have the table."""
         copy = self.table.storage.on(cluster)
         return None if copy is None else copy.location
 
     def elsewhere(self, cluster: str) -> dict[str, Place]:
-        """Return by location the partitions that are not in the folder of their name below the table's folder."""
+        """Return a dict from location to partition, for partitions outside of the folder of their name."""
         root = self.root(cluster)
         return {
             place.location: place
@@ -122,7 +122,7 @@ class TableRows:
         )
 
     def registered_names(self) -> frozenset[tuple[str | None, str]]:
-        """Return all registered directories, by partition and name."""
+        """Return all registered directories, as pairs of partition and name."""
         names = {key: place.partition for places in self.places.values() for key, place in places.items()}
         return frozenset(
             (names[each.partition_id], each.name)
@@ -132,7 +132,10 @@ class TableRows:
 
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
-    """Return the records of the existing transactional tables, by id. The connection must read in one snapshot."""
+    """Return a dict from id to the records of existing transactional tables.
+
+    The connection must read in one snapshot.
+    """
     found = {t.id: t for t in select_tables_by_id(connection, ids) if t.is_transactional}
     ids = sorted(found)
     valid_txns = read_valid_txns(connection)
@@ -162,9 +165,9 @@ def _next_write_ids(connection: Connection, ids: Sequence[int]) -> dict[int, int
 def _places(
     connection: Connection, found: Mapping[int, Table]
 ) -> tuple[dict[int, dict[str, dict[int | None, Place]]], dict[int, set[int]]]:
-    """Return the locations of tables and partitions, by table and cluster, and the ids of dropped partitions by table.
+    """Return the locations of tables and partitions, and the ids of dropped partitions, as dicts from table id.
 
-    Two statements.
+    Locations are grouped by cluster. Two queries.
     """
     places: dict[int, dict[str, dict[int | None, Place]]] = {}
     for key, table in found.items():
@@ -206,7 +209,7 @@ def _add_directories(connection: Connection, rows: Mapping[int, TableRows]) -> N
 
 
 def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
-    """Add the active writers, and the writers that have left files. Two statements for all tables."""
+    """Add the active writers, and the writers that have left files. Two queries for all tables."""
     for (table_id, partition), aborted in read_aborted(connection).items():
         if table_id in rows:
             rows[table_id].aborted[partition] = aborted

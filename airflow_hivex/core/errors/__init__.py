@@ -1,8 +1,8 @@
 """The one error tree of the warehouse, a module for each subject.
 
-Every error says what happened, on which object, and what to do next. Three facts let a caller decide without reading
-the sentence: ``code`` names the case, ``retryable`` says whether the same call may succeed later, and ``outcome``
-whether anything was changed.
+Every error says what happened, on which object, and what to do next. Three attributes let a caller decide without
+reading the sentence. ``code`` names the case. ``retryable`` is true if the same call may succeed later. ``outcome``
+says whether anything was changed.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class NoSuchTemporaryFunctionError(NoSuchObjectError):
 
 
 class NotOnClusterError(NoSuchObjectError):
-    """The object exists, but has no copy on the cluster asked for."""
+    """The object exists, but has no copy on the requested cluster."""
 
     name: str
     cluster: str
@@ -158,7 +158,7 @@ class InvalidOperationError(HivexError, pep249.ProgrammingError):
 
 
 class CopyMismatchError(HivexError, pep249.OperationalError):
-    """Files on a secondary cluster differ from those of the primary."""
+    """Files on a secondary cluster differ from the files on the primary."""
 
     name: str
     cluster: str
@@ -174,7 +174,7 @@ class CopyMismatchError(HivexError, pep249.OperationalError):
 
 
 class CopyOutdatedError(HivexError, pep249.OperationalError):
-    """The files that were copied to a secondary cluster are not those that the primary has now."""
+    """The primary now has other files than the ones that were copied to a secondary cluster."""
 
     retryable = True
     sentence = (
@@ -188,7 +188,7 @@ class CopyOutdatedError(HivexError, pep249.OperationalError):
 
 
 class CopyAlteredError(HivexError, pep249.OperationalError):
-    """A file or directory of a cluster is not what was written to it."""
+    """A file or directory of a cluster has changed since it was written."""
 
     sentence = (
         "{location} of {name} on cluster {cluster} is damaged: {reason}. Nothing was registered. Restore the file from "
@@ -214,9 +214,10 @@ class PrimaryChangedError(HivexError, pep249.OperationalError):
 
 
 class WritesLostError(HivexError, pep249.OperationalError):
-    """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed that.
+    """A forced change of a table's primary cluster would lose writes, and the caller has not confirmed this loss.
 
-    ``lost`` describes each directory that would be lost; ``confirmation`` is the text that confirms exactly that.
+    ``lost`` describes each directory that would be lost. ``confirmation`` is the text that confirms exactly these
+    losses.
     """
 
     name: str
@@ -235,7 +236,7 @@ class WritesLostError(HivexError, pep249.OperationalError):
 
 
 class EventsPurgedError(HivexError, pep249.OperationalError):
-    """A reader of the notification log asks for events that were purged: it has missed changes."""
+    """Events that a reader of the notification log requests were purged, so the reader has missed changes."""
 
     sentence = (
         "The events after {after} are not all there: those up to {purged} were purged. Read the catalog again, and "
@@ -246,7 +247,7 @@ class EventsPurgedError(HivexError, pep249.OperationalError):
 
 
 class EventsReplacedError(HivexError, pep249.OperationalError):
-    """The notification log has other events than the reader has seen: its database was restored from a backup."""
+    """The notification log has other events than the reader has seen, since its database was restored from a backup."""
 
     sentence = (
         "The events up to {after} are not those that were read before: the metastore's database was restored from a "
@@ -256,7 +257,7 @@ class EventsReplacedError(HivexError, pep249.OperationalError):
 
 
 class TableChangedError(HivexError, pep249.OperationalError):
-    """A table has changed since a client read it. The client has asked for a change of the table that it had read."""
+    """A client requests a change of a table that another client has changed since the first one has read it."""
 
     # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
     sentence = (
@@ -279,7 +280,7 @@ class NoSuchVersionError(HivexError, pep249.DataError):
 
 
 class VersionExpiredError(HivexError, pep249.OperationalError):
-    """The version has been there, and cannot be read any more."""
+    """The version existed, and cannot be read any more."""
 
     sentence = "The {version} of table {table} cannot be read any more: {reason}."
     table: str

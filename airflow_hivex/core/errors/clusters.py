@@ -33,7 +33,7 @@ class LocationOutsideClusterError(HivexError, pep249.ProgrammingError):
 
 
 class RoutingError(HivexError, pep249.OperationalError):
-    """No cluster can run the statement. ``route`` has what each candidate lacks."""
+    """No cluster can run the statement. ``route`` has the data that each candidate lacks."""
 
     code = "NO_ROUTE"
     route: Described
@@ -43,7 +43,7 @@ class RoutingError(HivexError, pep249.OperationalError):
 
 
 class NoUsableClusterError(RoutingError):
-    """A cluster has everything that the statement needs, and cannot be used now."""
+    """A cluster has all data that the statement needs, but cannot be used now."""
 
     retryable = True
 
@@ -81,7 +81,7 @@ class FolderExpectedError(HivexError, pep249.OperationalError):
 
 
 class RootMissingError(HivexError, pep249.OperationalError):
-    """The root of a cluster's file system lacks the marker that was written to it."""
+    """The root of a cluster's file system lacks its root marker, which was written before."""
 
     retryable = True
     sentence = (
@@ -111,7 +111,7 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 
 
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
-    """The tasks of a job have written rows that are not in the files that were found."""
+    """The files of a job do not have all rows that its tasks have written."""
 
     retryable = True
     sentence = (
@@ -155,7 +155,7 @@ class JobError(HivexError, pep249.OperationalError):
 
 
 class JobCause(HivexError):  # noqa: N818 - it is the cause of an error, and never raised by itself
-    """The message of Spark for a failed job; the ``__cause__`` of the job's error."""
+    """The message of Spark for a failed job, as the ``__cause__`` of the job's error."""
 
 
 class JobCancelledError(JobError):
@@ -165,7 +165,7 @@ class JobCancelledError(JobError):
 
 
 class ExecutorsLostError(JobError):
-    """A job failed because processes of its cluster went away, as often as Spark tries its tasks."""
+    """A job failed because processes of its cluster were lost at each of Spark's attempts."""
 
     retryable = True
 
@@ -177,7 +177,7 @@ class ClusterUnreachableError(JobError):
 
 
 class SparkProcessError(JobError):
-    """The process that runs Spark did not start, has ended, or ran out of memory. A new one may fare better."""
+    """The process that runs Spark did not start, has ended, or ran out of memory. A retry starts another process."""
 
     retryable = True
 
@@ -187,7 +187,7 @@ class SparkServerError(HivexError, pep249.OperationalError):
 
 
 class InProcessJobError(HivexError, pep249.NotSupportedError):
-    """A cluster runs jobs in the process of the statement, where a server has to run them."""
+    """A cluster runs jobs in the process of the statement, but a server is required."""
 
     sentence = (
         "A job on cluster {cluster} cannot be left to a server, because its jobtracker is {jobtracker}. Run it with "

@@ -25,7 +25,7 @@ class UnknownSettingError(SettingsError):
 
 
 class InvalidSettingError(SettingsError):
-    """The parameter exists, its value is of the wrong type or out of range."""
+    """The parameter exists, but its value has the wrong type or is out of range."""
 
     name: str
     value: object
@@ -101,7 +101,7 @@ class StoreDriverMissingError(StoreError):
 
 
 class StoreRefusedError(StoreError):
-    """The metastore database refused a call for what it holds; nothing was changed."""
+    """The metastore database refused a call because of its data or its values; nothing was changed."""
 
     sentence = "Metastore database {url} refused a call, and nothing was changed: {reason}."
     url: str
@@ -133,7 +133,7 @@ class StoreTooNewError(StoreError):
 
 
 class NotAMetastoreError(StoreError):
-    """The database, or the file in its place, holds something else."""
+    """The database, or the file in its place, is not a metastore."""
 
     sentence = (
         "Database {url} is not a metastore, and nothing was changed in it: {reason}. Give an empty database, a file "
@@ -156,7 +156,7 @@ class StoreDamagedError(StoreError):
 
 
 class StorePermissionError(StoreError):
-    """The metastore database does not let its user do what the metastore needs."""
+    """The metastore database denies its user a permission that the metastore needs."""
 
     sentence = (
         "Metastore database {url} refuses what the metastore needs: {reason}. Its user must own the schema, or have "
@@ -193,7 +193,7 @@ class HiveClientMissingError(HiveMetastoreError):
 
 
 class HiveUnavailableError(HiveMetastoreError):
-    """A Hive metastore cannot be reached, or does not answer. What was imported before is complete."""
+    """A Hive metastore cannot be reached, or does not answer. The objects that were imported before are complete."""
 
     retryable = True
     sentence = (
@@ -206,7 +206,7 @@ class HiveUnavailableError(HiveMetastoreError):
 
 
 class HiveProtocolError(HiveMetastoreError):
-    """A server does not answer as a Hive metastore does."""
+    """The answer of a server is not an answer of a Hive metastore."""
 
     sentence = (
         "The server {address} does not answer as a Hive metastore ({doing}): {reason}. The import needs the Thrift "

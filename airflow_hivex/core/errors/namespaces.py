@@ -12,7 +12,10 @@ from airflow_hivex.core.errors.sql import SqlError
 
 
 class LinkError(HivexError, pep249.ProgrammingError):
-    """A link, or the table that it shows, does not allow the operation. ``hive_error`` is Hive's number of the case."""
+    """A link, or the table that it shows, does not allow the operation.
+
+    ``hive_error`` is Hive's number of the error.
+    """
 
     hive_error: ClassVar[int | None] = None
 
@@ -120,9 +123,9 @@ class LinkedTableError(LinkError):
 
 
 class ForeignNameError(SqlError):
-    """A statement in a closed namespace names a table of another one. Lines and columns count from 1.
+    """A statement in a closed namespace names a table of another namespace. Lines and columns count from 1.
 
-    ``create_link`` is the statement that makes the table available to readers, None where no link would do.
+    ``create_link`` is the statement that makes the table available to readers, or None if a link cannot.
     """
 
     name: str
@@ -141,7 +144,7 @@ class ForeignNameError(SqlError):
 
 
 class NoSuchHomeError(NoSuchObjectError):
-    """No metastore is noted for a namespace."""
+    """The registry has no metastore for a namespace."""
 
     sentence = (
         "No metastore is noted for namespace {namespace}. `hivex namespace home {namespace} METASTORE` notes one."
@@ -150,7 +153,7 @@ class NoSuchHomeError(NoSuchObjectError):
 
 
 class QuotaExceededError(HivexError, pep249.OperationalError):
-    """A commit would take a namespace above its quota on a cluster. Nothing of it is visible."""
+    """A commit would take a namespace above its quota on a cluster. It is refused, and its writes are not visible."""
 
     namespace: str
     cluster: str
@@ -173,7 +176,10 @@ class QuotaExceededError(HivexError, pep249.OperationalError):
 
 
 class MoveRefusedError(HivexError):
-    """A namespace cannot be moved as it is. Nothing was changed; ``blockers`` has each reason with its remedy."""
+    """A namespace cannot be moved in its current state.
+
+    Nothing was changed; ``blockers`` has each reason with its remedy.
+    """
 
     namespace: str
     cluster: str
@@ -206,7 +212,7 @@ class MoveEndedError(HivexError):
 
 
 class NamespaceChangedError(HivexError):
-    """A namespace got or lost tables while it was being moved, at each try."""
+    """A namespace got or lost tables during each attempt to move it."""
 
     retryable = True
     sentence = (

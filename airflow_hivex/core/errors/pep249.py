@@ -1,10 +1,13 @@
-"""The classes of errors of Python's database API (PEP 249), which every error of the warehouse also is."""
+"""The error classes of Python's database API (PEP 249).
+
+Every error of the warehouse has one of them as a base class.
+"""
 
 from __future__ import annotations
 
 
 class Warning(Exception):  # noqa: A001, N818 - the name that PEP 249 gives it
-    """An important notice. The warehouse raises none; PEP 249 wants the class."""
+    """An important notice. The warehouse never raises it; PEP 249 requires the class."""
 
 
 class Error(Exception):
@@ -20,15 +23,15 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value does not fit."""
+    """A value does not fit its type or its column."""
 
 
 class OperationalError(DatabaseError):
-    """A database, a cluster, a lock or another transaction is the reason, not the statement."""
+    """The reason is a database, a cluster, a lock or another transaction, and not the statement."""
 
 
 class IntegrityError(DatabaseError):
-    """A constraint is violated. The warehouse never raises it; PEP 249 wants the class."""
+    """A constraint is violated. The warehouse never raises it; PEP 249 requires the class."""
 
 
 class InternalError(DatabaseError):
@@ -40,4 +43,4 @@ class ProgrammingError(DatabaseError):
 
 
 class NotSupportedError(DatabaseError):
-    """The statement is one that this release does not run."""
+    """This release does not run such a statement."""

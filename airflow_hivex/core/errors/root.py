@@ -1,6 +1,6 @@
 """The root of the error tree.
 
-A class of the tree says each of its facts once, as a field::
+A class of the tree declares each of its facts once, as a field::
 
     class NoSuchTableError(NoSuchObjectError):
         sentence = "Table {database}.{table} does not exist."
@@ -8,8 +8,8 @@ A class of the tree says each of its facts once, as a field::
         table: str
 
 The constructor takes the facts in this order, by position or by name, and keeps each as an attribute, a list as a
-tuple. Where the sentence is more than its facts as they are, such as a list with commas, the method ``_describe``
-returns it. The ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
+tuple. If the sentence has more than plain facts, such as a list with commas, the method ``_describe`` returns it. The
+``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcome(enum.Enum):
 
 
 class Described(Protocol):
-    """A fact that is a value with a description of its own: a route, a lock."""
+    """A fact with a description of its own, such as a route or a lock."""
 
     def describe(self) -> str:
         """Return the description, for people."""
@@ -45,9 +45,9 @@ class Described(Protocol):
 class HivexError(pep249.DatabaseError):
     """Root of every error that this project raises.
 
-    A subclass has its facts as fields, and its constructor takes them. An error without facts takes its sentence.
-    An error crosses process borders by pickling with its type and attributes. Secrets are masked in the sentence and
-    in the facts. Each is also one of the errors of PEP 249.
+    A subclass has its facts as fields, and its constructor takes them. An error without facts takes its sentence. A
+    pickled error keeps its type and attributes, also in another process. Secrets are masked in the sentence and in the
+    facts. Each error is also an error of PEP 249.
     """
 
     code: ClassVar[str] = "HIVEX"
@@ -99,5 +99,5 @@ def _init_of_facts(self: HivexError, *given: Any, **named: Any) -> None:
 
 
 def _restored(error_type: type[HivexError], args: tuple[Any, ...]) -> HivexError:
-    """Return an error with its sentence; its attributes follow."""
+    """Return an unpickled error with its sentence; the caller sets the attributes."""
     return error_type.__new__(error_type, *args)

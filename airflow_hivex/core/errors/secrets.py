@@ -1,8 +1,8 @@
-"""Keep passwords, keys and tokens out of messages, results and logs; only this module masks them.
+"""The masking of passwords, keys and tokens in messages, results and logs; no other module masks them.
 
-A secret is found in two ways. By its form: the password of a URI, and values with secret names (``?password=...``,
-``"fs.s3a.secret.key": "..."``). And by its value: this module remembers the secrets in the clusters' descriptions and
-in the metastore's URL, and so finds them in the middle of another library's sentence.
+A secret is found by its form or by its value. The forms are the password of a URI, and values with secret names
+(``?password=...``, ``"fs.s3a.secret.key": "..."``). The values are the secrets in the clusters' descriptions and in the
+metastore's URL; this module remembers them, and so finds them in the middle of another library's sentence.
 
 Every error of the warehouse passes its sentence through :func:`hide`.
 """
@@ -60,7 +60,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def remember(values: Iterable[object]) -> None:
-    """Remember texts that :func:`hide` masks from now on; short texts are only found by their form."""
+    """Remember texts that :func:`hide` masks from now on. Short texts are found only by their form."""
     global _pattern
     new = {value for value in values if isinstance(value, str) and len(value) >= _SHORTEST_REMEMBERED}
     with _lock:
@@ -107,7 +107,7 @@ def hide_in_database_url(url: str) -> str:
 
 
 def hide_in_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return properties to show: secret values are masked, URIs have no passwords."""
+    """Return properties for users to see: secret values are masked, and URIs have no passwords."""
     return {name: _shown(str(name), value) for name, value in properties.items()}
 
 
@@ -153,7 +153,7 @@ def _configured_values(text: str) -> Iterator[_Span]:
 
 
 def _values(text: str, name: re.Pattern[str], beginning: re.Pattern[str], value: re.Pattern[str]) -> Iterator[_Span]:
-    """Yield the places of the values behind names that are secret after ``beginning``.
+    """Yield the places of the values after secret names, which follow a match of ``beginning``.
 
     The value of another name may contain such a name.
     """

@@ -13,7 +13,7 @@ class SqlError(HivexError, pep249.ProgrammingError):
 
 
 class StatementSyntaxError(SqlError):
-    """The text is not a statement that we can read. Lines and columns count from 1."""
+    """The text is not a statement of this warehouse. Lines and columns count from 1."""
 
     code = "SYNTAX"
     reason: str
@@ -28,7 +28,7 @@ class StatementSyntaxError(SqlError):
 
 
 class UnsupportedStatementError(StatementSyntaxError, pep249.NotSupportedError):
-    """The statement is known SQL that this warehouse does not run."""
+    """The statement is SQL that is recognised, but that this warehouse does not run."""
 
 
 class MergeCardinalityError(SqlError, pep249.DataError):
@@ -43,7 +43,7 @@ class MergeCardinalityError(SqlError, pep249.DataError):
 
 
 class ConstraintViolationError(SqlError, pep249.DataError):
-    """A row that is written violates a constraint of its table. ``sample`` has some values of one such row."""
+    """A written row violates a constraint of its table. ``sample`` has some values of such a row."""
 
     table: str
     constraint: str
@@ -58,7 +58,7 @@ class ConstraintViolationError(SqlError, pep249.DataError):
 
 
 class ReplaceConditionError(SqlError, pep249.DataError):
-    """A row does not satisfy the condition of the rows that it replaces. ``sample`` has some values of one such row."""
+    """A new row does not satisfy the condition of the rows to replace. ``sample`` has some values of such a row."""
 
     table: str
     condition: str
@@ -97,7 +97,7 @@ class TypeMismatchError(SqlError, pep249.DataError):
 
 
 class UnreadableTextError(TypeMismatchError):
-    """A constant text is not readable as the type of its column. Nothing was written."""
+    """A constant text is not a valid value of its column's type. Nothing was written."""
 
     sentence = (
         "Column {column} of {table} has type {type}, and the text {text!r} is not a valid value of it. Nothing was "
@@ -106,14 +106,14 @@ class UnreadableTextError(TypeMismatchError):
 
 
 class AnalysisError(SqlError):
-    """Spark read the statement and refused it: a column, function or type is wrong."""
+    """Spark refused the statement, because a column, function or type is wrong."""
 
     sentence = "Spark refused the statement: {message}"
     message: str
 
 
 class InvalidParametersError(SqlError):
-    """The parameters given do not fit the markers in the statement."""
+    """The parameters do not fit the markers in the statement."""
 
 
 class ClosedError(HivexError, pep249.InterfaceError):

@@ -13,7 +13,7 @@ class TransactionError(HivexError, pep249.OperationalError):
 
 
 class NoSuchTransactionError(TransactionError):
-    """No transaction has this id, or its record is gone already."""
+    """No transaction has this id, or its record was purged."""
 
     sentence = "There is no transaction {txn_id}."
     txn_id: int
@@ -31,14 +31,14 @@ class TransactionAbortedError(TransactionError):
 
 
 class TransactionCommittedError(TransactionError):
-    """The transaction has committed already, so it cannot do this any more."""
+    """The transaction has committed already, so the operation is not possible any more."""
 
     sentence = "Transaction {txn_id} has committed already."
     txn_id: int
 
 
 class TransactionNotOpenError(TransactionError):
-    """Write ids were asked for with a transaction that is not open or may not write."""
+    """A call requests write ids for a transaction that is not open or is read-only."""
 
     txn_ids: Sequence[int]
     why: str
@@ -48,7 +48,7 @@ class TransactionNotOpenError(TransactionError):
 
 
 class TooManyOpenTransactionsError(TransactionError):
-    """hive.max.open.txns is reached."""
+    """The limit ``hive.max.open.txns`` of open transactions is reached."""
 
     retryable = True
     sentence = (
@@ -59,7 +59,7 @@ class TooManyOpenTransactionsError(TransactionError):
 
 
 class CommitOutcomeUnknownError(TransactionError):
-    """The database was lost during a commit and could not be asked afterwards."""
+    """The connection was lost during a commit, and the outcome could not be read afterwards."""
 
     outcome = Outcome.UNKNOWN
     sentence = (
@@ -70,9 +70,9 @@ class CommitOutcomeUnknownError(TransactionError):
 
 
 class WriteConflictError(TransactionAbortedError):
-    """Another transaction that overlaps this one has updated or deleted the same rows' partition first.
+    """An overlapping transaction has first updated or deleted rows of the same table or partition.
 
-    The transaction was aborted; the statement may succeed in a new one.
+    The transaction was aborted. The statement may succeed in a new transaction.
     """
 
     retryable = True
@@ -80,18 +80,18 @@ class WriteConflictError(TransactionAbortedError):
 
 
 class DeadlockError(TransactionAbortedError):
-    """Transactions waited for each other's locks in a circle, and this one was chosen to be aborted."""
+    """Transactions waited for each other's locks in a circle, and this transaction was aborted to end the circle."""
 
     retryable = True
     reason: str
 
 
 class InvalidTransactionRequestError(TransactionError):
-    """A call to the transaction manager asks for something that does not exist."""
+    """The transaction manager cannot do a request, because an argument is not valid or a limit is reached."""
 
 
 class UnexpectedError(HivexError, pep249.InternalError):
-    """An error that no part of this project knows. Its cause has the details; the transaction is settled."""
+    """An error that is not known to this project. Its cause has the details; the transaction has ended."""
 
     sentence = (
         "{what} ended with an error that is not known here: {reason}. Its transaction is settled. Report the error "
@@ -102,14 +102,14 @@ class UnexpectedError(HivexError, pep249.InternalError):
 
 
 class StatementCancelledError(TransactionError):
-    """A statement was cancelled; the transaction that it was part of continues without it."""
+    """A statement was cancelled. Its transaction continues without it."""
 
     sentence = "The statement was cancelled; transaction {txn_id} continues without it."
     txn_id: int
 
 
 class WriteTakenBackError(TransactionError):
-    """Another session has repeated the same part of a transaction, so this one's write does not count."""
+    """Another session has repeated the same part of a transaction, so the write of this session is withdrawn."""
 
     sentence = "The write to {table} in transaction {txn_id} was withdrawn: {writer!r} runs again elsewhere."
     table: str
@@ -151,21 +151,21 @@ class LockError(HivexError, pep249.OperationalError):
 
 
 class InvalidLockRequestError(LockError):
-    """A request for locks is not one that can be granted by anyone."""
+    """A request for locks is not valid, and can never be granted."""
 
     sentence = "The request for locks is not usable: {reason}."
     reason: str
 
 
 class NoSuchLockError(LockError):
-    """No lock has this id: it was released, its transaction has ended, or it timed out."""
+    """No lock has this id: the lock was released, its transaction has ended, or it timed out."""
 
     sentence = "There is no lock {lock_id}."
     lock_id: int
 
 
 class LockOfOpenTransactionError(LockError):
-    """A lock that a transaction has acquired lives until the transaction ends (Hive's TxnOpenException)."""
+    """A lock of a transaction cannot be released before the transaction ends (Hive's TxnOpenException)."""
 
     sentence = "Lock {lock_id} belongs to transaction {txn_id}, which is open; commit or abort that instead."
     lock_id: int
@@ -231,7 +231,7 @@ class CompactionLostError(CompactionError):
 
 
 class ReplacementMissingError(CompactionError):
-    """The cleaner does not find, or not whole, the directory that has the rows of those that it is to delete.
+    """A directory with the rows of obsolete directories is missing or incomplete, so the cleaner deletes nothing.
 
     ``found`` and ``registered`` are numbers of files and of bytes.
     """

@@ -1,4 +1,4 @@
-"""The notification log: every change, in commit order, written in the change's transaction; and marks of partitions."""
+"""The notification log of all changes, each written in its own transaction, and the marks of partitions."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ class EventType(enum.Enum):
     ABORT_TXN = "ABORT_TXN"
     """A transaction with write ids was aborted: ``write_ids`` and ``table_ids`` by table."""
     COMMIT_COMPACTION = "COMMIT_COMPACTION"
-    """A compaction has committed: its ``partition`` (null: the table) and the ``directories`` that it has made."""
+    """A compaction has committed: its ``partition`` (null: the table) and the written ``directories``."""
     REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"
     """The cleaner has removed ``directories`` of a ``partition`` (null: the table)."""
     UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
-    """Statistics of a table have changed, of the ``columns``; ``partitions`` is null."""
+    """Statistics of the ``columns`` of a table have changed; ``partitions`` is null."""
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
-    """Statistics of ``partitions`` have changed, of the ``columns``."""
+    """Statistics of the ``columns`` in ``partitions`` have changed."""
     UNKNOWN = "UNKNOWN"
     """A type that this release does not know; a later release has recorded the event."""
 
@@ -148,7 +148,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The place of a reader in the log: the id of the last event that it has read, and the last events themselves.
+    """The position of a reader in the log: the id of the last event that it has read, and the last events themselves.
 
     After a restore from a backup the log may have other events under these ids.
     """
@@ -157,7 +157,7 @@ class Bookmark:
     recent: tuple[Event, ...] = ()
 
     def after(self, events: Sequence[Event]) -> Bookmark:
-        """Return the place after some more events."""
+        """Return the position after some more events."""
         if not events:
             return self
         return Bookmark(events[-1].id, (*self.recent, *events)[-_MOST_RECENT:])
@@ -173,11 +173,11 @@ def record(
     txn_id: int | None = None,
     message: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write an event in the caller's transaction. One round trip; no other writer waits for it.
+    """Write an event in the caller's transaction. One round trip. No other writer waits for it.
 
-    Call it last, or in a block of :func:`deferred`, after the transaction has acquired all its locks: so an event that
-    depends on another event is recorded after it, and gets a higher id. If ``message`` is a function, it is called when
-    the event is sent.
+    Call this function last, or in a block of :func:`deferred`, after the transaction has acquired all its locks. So an
+    event that depends on another one is recorded later, and gets a higher id. If ``message`` is a function, it is
+    called when the event is sent.
     """
 
     def made() -> Call:
@@ -238,22 +238,25 @@ def recording(
 
 
 def announcing(now_ms: int) -> Call:
-    """Return the call that wakes processes waiting for events at the commit; it comes after the last event."""
+    """Return the call that wakes waiting processes at the commit. Send it after the last event."""
     return _ANNOUNCE(now_ms=now_ms)
 
 
 class NotificationLog:
-    """Reads the log.
+    """The readers' side of the log.
 
-    Events are recorded without an id, so that commits do not wait for each other. A reader gives ids to the events that
-    were committed since the last reader, in the order in which they were recorded.
+    Events are recorded without an id, so that commits do not wait for each other. A reader first gives ids to the
+    events that were committed since the last read, in the order in which they were recorded.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def current_event_id(self) -> int:
-        """Return the id of the newest event, or 0 without events. Two round trips, more when there are new events."""
+        """Return the id of the newest event, or 0 if the log is empty.
+
+        Two round trips, and more if there are new events.
+        """
         self._number()
         with self._store.read() as connection:
             return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())
@@ -271,8 +274,8 @@ class NotificationLog:
         Three round trips, more when there are new events.
 
         Raises:
-            EventsPurgedError: events above ``after`` were purged. The reader has missed changes: it reads the
-                catalog again and continues after :meth:`current_event_id`.
+            EventsPurgedError: events above ``after`` were purged. The reader has missed changes. It must read the
+                catalog again, and continue after :meth:`current_event_id`.
         """
         self._number()
         log = notification_log.c
@@ -286,19 +289,19 @@ class NotificationLog:
         return [_event(row) for row in rows]
 
     def bookmark(self) -> Bookmark:
-        """Return the place behind the newest event. Three round trips, more when there are new events."""
+        """Return the position after the newest event. Three round trips, and more if there are new events."""
         position = self.current_event_id()
         with self._store.read() as connection:
             rows = connection.execute(_between(position - _MOST_RECENT, position)).all()
         return Bookmark(position, tuple(map(_event, rows)))
 
     def read(self, bookmark: Bookmark, limit: int = 1000) -> tuple[list[Event], Bookmark]:
-        """Return up to ``limit`` events behind a place, and the place behind them. Round trips as :meth:`events`.
+        """Return up to ``limit`` events after a position, and the position after them. Round trips as :meth:`events`.
 
         Raises:
-            EventsPurgedError: events behind the place were purged.
-            EventsReplacedError: the database was restored from a backup since the place was noted. The ids of its next
-                events are above the ids of lost events, so that other readers notice the restore, too.
+            EventsPurgedError: events after the position were purged.
+            EventsReplacedError: the database was restored from a backup since the bookmark was taken. The ids of its
+                next events are above the ids of lost events, so that other readers notice the restore, too.
         """
         self._number()
         first = bookmark.recent[0].id if bookmark.recent else bookmark.position + 1
@@ -320,7 +323,7 @@ class NotificationLog:
         return new, bookmark.after(new)
 
     def note_restore(self) -> None:
-        """Note that the database was restored from a backup, so that processes discard their caches of it.
+        """Record that the database was restored from a backup, so that processes discard their caches.
 
         The ids of the next events are above the ids of lost events. Readers of the log get ``EventsPurgedError``.
         """
@@ -328,7 +331,7 @@ class NotificationLog:
         self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
-        """Remove older events, up to the first event that is not older; return their number. Safe to repeat."""
+        """Remove events before a time, up to the first one that is not older; return their number. Safe to repeat."""
         self._number()
         return self._store.write(lambda connection: _purge(connection, recorded_before_ms), name="purge")
 
@@ -359,7 +362,7 @@ def _between(above: int, to: int | None) -> Select[Any]:
 
 
 def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
-    """Begin another incarnation of the metastore, if the last event is still the one that a reader has ``seen``."""
+    """Begin another incarnation of the metastore, unless another reader has already noticed the restore."""
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     if seen is not None and number > max(seen, at_least):
         # Another reader has noticed the restore, too.
@@ -370,7 +373,7 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
 
 
 def _give_ids(connection: Connection, last: int) -> bool:
-    """Move a batch of events, up to the sequence ``last``, to the log; return whether more of them may be left."""
+    """Move a batch of events, up to the sequence ``last``, to the log; return whether more events may be left."""
     # One reader at a time does this; the events that it sees are committed.
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     move = _move_on_postgresql if connection.dialect.name == "postgresql" else _move_on_sqlite
@@ -381,7 +384,7 @@ def _give_ids(connection: Connection, last: int) -> bool:
 
 
 def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
-    """Move the oldest events, in one statement since others may become visible between two; return their number."""
+    """Move the oldest events in one query, as other events may become visible between two; return their number."""
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE)
     gone = delete(recorded_events).where(sequence.in_(oldest)).returning(recorded_events).cte("gone")
@@ -402,7 +405,7 @@ def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
 
 
 def _numbered(number: int, moved: FromClause) -> Insert:
-    """Return the statement that gives ids above ``number`` to events; the rows stay within the database."""
+    """Return the query that gives ids above ``number`` to events. The rows stay within the database."""
     columns = [column.name for column in recorded_events.c if column is not recorded_events.c.sequence]
     event_id = literal(number, BigInteger) + func.row_number().over(order_by=moved.c.sequence)
     copied = select(event_id, *(moved.c[name] for name in columns))
@@ -423,7 +426,7 @@ _E = partition_events.c
 
 
 class PartitionEventType(enum.IntEnum):
-    """The meaning of a mark of a partition, by Hive's number."""
+    """The meanings of marks of partitions, with Hive's numbers."""
 
     LOAD_DONE = 1
 
@@ -431,8 +434,8 @@ class PartitionEventType(enum.IntEnum):
 class PartitionEvents:
     """The marks of partitions: a client marks a partition as loaded, and other clients check the mark.
 
-    A mark is on the names of its table and partition, as in Hive, and only the housekeeping removes it. It stays when
-    the table or the partition is dropped or renamed, and holds for the object that gets the name.
+    As in Hive, a mark belongs to the names of a table and a partition, and only the housekeeper removes it. A mark
+    stays when the table or the partition is dropped or renamed, and is then valid for the next object of the name.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:

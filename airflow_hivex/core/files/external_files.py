@@ -1,7 +1,7 @@
-"""The files of a write to an external table: put into place, taken back, or settled.
+"""The files of a write to an external table: moved into their folders, withdrawn, or final.
 
-A write moves its files into the folders of the table under names with its token. It hides replaced files under such
-names, too, until it is certain that the write counts.
+A write moves its files into the folders of the table under names with its token. A write hides replaced files under
+such names, too, until its commit is certain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STAGED = re.compile(r"(\d+)_0(.*)")
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The files of a write for one folder: ``staged`` is the hidden folder with the files, None without files.
+    """The files of a write for one folder: ``staged`` is the hidden folder with the files, or None without files.
 
     With ``overwrite`` the files replace all visible files of the folder.
     """
@@ -54,7 +54,7 @@ def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: st
 def take_back(files: ClusterFiles, locations: Sequence[str], token: str, depth: int) -> None:
     """Remove the files of a write from its folders, and restore the files that it has hidden. Safe to repeat.
 
-    Folders of partitions that are empty then are deleted, too, up to ``depth`` levels.
+    Folders of partitions that have become empty are deleted, too, up to ``depth`` levels.
 
     Raises:
         StorageError: some files could not be removed or restored.

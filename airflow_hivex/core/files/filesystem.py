@@ -39,7 +39,7 @@ class FileStamp:
 
 
 class ClusterFiles:
-    """Directories below the root of a cluster's file system, by their location relative to it.
+    """The files and directories of a cluster, each named by its location relative to the root of the file system.
 
     ``filesystem`` is the root's URI. ``storage_options`` are passed to fsspec or, for S3, converted for pyarrow.
 
@@ -69,9 +69,9 @@ class ClusterFiles:
             return type_of(self._fs, path) is not None
 
     def check_access(self) -> bool:
-        """Return whether the root exists, after writing and deleting a file in an existing root as a trial.
+        """Return whether the root exists. If it does, write and delete a file in it as a trial.
 
-        A missing root must have a folder above it in which it can be made, if the file system has folders.
+        If the file system has folders, a missing root must have a folder above it in which it can be created.
 
         Raises:
             StorageError: the file system cannot be reached or written.
@@ -97,9 +97,9 @@ class ClusterFiles:
             return False
 
     def free_bytes(self) -> int | None:
-        """Return the free space in bytes; None if the file system does not report it, such as an object store.
+        """Return the free space in bytes, or None if the file system, such as an object store, does not report it.
 
-        For a missing root this is the space of the folder in which it would be made.
+        For a missing root this is the space of the folder in which the root would be created.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -123,7 +123,7 @@ class ClusterFiles:
             return type_of(self._fs, path) == FILE
 
     def link_target(self, location: str) -> str | None:
-        """Return the target of a location's symbolic links if it is outside of the root, else None.
+        """Return the target of a location's symbolic links, or None if the target is inside of the root.
 
         Only local file systems have such links.
         """
@@ -133,9 +133,9 @@ class ClusterFiles:
         return None if place.is_relative_to(root) else str(place)
 
     def list_files(self, location: str) -> dict[str, int]:
-        """Return all data files below a location, at any depth: name relative to it, and size in bytes.
+        """Return a dict from the relative name of each data file below a location, at any depth, to its size in bytes.
 
-        Hidden files are left out, as in Spark and Hive; a missing location has no files.
+        Hidden files are skipped, as in Spark and Hive. A missing location has no files.
 
         Raises:
             FolderExpectedError: the location is a file.
@@ -148,7 +148,7 @@ class ClusterFiles:
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
         """Yield all files below a location, including hidden ones: name relative to it, and size in bytes; in no order.
 
-        If the location is a file, its name is empty. Files that are deleted meanwhile are left out.
+        If the location is a file, its name is empty. Files that are deleted meanwhile are skipped.
 
         Raises:
             StorageError: a directory cannot be read.
@@ -161,7 +161,7 @@ class ClusterFiles:
                     yield name[len(path) :].strip("/"), size
 
     def list_loose_files(self, location: str) -> list[str]:
-        """Return the sorted names of the files below a directory; if the location is a file, an empty name.
+        """Return the sorted names of the files below a directory. If the location is a file, its name is empty.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -188,7 +188,7 @@ class ClusterFiles:
         return sorted(each for each in inside if each and each.count("/") == depth)
 
     def list_folders(self, location: str) -> list[str]:
-        """Return the names of the folders in a directory, without hidden ones; an empty list if it is missing.
+        """Return the names of the folders in a directory, without hidden ones. A missing directory has no folders.
 
         Raises:
             FolderExpectedError: the location is a file.
@@ -197,7 +197,7 @@ class ClusterFiles:
         return sorted(name for name in self._names(location, FOLDER) if not name.startswith((".", "_")))
 
     def list_data_files(self, location: str) -> list[str]:
-        """Return the names of the files in a directory, without hidden ones; an empty list if it is missing.
+        """Return the names of the files in a directory, without hidden ones. A missing directory has no files.
 
         Raises:
             FolderExpectedError: the location is a file.
@@ -228,7 +228,7 @@ class ClusterFiles:
             self._fs.mv(path, place)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
-        """Return the folders ``depth`` levels below a location that contain a directory of this name, relative to it.
+        """Return the relative paths of folders, ``depth`` levels below a location, that have a directory of this name.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -241,7 +241,7 @@ class ClusterFiles:
         return sorted(each.rpartition("/")[0] for each in inside if each.count("/") == depth)
 
     def read_text(self, location: str) -> str | None:
-        """Return the text of a small file, or None if it is missing; bytes that are not UTF-8 are replaced.
+        """Return the text of a small file, or None if the file is missing. Bytes that are not UTF-8 are replaced.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -284,7 +284,7 @@ class ClusterFiles:
         return None if found is None else found.size_bytes
 
     def stamp(self, location: str) -> FileStamp | None:
-        """Return the size and the time of the last change of a file, None if the file is missing.
+        """Return the size and the time of the last change of a file, or None if the file is missing.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -313,13 +313,13 @@ class ClusterFiles:
                 yield chunk
 
     def local_path(self, location: str) -> str | None:
-        """Return the path of a location for functions of the operating system; None for remote file systems."""
+        """Return the path of a location for functions of the operating system, or None for a remote file system."""
         return self._path(location) if isinstance(self._fs, LocalFileSystem) else None
 
     def is_same_file(self, location: str, other: ClusterFiles, other_location: str) -> bool:
-        """Return whether a location is the same file as a location of another file system, by links or a shared folder.
+        """Return whether locations on two file systems are one file, because of links or a shared folder.
 
-        Only local file systems can decide this: for others the answer is False.
+        Only local file systems can decide this. For other file systems the result is False.
         """
         here, there = self.local_path(location), other.local_path(other_location)
         if here is None or there is None:
@@ -349,14 +349,14 @@ class ClusterFiles:
         return True
 
     def write_chunks(self, location: str, chunks: Iterable[bytes], *, new: bool = False) -> None:
-        """Write a file from pieces, or replace it, and make the folders above it.
+        """Write or replace a file from pieces, and create the folders above it.
 
-        On a local disk a reader finds the old file or the new one. An error leaves no part of a file there. A killed
-        writer may leave a hidden file with the ending ``.copying``. Other file systems may show a part of the file.
-        With ``new`` the place must be free, and a killed writer may leave a part of the file.
+        On a local disk a reader finds the old file or the new one, and an error leaves no part of a file. A killed
+        writer may leave a hidden file with the ending ``.copying``. On other file systems a reader may find a part of
+        the file. With ``new`` the place must be free, and a killed writer may leave a part of the file.
 
         Raises:
-            StorageError: the file could not be written, or is ``new`` and exists already.
+            StorageError: the file could not be written, or it exists already and ``new`` is set.
         """
         path = self._path(location)
         folder, _, name = path.rpartition("/")
@@ -384,10 +384,10 @@ class ClusterFiles:
             raise
 
     def make_directory(self, location: str) -> None:
-        """Make a directory and its parents; it may exist.
+        """Create a directory and its parents, if they do not exist.
 
         Raises:
-            StorageError: the directory cannot be made.
+            StorageError: the directory cannot be created.
         """
         path = self._path(location)
         with _storage(path):
@@ -395,7 +395,7 @@ class ClusterFiles:
 
     @property
     def renames_directories(self) -> bool:
-        """Return whether a directory is moved at once; in an object store each of its files is copied."""
+        """Return whether a move of a directory is one operation. An object store has to copy each file."""
         return not is_object_store(self._filesystem)
 
     def move_directory(self, location: str, target: str) -> None:
@@ -463,9 +463,9 @@ class ClusterFiles:
             self._fs.rm_file(path)
 
     def delete_empty_directories(self, location: str, depth: int) -> None:
-        """Delete a directory if it is empty, then its parents in the same way, ``depth`` directories in all.
+        """Delete a directory if it is empty, and then its parents in the same way, ``depth`` directories in all.
 
-        The first directory that is not empty, or cannot be deleted, ends this without an error.
+        The deletion ends without an error at the first directory that is not empty, or cannot be deleted.
         """
         if isinstance(self._fs, ArrowFSWrapper):
             # With pyarrow, for HDFS and S3, this call would delete all files in the directory.
@@ -486,7 +486,7 @@ class ClusterFiles:
 
 
 def _delete_folders_in(path: str) -> None:
-    """Delete the folders in a local directory, several at the same time, since each mostly waits for the disk."""
+    """Delete the folders in a local directory, several at the same time, because each one mostly waits for the disk."""
     status = Path(path).lstat()
     # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count no
     # links.
@@ -502,7 +502,7 @@ def _delete_folders_in(path: str) -> None:
 
 @contextmanager
 def _writing(location: str) -> Iterator[None]:
-    """Translate errors of a written file; errors of the source of its bytes are translated already."""
+    """Translate errors of a file that is written. Errors of the source of its bytes are translated already."""
     try:
         yield
     except OSError as error:
@@ -527,9 +527,9 @@ FILE, FOLDER = "file", "directory"
 
 
 def type_of(fs: Any, path: str) -> str | None:
-    """Return ``file`` or ``directory``, None if neither exists.
+    """Return ``file`` or ``directory``, or None if neither exists.
 
-    The function of fsspec takes a store that does not answer for an empty one.
+    The function of fsspec would regard a store that does not respond as empty.
     """
     try:
         return str(fs.info(path)["type"])
@@ -538,9 +538,9 @@ def type_of(fs: Any, path: str) -> str | None:
 
 
 def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
-    """Yield name, type and size of each entry below a directory, to ``depth`` levels, or of the file itself.
+    """Yield name, type and size of each entry down to ``depth`` levels below a directory, or of the file itself.
 
-    The function of fsspec takes unreadable directories for empty ones.
+    The function of fsspec would regard unreadable directories as empty.
     """
     if depth is None and isinstance(fs, ArrowFSWrapper):
         yield from _selected(fs, path)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 1 << 20
 SMALL = 1 << 18
-"""The largest size in bytes of a file that is read in one go."""
+"""The largest size in bytes of a file that is read as a whole."""
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -25,10 +25,10 @@ _WRITE_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 def copy_file(
     source: str, place: str, size_bytes: int, written: Callable[[int], object], checked: Callable[[], object]
 ) -> tuple[int, str, str]:
-    """Copy a file to a place without one; return its size, its SHA-256 checksum and that of the copy.
+    """Copy a file to a free place; return its size, its SHA-256 checksum, and the checksum of the copy.
 
-    ``written`` is called with the size of each piece; ``checked`` now and then, and may raise to end the copying. An
-    error leaves no part of the file.
+    ``written`` is called with the size of each piece. ``checked`` is called from time to time, and may raise an error
+    to end the copying. An error leaves no part of the file.
 
     Raises:
         StorageError: the source cannot be read, or the copy cannot be written, such as over a file.
@@ -62,7 +62,7 @@ def copy_file(
 
 
 def hash_file(path: str, checked: Callable[[], object]) -> str:
-    """Return the SHA-256 checksum of a file. ``checked`` is called now and then, and may raise.
+    """Return the SHA-256 checksum of a file. ``checked`` is called from time to time, and may raise an error.
 
     Raises:
         StorageError: the file cannot be read.
@@ -87,10 +87,10 @@ def hash_file(path: str, checked: Callable[[], object]) -> str:
 def copy_small_files(
     files: Iterable[tuple[str, str, int]], checked: Callable[[], object]
 ) -> list[tuple[int, str, str]]:
-    """Copy files of at most :data:`SMALL` bytes one after the other; return the result of :func:`copy_file` for each.
+    """Copy files of at most :data:`SMALL` bytes, one after the other. Return the results of :func:`copy_file`.
 
-    Each file is a source, a place without a file, and a size in bytes. ``checked`` is called before each file, and
-    may raise. An error leaves the earlier copies, and no part of the failed one.
+    Each file is given as a source, a free place, and a size in bytes. ``checked`` is called before each file, and may
+    raise an error. After an error the earlier copies stay, and no part of the failed one.
 
     Raises:
         StorageError: a source cannot be read, or a copy cannot be written, such as over a file.
@@ -132,7 +132,7 @@ def copy_small_files(
 
 
 def _write_again(file: int, content: bytes) -> None:
-    """Write a file again from its start, after the system has taken a part of it."""
+    """Write a file again from its start, after the system has written only a part of it."""
     os.lseek(file, 0, os.SEEK_SET)
     _write(file, content)
 
@@ -162,7 +162,10 @@ def _made(place: str) -> Iterator[int]:
 
 
 class _of:  # noqa: N801 - reads as a word of its `with`
-    """Translate the errors of a path. A class, since each file needs several of them."""
+    """A context that translates the errors of a path.
+
+    It is a class because each file needs several, and a class is fast.
+    """
 
     __slots__ = ("_path",)
 

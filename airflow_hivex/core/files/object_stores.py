@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from airflow_hivex.core.errors import StorageError
 
 SCHEMES = ("s3", "s3a", "s3n")
-"""The schemes of S3: Spark calls the same store s3a; s3n and s3 are older names."""
+"""The schemes of S3. Spark calls the same store s3a; s3n and s3 are older names."""
 
 _NAMES = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
-"""The names of options in s3fs, which users of fsspec know, with the names in pyarrow."""
+"""A dict from the names of options in s3fs, which users of fsspec know, to the names in pyarrow."""
 _TAKEN = (
     "access_key",
     "secret_key",
@@ -32,24 +32,24 @@ _TAKEN = (
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""Environment variables that pyarrow does not read, or not always. The first one that is set counts."""
+"""Environment variables with the region, which pyarrow does not always read. The first one that is set is used."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
-"""Time-outs in seconds, so that an unreachable cluster is reported soon."""
+"""Default time-outs in seconds, so that an unreachable cluster is reported soon."""
 _OF_OTHERS = "us-east-1"
-"""The region for endpoints of other stores than Amazon's, which need no look-up."""
+"""The region for endpoints of stores other than Amazon's, for which no region is looked up."""
 _ATTEMPTS = 3
 
 
 def is_object_store(filesystem: str) -> bool:
-    """Return whether the URI of a file system is one of S3."""
+    """Return whether a URI names a file system in S3."""
     return filesystem.partition(":")[0].lower() in SCHEMES
 
 
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
-    """Return pyarrow's file system for a root in S3, the same object for the same options; sends no request yet.
+    """Return pyarrow's file system for a root in S3, the same object for the same options. No request is sent.
 
-    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for other stores than Amazon's. Missing keys,
-    region and endpoint come from the environment, as for all clients of Amazon.
+    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for stores other than Amazon's. If keys,
+    region or endpoint are missing, the environment has them, as for all clients of Amazon.
 
     Raises:
         StorageError: an option is unknown.

@@ -1,8 +1,8 @@
 """The directories of a transactional table of Hive, for their registration.
 
-Hive lists folders to find the directories that count; here the catalog has rows for them. Only the directories that a
-snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md, "Directories of a
-snapshot".
+Hive lists folders to find the directories that its readers need; here the catalog has rows for them. Only the
+directories that a snapshot of Hive's transactions reads are registered. Source: docs/reference/directories.md,
+"Directories of a snapshot".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 _OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
-"""The end of the names of files with the valid length of a streamed file."""
+"""The ending of the name of a side file, which has the valid length of a streamed file."""
 
 _COMPACTED = "_metadata_acid"
 
@@ -49,7 +49,7 @@ class HiveDirectories:
     """The registered contents of a table.
 
     ``next_write_id`` is the first write id that Hive has not allocated. ``highest_txn_id`` is the highest transaction
-    of a compaction in the names of directories, 0 without one.
+    of a compaction in the names of directories, or 0.
     """
 
     found: tuple[NewDirectory, ...]
@@ -59,18 +59,18 @@ class HiveDirectories:
 
 @dataclass(slots=True)
 class _Place:
-    """The folder of a partition, or of a table without partitions: files by entry, each with its path and size."""
+    """The folder of a partition, or of a table without partitions: a dict from entry to files with path and size."""
 
     files: dict[str, list[tuple[str, int]]]
     originals: list[tuple[str, int]]
 
 
 _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
-"""A partition, a directory or the path of an original file, and the path and size of each file."""
+"""A directory, or the path of an original file: its partition, its name, and the path and size of each file."""
 
 
 class DirectoryReader:
-    """Reads the directories of one table that Hive's snapshot sees."""
+    """A reader of the directories of one table that Hive's snapshot sees."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class DirectoryReader:
     def read(self, partitions: Sequence[str]) -> HiveDirectories:
         """Return the directories of the table; ``partitions`` are the names of its partitions.
 
-        Lists the table's folder once, and reads the tail of each ORC or Parquet file.
+        The method lists the table's folder once, and reads the tail of each ORC or Parquet file.
 
         Raises:
             InvalidOperationError: a directory has rows that are not committed, or of an unsupported form.
@@ -141,7 +141,7 @@ class DirectoryReader:
         """Return the entries of a folder that Hive reads: a base, original files, deltas.
 
         Raises:
-            InvalidOperationError: some rows in the entries do not count, or may count later.
+            InvalidOperationError: the entries have rows that are not committed, or may be committed later.
         """
         where = self._of(partition)
         entries = [*place.files, *(name for name, _ in place.originals)]
@@ -162,7 +162,7 @@ class DirectoryReader:
         return [*((state.base,) if state.base else ()), *state.originals, *state.deltas]
 
     def _check_not_open(self, where: str, names: Iterable[str]) -> None:
-        """Refuse a folder to which a transaction of Hive is writing: its rows would be lost when it commits.
+        """Refuse a folder to which a transaction of Hive is writing, since its rows would be lost when it commits.
 
         Raises:
             InvalidOperationError: a transaction of Hive is writing to the folder.
@@ -182,7 +182,7 @@ class DirectoryReader:
                 raise InvalidOperationError(_OPERATION, where, reason)
 
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the bases that a compaction has made, but whose names do not show it.
+        """Return the bases from a compaction whose names do not show the compaction.
 
         This matters only for a base whose own write id is not committed.
         """
@@ -201,7 +201,7 @@ class DirectoryReader:
     # -- what is registered ---------------------------------------------------------------
 
     def _described(self, wanted: Sequence[_Wanted]) -> Mapping[str, AcidFile]:
-        """Return the facts of the files, by URI."""
+        """Return a dict from URI to the description of the file."""
         sizes = {self._uri(partition, entry, name): size for partition, entry, files in wanted for name, size in files}
         found = list(sizes.items())
         if not self._table.is_insert_only:
@@ -272,7 +272,7 @@ class DirectoryReader:
         return HIVE_LAYOUT
 
     def _check_columns(self, partition: str | None, entry: AcidDirectory | str, files: Mapping[str, AcidFile]) -> None:
-        """Refuse files whose columns have other names than the table's columns: we find columns by name."""
+        """Refuse files with other names of columns than the table, because columns are found by name."""
         known = {column.name for column in self._table.columns}
         for name, each in files.items():
             strange = [column for column in each.columns if column not in known]
@@ -288,8 +288,8 @@ class DirectoryReader:
     def _check_deleted_originals(self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory]) -> None:
         """Refuse delete events of Hive 2 in a bucket with several original files.
 
-        Hive 2 identifies these rows by the number of the bucket, and numbers them through its only file; for a second
-        file it has no rule (HIVE-16177).
+        Hive 2 identifies such a row by the bucket and the row number in the only file of the bucket. It has no rule for
+        a second file (HIVE-16177).
 
         Raises:
             InvalidOperationError: the table has such events.
@@ -335,10 +335,10 @@ _WRITE_ID, _BUCKET = ACID_FIELDS[1], ACID_FIELDS[2]
 
 @dataclass(frozen=True, slots=True)
 class AcidFile:
-    """An ORC file: ``is_nested`` says that it has Hive's metadata columns, and the table's columns in a struct.
+    """An ORC file. With ``is_nested`` it has Hive's metadata columns, and the table's columns in a struct.
 
-    ``columns`` are the names of the table's columns in the file, in lower case. A nested file has events: ``changes``
-    is the number of updates and deletes, if the writer has recorded it.
+    ``columns`` are the names of the table's columns in the file, in lower case. A nested file has events. ``changes``
+    is the number of updates and deletes among them, if the writer has recorded it.
     """
 
     rows: int
@@ -348,7 +348,7 @@ class AcidFile:
 
 
 def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
-    """Return the facts in the tails of files, given the URI and size of each. An empty file has no rows.
+    """Read the tails of files, given by URI and size, and return their descriptions. An empty file has no rows.
 
     Raises:
         InvalidObjectError: a file cannot be read as ORC.
@@ -357,7 +357,7 @@ def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
 
 
 def read_writers(uris: Sequence[str]) -> list[frozenset[tuple[int, int]]]:
-    """Return the pairs of original write id and bucket property in each nested file. Reads two columns of each file.
+    """Return the pairs of original write id and bucket property in each nested file. Two columns of each file are read.
 
     Raises:
         InvalidObjectError: a file cannot be read as ORC.

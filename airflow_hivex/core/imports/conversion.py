@@ -1,6 +1,6 @@
 """Databases, tables, partitions and functions of a Hive metastore as objects of the catalog. No I/O.
 
-An object that cannot be converted raises an error with the reason; notes describe changes of an object.
+If an object cannot be converted, the error has the reason. Notes describe how a converted object differs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STATISTICS = (
     "COLUMN_STATS_ACCURATE",
     "STATS_GENERATED_VIA_STATS_TASK",
 )
-"""Parameters in which Hive stores statistics. They become statistics of the catalog, which change with the table."""
+"""Parameters in which Hive stores statistics. The import converts them to statistics of the catalog."""
 SPARK_STATISTICS = "spark.sql.statistics."
 """The prefix of the parameters in which Spark stores statistics."""
 
@@ -77,9 +77,9 @@ class Converted:
 
 
 def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, ...]]:
-    """Return a database, and notes; its location is relative to the root of the cluster.
+    """Return a database with its location relative to the root of the cluster, and the notes.
 
-    A location outside of the root is replaced by the default one: tables have their own locations.
+    A location outside of the root is replaced by the default location. The locations of tables stay.
     """
     location, notes = "", []
     if hive.locationUri:
@@ -201,7 +201,7 @@ def _other_storage(table: str, sd: Any, cluster: Cluster) -> StorageDescriptor:
 
 
 def _type_of_others(text: str) -> str:
-    """Return the text of a type, which may be unknown here."""
+    """Return the text of a type of another engine, also if the type is unknown here."""
     try:
         return _type(text)
     except SqlError:
@@ -237,7 +237,7 @@ def _converted_view(name: str, hive: Any, cluster: Cluster, *, keeps_others: boo
 
 
 def own_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of an object, without parameters that become other fields of the object."""
+    """Return the parameters of an object without those that become fields of the converted object."""
     own = (PARTITION_ROW_IDS, MOVING_FOLDER, TEMPORARY_NAMESPACE)
     gone = {each.lower() for each in (*STATISTICS, _COMMENT, *own)}
     return {
@@ -263,7 +263,7 @@ def _transactional(table: Table, notes: list[str]) -> Converted:
 
 
 def _checked(table: Table) -> Table:
-    """Return a table after checking it by the rules of CREATE TABLE.
+    """Check a table by the rules of CREATE TABLE, and return it.
 
     Raises:
         InvalidObjectError: the table breaks a rule.
@@ -292,7 +292,7 @@ def _checked(table: Table) -> Table:
 
 
 def convert_storage(table: str, sd: Any, parameters: Mapping[str, str], cluster: Cluster) -> StorageDescriptor:
-    """Return the storage descriptor of a table or partition that Hive reads; ``parameters`` are those of the table.
+    """Return the storage descriptor of a table or partition that Hive reads; ``parameters`` belong to the table.
 
     Raises:
         InvalidObjectError: the SerDe, the input format or a type is unknown.
@@ -391,7 +391,7 @@ def _type(text: str) -> str:
 
 
 class PartitionConverter:
-    """The partitions of one table, converted one after the other."""
+    """A converter of the partitions of one table."""
 
     def __init__(self, hive: Any, table: Table, cluster: Cluster) -> None:
         self._parameters = normalised(hive.parameters or {})
@@ -404,7 +404,7 @@ class PartitionConverter:
     def convert(self, hive: Any, new: Partition) -> Partition:
         """Return a converted partition; ``new`` has its values in stored form, and its name.
 
-        The location is empty if it is the default one, below the table's folder.
+        An empty location means the default location, below the table's folder.
 
         Raises:
             InvalidObjectError: the table cannot have the partition.
@@ -460,9 +460,9 @@ _NAMESPACE = "view.catalogAndNamespace.part."
 
 
 def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
-    """Return the query of a view, with databases before all names of tables, and with the view's column names.
+    """Return the query of a view, with the view's column names, and with the databases of all tables.
 
-    The query is parsed, not analysed: a missing table or column is noticed only when the view is used.
+    The query is parsed, but not analysed. A missing table or column is noticed only when the view is used.
 
     Raises:
         InvalidObjectError: the text cannot be read as a query.

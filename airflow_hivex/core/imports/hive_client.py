@@ -1,6 +1,6 @@
 """A client of a Hive metastore's Thrift server, which only reads. Only this module knows Thrift.
 
-The bindings are those of Hive 4 that pyiceberg ships. Metastores from Hive 2.3 on understand the calls of this module.
+The bindings for Hive 4 are a part of pyiceberg. Metastores from Hive 2.3 on understand the calls of this module.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class HiveAddress:
 
 @dataclass(frozen=True, slots=True)
 class HiveTransport:
-    """The way to connect to a metastore, as in the server's own settings of Hive.
+    """The transport to a metastore, with the meaning of the server's own settings of Hive.
 
-    ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. The
-    certificates by which the server's certificate is verified are in ``ca_file`` (PEM); None means the system's ones.
+    ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. ``ca_file``
+    (PEM) has the certificates by which the server's certificate is verified; None means the system's certificates.
     """
 
     tls: bool = False
@@ -74,7 +74,7 @@ class HiveTransport:
 
 
 def parse_addresses(text: str) -> tuple[HiveAddress, ...]:
-    """Return the servers of ``thrift://host:port[,thrift://host:port ...]``, the form of ``hive.metastore.uris``.
+    """Return the servers in a text of the form of ``hive.metastore.uris``: ``thrift://host:port[,thrift://...]``.
 
     Raises:
         InvalidHiveAddressError: the text has another form.
@@ -95,8 +95,8 @@ def parse_addresses(text: str) -> tuple[HiveAddress, ...]:
 class HiveMetastoreClient:
     """A connection to a Hive metastore, opened by its first call. Use it as a context manager, in one thread.
 
-    All calls only read. A call whose connection breaks is repeated once on a new one. Replies are structures of Hive's
-    Thrift interface.
+    All calls only read. After a lost connection, a call is repeated once on a new connection. Replies are structures of
+    Hive's Thrift interface.
 
     Raises:
         InvalidHiveAddressError: the address is not valid.
@@ -170,7 +170,7 @@ class HiveMetastoreClient:
         return list(found.tables or ())
 
     def functions(self, database: str) -> list[Any]:
-        """Return the permanent functions of a database, by name."""
+        """Return the permanent functions of a database, sorted by name."""
         doing = f"read the functions of {database}"
         names = sorted(self._call(doing, lambda client: client.get_functions(database, "*")))
         return [self._call(doing, partial(_function, database=database, name=name)) for name in names]
@@ -188,7 +188,7 @@ class HiveMetastoreClient:
     # -- statistics of columns ----------------------------------------------------------
 
     def table_statistics(self, database: str, table: str, columns: Sequence[str]) -> list[Any]:
-        """Return the statistics of the columns of a table that have any."""
+        """Return the existing statistics of columns of a table."""
         request = self._types.TableStatsRequest(dbName=database, tblName=table, colNames=list(columns))
         doing = f"read the statistics of {database}.{table}"
         return list(self._call(doing, lambda client: client.get_table_statistics_req(request)).tableStats or ())
@@ -196,7 +196,7 @@ class HiveMetastoreClient:
     def partition_statistics(
         self, database: str, table: str, columns: Sequence[str], names: Sequence[str]
     ) -> Mapping[str, Sequence[Any]]:
-        """Return the statistics of the columns of partitions, by Hive's names of the partitions."""
+        """Return a dict from Hive's name of a partition to the statistics of its columns."""
         request = self._types.PartitionsStatsRequest(
             dbName=database, tblName=table, colNames=list(columns), partNames=list(names)
         )
@@ -221,8 +221,8 @@ class HiveMetastoreClient:
     def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
         """Return the write ids of a table that are committed in a snapshot.
 
-        A metastore before Hive 3 has no write ids; names of its directories have transaction ids, which its upgrade
-        turns into write ids.
+        A metastore before Hive 3 has no write ids. The names of its directories have transaction ids, which an upgrade
+        of Hive turns into write ids.
 
         Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
         """
@@ -246,7 +246,7 @@ class HiveMetastoreClient:
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
-        """Return the answer to a call, or ``without``, if given, when the server has no such method."""
+        """Return the answer to a call. If the server lacks the method, return ``without`` if it is given."""
         try:
             return self._call_once(doing, call, without)
         except HiveUnavailableError:
@@ -288,7 +288,7 @@ class HiveMetastoreClient:
             raise
 
     def _message_of(self, error: BaseException) -> str:
-        """Return the text of an error; for a server that has never answered, with a possible reason."""
+        """Return the text of an error, with a possible reason if the server has never answered."""
         hint = "" if self._has_answered else f"; {_OTHER_TRANSPORT}"
         return f"{_reason(error)}{hint}"
 
@@ -344,7 +344,7 @@ _OTHER_TRANSPORT = (
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the text of an error without the full stop at its end, also for errors of Thrift without a text."""
+    """Return the text of an error without the full stop at its end. Errors of Thrift without a text get one."""
     text = str(getattr(error, "message", None) or error or "")
     return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")
 

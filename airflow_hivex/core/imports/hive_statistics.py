@@ -1,7 +1,7 @@
-"""Statistics of a Hive metastore, converted to statistics of ANALYZE. Pure.
+"""The conversion of statistics of a Hive metastore to the statistics of ANALYZE. Pure.
 
 Hive and Spark store counts and sizes in the parameters of tables and partitions. Statistics of columns are Hive's
-structures, or Spark's parameters. Minima and maxima of texts and times are skipped: Hive does not have them, or has
+structures, or Spark's parameters. Minima and maxima of texts and times are skipped, as Hive does not have them, or has
 another form.
 """
 
@@ -23,7 +23,7 @@ _EPOCH = date(1970, 1, 1)
 def convert_statistics(
     parameters: Mapping[str, str], columns: Sequence[Column], of_columns: Iterable[Any], now_ms: int
 ) -> Statistics | None:
-    """Return the statistics of a table or partition; None if neither Hive nor Spark knows its size.
+    """Return the statistics of a table or partition, or None if neither Hive nor Spark knows its size.
 
     ``of_columns`` are Hive's structures.
     """
@@ -46,7 +46,7 @@ def convert_statistics(
 
 
 def _number(parameters: Mapping[str, str], *names: str) -> int | None:
-    """Return the first of these parameters that is a number; Hive writes -1 for an unknown number."""
+    """Return the first number in some parameters, or None. Hive writes -1 for an unknown number."""
     for name in names:
         text = parameters.get(name, "")
         if text.isascii() and text.isdigit():
@@ -103,7 +103,7 @@ def _of_hive(data: Any, column: Column, now_ms: int) -> ColumnStatistics | None:
 
 
 def _text(value: Any) -> str | None:
-    """Return a lowest or highest value as Spark casts it to text."""
+    """Return the lowest or highest value of a column as Spark casts it to text."""
     if value is None:
         return None
     if (days := getattr(value, "daysSinceEpoch", None)) is not None:

@@ -1,7 +1,7 @@
 """The import of a Hive metastore: one database transaction for each object and all its parts.
 
-A table is read from Hive completely before its rows are written. So a metastore that stops half-way leaves no half
-table, and a repeated import continues behind the last table.
+A table is read from Hive completely before its rows are written. So if a metastore stops meanwhile, no incomplete table
+is left, and a repeated import continues after the last table.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from airflow_hivex.core.store.batches import batches
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int], None]
-"""Called with the name of an object and the number of its partitions that were read since the last call."""
+"""A function that is called with the name of an object and the number of partitions read since the last call."""
 
 _OPERATION = "An import of"
 _TABLES = 50
@@ -56,7 +56,7 @@ _ADDED = 1000
 
 
 class HiveImporter:
-    """One import from one Hive metastore to one cluster."""
+    """An import from one Hive metastore to one cluster."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class HiveImporter:
         self._valid_txns: ValidTxnList | None = None
 
     def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
-        """Yield the result for each object, as soon as it is certain; tables, views, then functions of each database.
+        """Yield the result for each object as soon as it is known. In a database, tables come first, functions last.
 
         ``databases`` and ``tables`` are patterns as in SHOW, with ``*`` and ``|``. With ``tables`` no functions are
         imported.
 
         Raises:
             HiveUnavailableError, HiveProtocolError: the metastore has stopped, or the server is not a metastore.
-            StoreError: our own database cannot be used.
+            StoreError: the database of this metastore cannot be used.
         """
         for name in matching(self._client.database_names(), databases):
             yield (result := self._database(name))
@@ -164,7 +164,7 @@ class HiveImporter:
             return None
 
     def _again(self, found: ImportedTable, stored: StoredTable) -> ImportedObject:
-        """Return the result for an object whose name exists already; new partitions of an external table are added."""
+        """Return the result for an object whose name exists already, and add new partitions of an external table."""
         compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
         own = {key: value for key, value in stored.parameters.items() if key != PARTITION_ROW_IDS}
         differing = _differences(replace(stored, parameters=own), found.table, compared)
@@ -243,7 +243,7 @@ class HiveImporter:
     def _partitions(
         self, hive: Any, table: Table
     ) -> Iterator[tuple[list[Partition], list[tuple[str | None, Statistics]]]]:
-        """Yield the partitions of a table with their statistics, batch by batch."""
+        """Yield batches of the partitions of a table, and of their statistics."""
         catalog, converter = self._services.catalog, PartitionConverter(hive, table, self._cluster)
         columns = [each.name for each in hive.sd.cols or ()]
         for batch in batches(self._client.partition_names(hive.dbName, hive.tableName), _PARTITIONS):
@@ -292,7 +292,7 @@ class HiveImporter:
             )
 
     def _add(self, stored: StoredTable, found: ImportedTable) -> None:
-        """Add the partitions that an external table has got in Hive since it was imported."""
+        """Add the partitions that an external table in Hive has got since its import."""
         locks = self._services.statement_locks
         names = [each.name for each in found.partitions]
         change_metadata(
@@ -304,7 +304,7 @@ class HiveImporter:
 
 
 _FATAL = (HiveUnavailableError, StoreError)
-"""Errors that end the import: every other object would have the same error."""
+"""Errors that end the import, because every other object would have the same error."""
 
 
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
@@ -317,7 +317,7 @@ def _with_row_ids(found: ImportedTable) -> ImportedTable:
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:
-    """Return the attributes that differ, with both values."""
+    """Return a dict from each attribute that differs to both values."""
     pairs = {name: (getattr(stored, name), getattr(wanted, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

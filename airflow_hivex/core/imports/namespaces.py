@@ -1,8 +1,8 @@
-"""The import of a namespace from another metastore of this warehouse: its rows are copied, as of one snapshot.
+"""The import of a namespace from another metastore of this kind: its rows are copied, as of one snapshot.
 
-All tables are read in one transaction of the source, whose locks keep the cleaner away. The files are copied and
-verified first. Then one transaction here creates all tables. So a killed import leaves no table, and the next import
-uses the copied files.
+All tables are read in one transaction of the source, whose locks stop the cleaner of the source. The files are copied
+and verified first. Then one transaction here creates all tables. So a killed import leaves no table, and the next
+import uses the copied files.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _MARKER = "_hivex_import"
 """A hidden file in the folder of a table whose files are being copied; its text names the source."""
 
 _NOWHERE = ""
-"""The target of plans: no cluster of the source has this name, so the source's copies do not matter."""
+"""The target of plans. No cluster of the source has this name, so copies in the source have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A table of the source, the table here, and the directories to copy."""
+    """A table of the source, the new table here, and the directories to copy."""
 
     bound: BoundTable
     table: Table
@@ -78,7 +78,7 @@ class _Planned:
 
 
 class NamespaceImporter:
-    """One import of a namespace of another metastore to a cluster of this one."""
+    """An import of a namespace of another metastore to a cluster of this one."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class NamespaceImporter:
         return taken, wanted, views
 
     def _functions(self, name: str, here: str) -> list[PermanentFunction]:
-        """Return the functions of the source, moved to the namespace here. The addresses of their files stay."""
+        """Return the functions of the source with the namespace here. The addresses of their files stay."""
         found = []
         for each in self._source.catalog.get_functions(name):
             definition = sql_function(each)
@@ -247,9 +247,9 @@ class NamespaceImporter:
     # -- copying ------------------------------------------------------------------------
 
     def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> dict[int, str]:
-        """Copy the files of all tables; return the checksums of their directories, by their ids in the source.
+        """Copy the files of all tables; return a dict from directory id in the source to checksum.
 
-        Checksums that the source knows are compared.
+        Each checksum is compared with the one in the source, if it has one.
         """
         target = self._services.files_to_change(self._cluster)
         copies = []
@@ -310,9 +310,10 @@ class NamespaceImporter:
         functions: Sequence[PermanentFunction],
         stop: threading.Event,
     ) -> None:
-        """Copy the files, and create all objects in one transaction. Other statements that create them wait meanwhile.
+        """Copy the files, and create all objects in one transaction. Other statements that create one of them wait.
 
-        If the import is refused, a database that it has created is dropped. A killed import leaves it to the next one.
+        If the import is refused, a database that it has created is dropped. The next import uses the database of a
+        killed one.
         """
         if self._exists(here):
             self._create(here, planned, views, functions, stop)
@@ -333,7 +334,7 @@ class NamespaceImporter:
             raise
 
     def _take_back(self, here: str) -> None:
-        """Drop the database that this import has created, unless others use it by now; does not wait for them."""
+        """Drop the database that this import has created, unless other statements use it by now. No wait for them."""
         services = self._services
 
         def drop(connection: Connection) -> None:
@@ -351,7 +352,7 @@ class NamespaceImporter:
             log.warning("Database %s, which the refused import has made, stays: %s", here, error)
 
     def _check_names(self, here: str, views: Sequence[StoredTable], functions: Sequence[PermanentFunction]) -> None:
-        """Refuse definitions that name objects of another namespace, if the namespace here is closed.
+        """Refuse definitions that name objects of other namespaces, if the namespace here is closed.
 
         Raises:
             ForeignNameError: a definition names an object of another namespace.
@@ -439,7 +440,7 @@ class NamespaceImporter:
         return True
 
     def _folder(self, here: str) -> str:
-        """Return the folder of the namespace here; a new namespace gets the default folder."""
+        """Return the folder of the namespace here. A new namespace gets the default folder."""
         try:
             return self._services.catalog.get_database(here).location
         except NoSuchDatabaseError:
@@ -463,7 +464,7 @@ def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
 
 
 def _directories(plan: _Planned, checksums: Mapping[int, str]) -> HiveDirectories:
-    """Return the directories for their registration here, with the write ids of the source."""
+    """Return the directories to register here, with the write ids of the source."""
     copied = ((each.partition, each.registered) for each in plan.directories)
     found = [
         _directory(partition, registered, checksums[registered.id])

@@ -1,8 +1,8 @@
 """Tables of data sources, which Spark stores in a Hive metastore as parameters that Hive does not read.
 
-Source: Spark's HiveExternalCatalog: ``spark.sql.sources.provider`` names the format, ``spark.sql.sources.schema`` is
-the schema in JSON (in parts of 4,000 characters where it is longer), ``path`` among the parameters of the SerDe is the
-location. Columns and formats of the storage descriptor may be stand-ins.
+``spark.sql.sources.provider`` names the format. ``spark.sql.sources.schema`` is the schema in JSON, in parts if it has
+more than 4,000 characters. The parameter ``path`` of the SerDe is the location. Columns and formats of the storage
+descriptor may be placeholders. Source: Spark's HiveExternalCatalog.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tiny
 
 
 def provider(parameters: Mapping[str, str]) -> str | None:
-    """Return the data source of a table in lower case, None for a table that Hive can read."""
+    """Return the data source of a table in lower case, or None for a table that Hive can read."""
     name = parameters.get(_PROVIDER, "hive").lower()
     return None if name == "hive" else name.removeprefix("org.apache.spark.sql.execution.datasources.")
 
@@ -40,7 +40,7 @@ def options(serde_parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def path(serde_parameters: Mapping[str, str]) -> str | None:
-    """Return the location of a table, None if the storage descriptor has it."""
+    """Return the location of a table, or None if the storage descriptor has the location."""
     return next((value for name, value in serde_parameters.items() if name.lower() == "path"), None)
 
 

@@ -1,4 +1,4 @@
-"""Imported objects: the result for each, and the writing of a table with all its parts."""
+"""The results of an import, and the writer of tables with their partitions, directories and statistics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ImportedTable:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object, to be shown."""
+        """Return the kind of the object for users to see."""
         if self.table.is_view:
             return "view"
         if self.table.is_insert_only:
@@ -44,14 +44,14 @@ class ImportedTable:
 
 
 class TableWriter:
-    """Writes tables of one import to one cluster."""
+    """A writer of the tables of one import to one cluster."""
 
     def __init__(self, services: Services, cluster: Cluster) -> None:
         self._services = services
         self._cluster = cluster
 
     def prepare(self, found: ImportedTable) -> None:
-        """Ensure that the transaction ids of the source's compactions, in names of directories, are known here.
+        """Ensure that the ids of the source's compactions in the names of directories are committed transactions here.
 
         Raises:
             InvalidOperationError: one of these ids belongs to a transaction here that has not committed.
@@ -125,8 +125,8 @@ class ImportedObject:
 
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
     ``function``, or ``table`` for a refused table. ``partitions`` is the number of added partitions, ``directories``
-    the number of registered directories and original files, ``size_bytes`` the number of copied bytes, for a dry run as
-    planned. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
+    the number of registered directories and original files, ``size_bytes`` the number of copied bytes, or of bytes to
+    copy for a dry run. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
     """
 
     kind: str

@@ -32,7 +32,7 @@ _OLDER = "older"
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Bytes and rows of tables: of primary copies, of secondary copies, and of files that wait for the cleaner.
+    """The bytes and rows of tables: in primary copies, in secondary copies, and in files that wait for the cleaner.
 
     ``owned_rows`` is the number of inserted rows, less the number of delete events.
     """
@@ -47,9 +47,9 @@ class Amounts:
 class Capacity:
     """The use of a cluster by a namespace.
 
-    ``linked_bytes`` are the bytes of other namespaces that its links show; they count for their owners only.
-    ``growth_7d_bytes`` is the change of the owned bytes since the record of seven days ago, or the oldest record after
-    that; None without a record. ``status`` is ``ok``, ``warning`` or ``exceeded``, None without a quota.
+    ``linked_bytes`` are the bytes of other namespaces that its links show; they count only for their owners.
+    ``growth_7d_bytes`` is the change of the owned bytes since the oldest record of the last seven days, or None if
+    there is no record. ``status`` is ``ok``, ``warning`` or ``exceeded``, or None if the namespace has no quota.
     """
 
     namespace: str
@@ -66,13 +66,13 @@ class Capacity:
 
     @property
     def status(self) -> str | None:
-        """Return ``ok``, ``warning`` or ``exceeded``, None without a quota."""
+        """Return ``ok``, ``warning`` or ``exceeded``, or None if the namespace has no quota."""
         return None if self.quota is None else self.quota.status(self.used_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a namespace's use of a cluster that one table, format or age has."""
+    """The share of one table, format or age in a namespace's use of a cluster."""
 
     namespace: str
     cluster: str
@@ -91,7 +91,7 @@ class CapacityRecord:
 
 
 class Capacities:
-    """Computes sizes from the registered directories, without file systems."""
+    """The sizes of namespaces, computed from the registered directories, without file systems."""
 
     def __init__(self, store: Store, clusters: Clusters, clock: Clock) -> None:
         self._store = store
@@ -129,11 +129,11 @@ class Capacities:
         return found
 
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the use by table, the largest first within a namespace and cluster. See :meth:`show`."""
+        """Return the share of each table, the largest first within a namespace and cluster. See :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.table)
 
     def by_link(self, namespace: str | None = None, cluster: str | None = None) -> list[LinkedBytes]:
-        """Return the bytes that each link shows, by namespace, cluster and link; they count for their owners only.
+        """Return the bytes that each link shows, sorted by namespace, cluster and link.
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: as :meth:`show`.
@@ -143,11 +143,11 @@ class Capacities:
             return capacity.read_linked(connection, names, on)
 
     def by_format(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the use by format of tables. See :meth:`show`."""
+        """Return the share of each format of tables. See :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.format)
 
     def by_age(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the use by the time since directories were registered on the cluster. See :meth:`show`."""
+        """Return the share of each age, which is the time since the registration of directories. See :meth:`show`."""
         names = [*(name for _, name in _AGES), _OLDER]
         return self._shares(namespace, cluster, lambda each: names[each.age])
 
@@ -226,7 +226,7 @@ class Capacities:
         self._store.write(work)
 
     def record(self) -> int:
-        """Record the use of today, once a day; return the number of records. The housekeeper calls it."""
+        """Record the use of today, once a day; return the number of records. The housekeeper calls this method."""
         day = self._clock() // _MS_PER_DAY
         h = capacity_history.c
         with self._store.read() as connection:
@@ -300,7 +300,7 @@ def _total(amounts: Amounts) -> int:
 
 
 def _earlier(connection: Connection, today: int) -> dict[tuple[str, str], int]:
-    """Return the owned bytes of the oldest record of the last seven days, by namespace and cluster."""
+    """Return a dict from namespace and cluster to the owned bytes in the oldest record of the last seven days."""
     h = capacity_history.c
     query = (
         select(h.database, h.cluster, h.owned_bytes)

@@ -1,4 +1,4 @@
-"""Closure: objects of a namespace that depend on objects outside of it, and names of other namespaces."""
+"""Closure: the objects of a namespace that depend on objects outside of it, and names of other namespaces."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Dependency:
 
     ``object`` is for example ``a.v``, or the place of a statement; ``kind`` is ``view``, ``function``, ``table`` (its
     constraints), ``folder`` or ``statement``. ``name`` is the foreign name in it, and ``reason`` describes the problem.
-    ``create_link`` is the statement that makes the table available, None if no link does. ``line`` and ``column`` count
-    from 1 in a statement's text. ``namespace`` is the other namespace, if the object depends on one.
+    ``create_link`` is the statement that makes the table available, or None if no link can. ``line`` and ``column``
+    count from 1 in a statement's text. ``namespace`` is the other namespace, if the object depends on one.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A link of a namespace to a table of another one, which is permitted."""
+    """A dependency on a table of another namespace by a link, which is permitted."""
 
     link: str
     source: str
@@ -83,7 +83,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The answer for one namespace: it is closed if no object in it depends on an object outside except by links."""
+    """The dependencies of one namespace. It is closed if its objects depend on objects outside only by links."""
 
     namespace: str
     dependencies: tuple[Dependency, ...]
@@ -115,17 +115,17 @@ class NamedStatement:
 
 
 class ClosureCheck:
-    """Finds the dependencies of a namespace. Reads the catalog, and no data."""
+    """A check for the dependencies of a namespace. It reads the catalog, and no data."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
         self._clusters = clusters
 
     def check(self, namespace: str, statements: Iterable[NamedStatement] = ()) -> Closure:
-        """Return the dependencies of a namespace: of its objects, and of statements that run in it.
+        """Return the dependencies of a namespace's objects, and of statements that run in the namespace.
 
-        These are the names in its views, functions and constraints, and the folders of its tables. The number of round
-        trips does not grow with the number of objects.
+        Dependencies are names in views, functions and constraints, and folders of tables. The number of round trips
+        does not grow with the number of objects.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -172,7 +172,7 @@ class ClosureCheck:
         return Closure(name, tuple(found), imports)
 
     def _owners(self, connection: Connection, namespace: str, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return the objects of other namespaces whose folders are, hold or lie in folders of statements."""
+        """Return a dict from each folder of a statement to the objects of other namespaces with overlapping folders."""
         found: dict[str, list[str]] = {}
         for folder in folders:
             for cluster in self._clusters:
@@ -226,7 +226,7 @@ def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
 
 @dataclass(slots=True)
 class _NamesIn:
-    """The foreign names in a text, and the calls and folders that may be of other namespaces, with their places."""
+    """The foreign names in a text, and calls and folders that may belong to other namespaces, with their places."""
 
     name: str
     found: list[Dependency] = field(default_factory=list)
@@ -235,7 +235,7 @@ class _NamesIn:
 
 
 def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
-    """Return the foreign names of a text; USE in it changes the namespace of the statements behind it."""
+    """Return the foreign names in a text. USE changes the namespace of the statements after it."""
     names = _NamesIn(statement.name)
     current = normalise(statement.namespace or namespace)
     if current != namespace:
@@ -250,7 +250,7 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
 
 
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
-    """Add the names of a text. ``place`` is where its EXECUTE IMMEDIATE stands, None for the whole text."""
+    """Add the names in a text. ``place`` is the place of its EXECUTE IMMEDIATE, or None for the whole text."""
 
     def at(start: int | None) -> tuple[int, int]:
         return place or location(text, start or 0)
@@ -287,16 +287,16 @@ _OF_ANY_DATABASE = (
     *(CreateDatabase, DescribeDatabase, UseDatabase),
     *(ShowCapacity, ShowCompactions, ShowLinks, ShowLocks, ShowTables),
 )
-"""Statements that make, enter or list a database. All other statements take the current database only."""
+"""Statements that create, enter or list any database. All other statements may name only the current database."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
-    """Return the names of other namespaces in a statement that runs in ``namespace``, by place, outputs first.
+    """Return the names of other namespaces in a statement that runs in ``namespace``, outputs first, then by place.
 
-    A name in the database of the namespace itself is not foreign. Nor is the table that CREATE LINK names, nor a
-    database that a statement makes, lists or enters.
+    These names are not foreign: names in the database of the namespace itself, the table that CREATE LINK names, and a
+    database that a statement creates, lists or enters.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -311,7 +311,7 @@ def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
 
 
 def foreign_tables(names: Iterable[TableName], namespace: str) -> list[TableName]:
-    """Return the names in a view that belong to other namespaces; a view's names have their databases."""
+    """Return the names in a view that belong to other namespaces. All names in a view have databases."""
     return [name for name in names if name.database not in (None, namespace)]
 
 
@@ -345,7 +345,7 @@ def foreign_view_error(view: str, name: TableName, namespace: str, kind: str = "
 def foreign_call_error(
     function: tuple[str, str], namespace: str, text: str | None = None, start: int | None = None, reader: str = ""
 ) -> ForeignNameError:
-    """Return the error for a call of a function of another namespace; ``reader`` is a sentence about the caller."""
+    """Return the error for a call of a function of another namespace. ``reader`` is a sentence about the caller."""
     line, column = (None, None) if text is None or start is None else location(text, start)
     advice = f"{reader}Create the function in namespace {namespace}, too; functions have no links."
     return ForeignNameError(".".join(function), namespace, line, column, advice, None)
@@ -358,17 +358,17 @@ def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
 
 
 def link_of(table: str, database: str, namespace: str | None) -> str:
-    """Return the name of a link that shows a table; for a foreign link, the name of a link to the same table."""
+    """Return the name of a link that shows a table. For a foreign link, it shows the table of that link."""
     return f"{quoted(table)}@{quoted(namespace or database)}"
 
 
 def create_link(link: str) -> str:
-    """Return the statement that makes a link."""
+    """Return the statement that creates a link."""
     return f"CREATE LINK TO {link}"
 
 
 def quoted(name: str) -> str:
-    """Return a name as statements write it, quoted where it must be."""
+    """Return a name as statements have it, quoted if it needs quotes."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 

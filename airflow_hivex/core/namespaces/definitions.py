@@ -1,4 +1,4 @@
-"""The objects that the definitions of views, functions, tables and temporary views name. Pure.
+"""The names of objects in the definitions of views, functions, tables and temporary views. Pure.
 
 All rules of namespaces use these names, so that the rules agree.
 """
@@ -36,10 +36,10 @@ _DATABASE = "catalogAndNamespace.part.1"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The names in the definition of an object, and the ``namespace`` whose rules hold for them.
+    """The names in the definition of an object, and the ``namespace`` whose rules apply to them.
 
     ``kind`` is for example ``view``. ``tables`` are the tables, views and links with their databases. ``calls`` are the
-    calls of functions that may be permanent, by database and name. ``temporary`` are temporary tables of the session.
+    database and name of each called function that may be permanent. ``temporary`` are temporary tables of the session.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Definition:
 
     @property
     def foreign_calls(self) -> list[QualifiedName]:
-        """Return the calls of functions that other namespaces may have."""
+        """Return the calls of functions that may belong to other namespaces."""
         return [each for each in self.calls if each[0] != self.namespace]
 
     @property
@@ -133,18 +133,18 @@ def table_definition(table: Table) -> Definition:
 
 
 def query_definition(kind: str, name: str, namespace: str, query: Query, current: str) -> Definition:
-    """Return the names in a query of a view or function that was made while ``current`` was the database."""
+    """Return the names in the query of a view or function; ``current`` was the database at its creation."""
     return _of_queries(kind, name, namespace, [query], current)
 
 
 def with_default_calls(definition: Definition, function: SqlFunction) -> Definition:
-    """Return the definition of a function, together with the calls in the defaults of its parameters."""
+    """Return the definition of a function with the calls in the default values of its parameters added."""
     calls = _calls(default_calls(function.parameters), function.database)
     return replace(definition, calls=(*definition.calls, *calls))
 
 
 def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
-    """Return the calls in a statement, and in defaults of a new function, of functions that may be permanent."""
+    """Return the calls of functions that may be permanent, in a statement and in defaults of a new function."""
     queries: tuple[Query, ...] = ()
     if isinstance(statement, ExplainRoute):
         statement = statement.statement

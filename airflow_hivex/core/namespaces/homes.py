@@ -1,4 +1,4 @@
-"""Homes: the metastore of each namespace of an organization, noted in one metastore that all teams can read."""
+"""Homes: the metastore of each namespace of an organization, recorded in one metastore that all teams can read."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class NamespaceHome:
 
 
 class NamespaceHomes:
-    """The registry of the namespaces of all metastores. It notes their metastores, and connects to none of them."""
+    """The registry of the namespaces of all metastores. It stores their metastores, and does not connect to them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def note(self, namespace: str, metastore: str, *, replace: bool = False) -> NamespaceHome:
-        """Note the metastore in which a namespace lives. Safe to repeat.
+        """Record the metastore of a namespace. Safe to repeat.
 
         Args:
             namespace: its name.
             metastore: the id of an Airflow connection, which has the secrets, or a URL without secrets.
-            replace: a namespace with another home has moved.
+            replace: whether to replace another home, because the namespace has moved.
 
         Raises:
             AlreadyExistsError: the namespace has another home, and ``replace`` is not set.
@@ -75,7 +75,7 @@ class NamespaceHomes:
         """Return the home of a namespace.
 
         Raises:
-            NoSuchHomeError: no home is noted.
+            NoSuchHomeError: no home is recorded.
         """
         with self._store.read() as connection:
             found = _find(connection, normalise(namespace))
@@ -84,7 +84,7 @@ class NamespaceHomes:
         return _home(found)
 
     def show(self, pattern: str | None = None) -> list[NamespaceHome]:
-        """Return the homes of the namespaces that match a pattern of SHOW, by name."""
+        """Return the homes of the namespaces that match a pattern of SHOW, sorted by name."""
         with self._store.read() as connection:
             found = {row.namespace: _home(row) for row in connection.execute(select(namespace_homes))}
         return [found[name] for name in matching(list(found), pattern)]
@@ -93,7 +93,7 @@ class NamespaceHomes:
         """Remove the home of a namespace.
 
         Raises:
-            NoSuchHomeError: no home is noted.
+            NoSuchHomeError: no home is recorded.
         """
         name = normalise(namespace)
         removal = delete(namespace_homes).where(_H.namespace == name)

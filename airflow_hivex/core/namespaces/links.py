@@ -44,8 +44,9 @@ _MS_PER_DAY = 86_400_000
 class Links(JoinsTransactions):
     """The links of all namespaces.
 
-    A link is named by its namespace and ``table@namespace``, as in ``links.get("a", "t@b")``. Every change is one
-    database transaction together with its event; changes through :meth:`joining` are part of the caller's transaction.
+    The arguments for a link are its namespace and its name ``table@namespace``, as in ``links.get("a", "t@b")``. Every
+    change is one database transaction together with its event; changes through :meth:`joining` are part of the caller's
+    transaction.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -78,7 +79,7 @@ class Links(JoinsTransactions):
         return found
 
     def show(self, namespace: str, pattern: str | None = None) -> list[Link]:
-        """Return the links of a namespace whose names match a SHOW pattern, by name, without their partitions.
+        """Return the links of a namespace that match a SHOW pattern, sorted by name, without their partitions.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -91,7 +92,7 @@ class Links(JoinsTransactions):
         return [each for each in found if each.name.in_database in names]
 
     def show_all(self) -> list[Link]:
-        """Return the links of all namespaces, by name, without their partitions."""
+        """Return the links of all namespaces, sorted by name, without their partitions."""
         with self._read() as connection:
             return link_rows.describe_links(connection)
 
@@ -103,7 +104,7 @@ class Links(JoinsTransactions):
             )
 
     def of_table(self, database: str, table: str) -> list[Link]:
-        """Return the links of other namespaces that show a table, by name, without their partitions.
+        """Return the links of other namespaces that show a table, sorted by name, without their partitions.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: the table does not exist.
@@ -237,7 +238,7 @@ class Links(JoinsTransactions):
         Raises:
             NoSuchLinkError: the namespace has no such link.
             NoSuchPartitionError: the source has no such partition.
-            AlreadyExistsError: the link shows a partition already and ``if_not_exists`` is false, or one is given
+            AlreadyExistsError: the link shows a partition already and ``if_not_exists`` is false, or a name is given
                 twice.
             InvalidOperationError: the source has no partition keys.
         """
@@ -262,7 +263,7 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def drop_partitions(self, namespace: str, link: str, names: Sequence[str], *, if_exists: bool = False) -> list[str]:
-        """Remove partitions from a link, all or none; return the ones that it has shown. The source keeps them.
+        """Remove partitions from a link, all or none; return the ones that the link has shown. The source keeps them.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -288,9 +289,9 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def expire(self) -> int:
-        """Remove from links the partitions that are in them for longer than RETENTION; return their number.
+        """Remove partitions from links after the time of RETENTION; return the number of removed partitions.
 
-        The housekeeper calls this. One transaction for each link that has the property; safe to repeat.
+        The housekeeper calls this method. One transaction for each link with the property. Safe to repeat.
         """
         with self._read() as connection:
             found = [each for each in link_rows.describe_links(connection) if each.retention_days is not None]
@@ -329,7 +330,7 @@ class Links(JoinsTransactions):
             link_rows.raise_beginning(connection, link)
 
     def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
-        """Change a link while the rows of its source and of the link are locked; return the result of the change.
+        """Change a link under locks of the rows of its source and of the link; return the result of the change.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.

@@ -1,4 +1,4 @@
-"""The survey of a namespace before a move to another cluster (its tables, and obstacles), and the rows of moves."""
+"""The survey of a namespace before a move to another cluster (its tables and the obstacles), and the rows of moves."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ class LinkedTable:
 
 @dataclass(frozen=True, slots=True)
 class MoveSurvey:
-    """The state of a namespace before its move.
+    """The tables and obstacles of a namespace before its move.
 
-    ``tables`` are the tables, by name, whose primary cluster is not the target, without views. ``home`` is the cluster
-    of new tables, None if it is not set. ``linked`` are the sources of links whose primary is not the target.
+    ``tables`` are the tables with another primary cluster than the target, sorted by name, without views. ``home`` is
+    the cluster of new tables, or None if it is not set. ``linked`` are the sources of links whose primary is not the
+    target.
     """
 
     namespace: str
@@ -58,14 +59,14 @@ class MoveSurvey:
 
 
 class MoveSurveyor:
-    """Surveys namespaces. Reads the catalog, and no data."""
+    """A reader of the catalog that surveys namespaces. It reads no data."""
 
     def __init__(self, store: Store, clusters: Clusters) -> None:
         self._store = store
         self._closure = ClosureCheck(store, clusters)
 
     def tables(self, namespace: str, cluster: str) -> list[StoredTable]:
-        """Return the tables of a namespace, by name, whose primary is not ``cluster``, without views.
+        """Return the tables of a namespace with another primary than ``cluster``, sorted by name, without views.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -74,12 +75,12 @@ class MoveSurveyor:
             return _tables(connection, namespace, cluster)
 
     def linked(self, namespace: str, cluster: str) -> list[LinkedTable]:
-        """Return the sources of a namespace's links, by link, whose primary is not ``cluster``."""
+        """Return the sources of a namespace's links with another primary than ``cluster``, sorted by link."""
         with self._store.read() as connection:
             return list(_linked(connection, namespace, cluster))
 
     def survey(self, namespace: str, cluster: str, *, copies_linked: bool) -> MoveSurvey:
-        """Return the state of a namespace before its move to a cluster.
+        """Return the tables of a namespace, and the obstacles, before a move to a cluster.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -107,7 +108,7 @@ class MoveSurveyor:
         return MoveSurvey(name, tuple(found), home, tuple(linked), tuple(blockers), tuple(notices))
 
     def quota_blocker(self, namespace: str, cluster: str, size_bytes: int) -> MoveBlocker | None:
-        """Return the quota that more bytes on a cluster would exceed, None if the bytes fit."""
+        """Return the quota that more bytes on a cluster would exceed, or None if the bytes fit."""
         with self._store.read() as connection:
             database_id = select_database(connection, namespace).id
             for each in capacity.read_quotas(connection):
@@ -169,7 +170,7 @@ def _stays_behind(linked: LinkedTable, cluster: str) -> MoveBlocker:
 
 
 def _copies_apart(connection: Connection, found: Iterable[StoredTable], cluster: str) -> Iterator[MoveBlocker]:
-    """Yield the managed tables whose copies on the target have partitions in several folders."""
+    """Yield a blocker for each managed table whose copy on the target has partitions in several folders."""
     s = cluster_storage_descriptors.c
     managed = {each.id: each for each in found if not each.is_external and each.is_partitioned}
     query = (
@@ -220,7 +221,7 @@ def begin_move(
     user: str,
     now_ms: int,
 ) -> NamespaceMove:
-    """Return the running move of a namespace, with the given options from now on, or a new move.
+    """Return the running move of a namespace, changed to the given options, or a new move.
 
     Raises:
         MoveUnderWayError: the namespace is being moved to another cluster.
@@ -268,7 +269,7 @@ def list_moves(connection: Connection, namespace: str | None) -> list[NamespaceM
 
 
 def check_running(connection: Connection, move: NamespaceMove) -> None:
-    """Ensure that a move still runs, and that it does not end before the caller's transaction.
+    """Ensure that a move runs, and does not end before the caller's transaction.
 
     Raises:
         MoveEndedError: another process has cancelled or finished the move.
@@ -298,7 +299,7 @@ def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_
 
 
 def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
-    """Note that a move is about to copy a table; the first note records whether the cluster had a copy before."""
+    """Record that a move is about to copy a table. The first record has whether the cluster had a copy before."""
     check_running(connection, move)
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
     if connection.execute(select(_C.move_id).where(*of_copy)).first() is not None:
@@ -315,7 +316,7 @@ def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, n
 
 
 def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
-    """Return whether a cluster has a copy of a table, current or not, or of a part of it."""
+    """Return whether a cluster has a copy of a table or of a part of it, current or not."""
     s, d, held = cluster_storage_descriptors.c, directories.c, directory_copies.c
     places = select(s.table_id).where(s.table_id == table_id, s.cluster == cluster).limit(1)
     held_there = (
@@ -330,7 +331,7 @@ def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
 def leave_copies(
     connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
 ) -> None:
-    """Replace the notes of a move, after the switch, by notes of the copies on the previous clusters.
+    """Replace the records of a move, after the switch, by records of the copies on the previous clusters.
 
     ``before`` has the id and the previous primary cluster of each table.
     """
@@ -351,7 +352,7 @@ def leave_copies(
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
-    """Note that a cancelled move's copies are to be withdrawn, except copies of tables that had a copy before."""
+    """Mark the copies of a cancelled move for withdrawal, except copies of tables that had a copy before."""
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
     connection.execute(delete(moved_copies).where(kept))
@@ -359,7 +360,10 @@ def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *,
 
 
 def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
-    """Return the copies to withdraw now, of one move or of all moves: move, table, cluster, and the state."""
+    """Return the copies of one move, or of all, to withdraw now.
+
+    A row has the move and its state, table and cluster.
+    """
     query = (
         select(_C.move_id, _C.table_id, _C.cluster, _C.noted_ms, _M.namespace, _M.state)
         .join(namespace_moves, _M.id == _C.move_id)
@@ -377,14 +381,14 @@ def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: in
 
 
 def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: str) -> None:
-    """Delete the note of a withdrawn copy."""
+    """Delete the record of a withdrawn copy."""
     connection.execute(
         delete(moved_copies).where(_C.move_id == move_id, _C.table_id == table_id, _C.cluster == cluster)
     )
 
 
 def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:
-    """Return the ids of a namespace's tables, without views, whose primary is not ``cluster``."""
+    """Return the ids of a namespace's tables with another primary than ``cluster``, without views."""
     t = tables.c
     query = (
         select(t.id)

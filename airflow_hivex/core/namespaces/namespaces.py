@@ -31,7 +31,8 @@ class Namespaces:
     def is_closed(self, namespace: str) -> bool:
         """Return whether statements in a namespace may not name objects of other namespaces. One round trip.
 
-        The property ``hivex.namespace.mode`` of the database decides, else the setting of this name.
+        The property ``hivex.namespace.mode`` of the database decides. A database without it has the setting of this
+        name.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -55,7 +56,7 @@ class Namespaces:
         self._refuse_foreign(view_definition(view))
 
     def check_function(self, function: PermanentFunction) -> None:
-        """Refuse an SQL function in a closed namespace that names a foreign object; as :meth:`check_view`.
+        """Refuse an SQL function in a closed namespace that names a foreign object. At most two round trips.
 
         Raises:
             ForeignNameError: an object of another namespace is named.
@@ -66,7 +67,7 @@ class Namespaces:
             self._refuse_foreign(function_definition(function))
 
     def check_definition(self, definition: Definition) -> None:
-        """Refuse a definition that names an object of another namespace, if its own is closed.
+        """Refuse a definition that names an object of another namespace, if its own namespace is closed.
 
         No round trip if all names are of its own namespace.
 
@@ -78,7 +79,7 @@ class Namespaces:
             self._refuse_foreign(definition)
 
     def check(self, namespace: str, statements: Iterable[NamedStatement] = ()) -> Closure:
-        """Return the dependencies of a namespace on others: of its objects, and of statements that run in it.
+        """Return the dependencies of a namespace's objects, and of statements that run in the namespace.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -86,7 +87,7 @@ class Namespaces:
         return self._closure.check(namespace, statements)
 
     def check_all(self) -> list[Closure]:
-        """Return the dependencies of all namespaces, by name."""
+        """Return the dependencies of all namespaces, sorted by name."""
         with self._store.read() as connection:
             names = select_database_names(connection, None)
         return [self._closure.check(name) for name in names if name != TEMPORARY_DATABASE]

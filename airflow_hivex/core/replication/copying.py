@@ -1,6 +1,6 @@
 """Copying of files between the file systems of two clusters, by threads of this process.
 
-:func:`copy_files` is the one function that moves bytes. It takes a list of files and returns their checksums. Between
+:func:`copy_files` is the only function that copies bytes. It takes a list of files and returns their checksums. Between
 local disks the operating system's own calls copy (:mod:`airflow_hivex.core.files.local_copies`).
 """
 
@@ -32,20 +32,21 @@ _SLOW_FILE_S = 0.0002
 
 
 class There(enum.Enum):
-    """The state of the place of a copy before the copying."""
+    """The file in the place of a copy before the copying."""
 
     NOTHING = "nothing"
     OWN = "own"
     """A file that a replication has written: it stays if its checksum is right, and is replaced otherwise."""
     SAME_SIZE = "same size"
-    """A file of another program, of the right size: it stays if its checksum is right, otherwise copying is refused."""
+    """A file of another program with the right size: it stays if its checksum is right; otherwise copying is refused.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to copy: its cluster and location, its location on the target, its size and its table's name.
+    """A file to copy: its cluster, its locations there and on the target, its size, and the name of its table.
 
-    ``is_read`` says that queries may read the folder on the target meanwhile.
+    With ``is_read`` queries may read the folder on the target meanwhile.
     """
 
     table: str
@@ -59,14 +60,14 @@ class FileCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFiles:
-    """The SHA-256 checksums of all files, by location on the target, and the files that were there already."""
+    """A dict from location on the target to SHA-256 checksum, and the files that the target already had."""
 
     checksums: dict[str, str]
     kept: frozenset[str]
 
 
 class Throttle:
-    """A limit of bytes per second for all threads together; None for no limit."""
+    """A limit of bytes per second for all threads together; None is no limit."""
 
     def __init__(self, bytes_per_second: int | None, stop: threading.Event) -> None:
         self._rate = bytes_per_second
@@ -75,7 +76,7 @@ class Throttle:
         self._free_at = time.monotonic()
 
     def take(self, size: int) -> None:
-        """Wait until this number of bytes may be sent, or the copying is stopped."""
+        """Wait until a number of bytes may be sent, or the copying is stopped."""
         if self._rate is None:
             return
         with self._lock:
@@ -99,12 +100,12 @@ def copy_files(
     bytes_per_second: int | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopiedFiles:
-    """Copy files in parallel and verify each; an existing file with the right size and checksum stays.
+    """Copy files in parallel and verify each. An existing file with the right size and checksum stays.
 
     Each file is hashed while it is copied, and the copy is read again. Safe to repeat after any end or kill.
 
     Args:
-        sources: the file system of a cluster by its name.
+        sources: a function that returns the file system of a cluster.
         target: the file system to copy to.
         target_name: the name of the target's cluster, for errors.
         files: the files, each with another place on the target.
@@ -115,7 +116,7 @@ def copy_files(
 
     Raises:
         StorageError: a file could not be read or written.
-        CopyAlteredError: a source has another size than in its listing, or a copy is read back differently.
+        CopyAlteredError: the size of a source differs from its listing, or a copy differs when it is read again.
         InvalidOperationError: a different file of another program is in the place of a copy.
         StoppedError: ``stop`` was set.
     """
@@ -152,9 +153,9 @@ def copy_files(
 
 
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
-    """Yield the files in parts for threads: large files first and alone, so that no thread is left with one at the end.
+    """Yield the files in parts for threads. Large files come first and alone, so that none is left at the end.
 
-    Small files of a folder are in one part: threads that create files in one folder wait for each other.
+    Small files of a folder are in one part, since threads that create files in one folder wait for each other.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
     large = [each for each in files if each.size_bytes > local_copies.SMALL]
@@ -309,7 +310,7 @@ class _Copier:
         """Ensure that a copy is right, and delete it otherwise.
 
         Raises:
-            CopyAlteredError: the source has another size than in its listing, or the copy has another checksum.
+            CopyAlteredError: the size of the source differs from its listing, or the copy has another checksum.
         """
         if size != file.size_bytes:
             self._target.delete_file(file.place)
@@ -321,7 +322,7 @@ class _Copier:
             raise CopyAlteredError(file.table, self._target_name, file.place, reason)
 
     def _transfer(self, source: ClusterFiles, file: FileCopy) -> tuple[int, str, str]:
-        """Return the number of bytes that were copied, their checksum, and the checksum of the copy."""
+        """Copy the bytes of a file; return their number, their checksum, and the checksum of the copy."""
         origin, place = source.local_path(file.location), self._target.local_path(file.place)
         if origin is not None and place is not None and not self._is_throttled and not file.is_read:
             return local_copies.copy_file(origin, place, file.size_bytes, self._count, lambda: _check(self._stop))
@@ -347,11 +348,11 @@ class _Copier:
 
 
 class _Lanes:
-    """Decides how many threads copy small files between local disks at the same time.
+    """The number of threads that may copy small files between local disks at the same time.
 
-    A small file takes a few short system calls. One thread is faster than several, which would hand over the lock of
-    the interpreter at each call. If the calls take long, as on a network disk or a disk that looks for free inodes,
-    several threads wait for their calls at the same time.
+    A small file takes a few short system calls. One thread is faster than several, which would pass the lock of the
+    interpreter to each other at each call. If the calls take long, as on a network disk or a disk that looks for free
+    inodes, several threads wait for their calls at the same time.
     """
 
     def __init__(self, threads: int) -> None:
@@ -361,7 +362,7 @@ class _Lanes:
 
     @contextmanager
     def one_for(self, files: int) -> Iterator[None]:
-        """Wait until the thread may copy ``files`` files. Allow one more thread if they take long."""
+        """Wait until this thread may copy ``files`` files. Allow one more thread if the copies take long."""
         with self._free:
             began = time.monotonic()
             yield
@@ -373,7 +374,7 @@ class _Lanes:
 
 
 class _LocalPaths:
-    """Paths of locations on a local disk. Files of one folder follow each other."""
+    """The paths of locations on a local disk, for calls in which files of one folder follow each other."""
 
     def __init__(self, files: ClusterFiles) -> None:
         self._files = files
@@ -388,7 +389,7 @@ class _LocalPaths:
 
 
 def directory_checksum(checksums: dict[str, str]) -> str:
-    """Return the checksum of a directory, computed from the checksums of its files, by file name."""
+    """Return the checksum of a directory, computed from a dict of file names to checksums."""
     digest = hashlib.sha256()
     for name, checksum in sorted(checksums.items()):
         digest.update(f"{name}\0{checksum}\n".encode())

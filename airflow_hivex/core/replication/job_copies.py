@@ -1,7 +1,7 @@
 """Copying of files by a Spark job: for much data, and for clients that are far from the file systems.
 
 The job is a normal plan, which each kind of runner executes. Its tasks only create new files, and return checksums. If
-another file is in the way, or a task has failed, this process copies the file itself.
+another file is in the place, or a task has failed, this process copies the file itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from airflow_hivex.core.runners.running_jobs import ProgressLog
 log = logging.getLogger(__name__)
 
 _FILES_IN_JOB = 20_000
-"""The number of files in one plan document, after which this process looks at the results."""
+"""The largest number of files in the plan of one job."""
 _FILES_IN_TASK = 1000
 _BYTES_IN_TASK = 256 << 20
 _LOOK_INTERVAL_S = 0.2
@@ -41,7 +41,7 @@ _REPORTED_EVERY = 15
 
 @dataclass(frozen=True, slots=True)
 class JobCopies:
-    """The files that jobs have copied, and the files that are left for this process."""
+    """The files that jobs have copied, and the files that this process must copy."""
 
     copied: CopiedFiles
     left: Sequence[FileCopy] = ()
@@ -69,7 +69,7 @@ def copy_by_jobs(
     progress: Callable[[CopyProgress], object] | None = None,
     only_by_job: bool = False,
 ) -> JobCopies:
-    """Copy files by jobs on ``cluster``, and verify each; return checksums, and the files that are not copied.
+    """Copy files by jobs on ``cluster`` and verify each; return checksums, and the files that are not copied.
 
     A file is not copied if another file lies in its place, or if a task could not read or write it. With
     ``only_by_job`` a failed task is an error. Safe to repeat after any end or kill.
@@ -80,15 +80,15 @@ def copy_by_jobs(
         target: the cluster to copy to.
         files: the files, each with another place on the target.
         stop: cancels the job when it is set.
-        name: the name of the jobs for people.
-        threads: the least number of tasks, or their exact number if there is a limit of bytes.
+        name: the name of the jobs, for users to see.
+        threads: the minimum number of tasks or, with a limit of bytes, their exact number.
         roots: the roots of all source and target clusters; each task checks them.
         bytes_per_second: the limit of all tasks together.
         progress: called every few seconds, in the thread of the caller, with the files of the finished tasks.
-        only_by_job: raise the error of a task.
+        only_by_job: whether to raise the error of a task.
 
     Raises:
-        CopyAlteredError: a source has another size than in its listing.
+        CopyAlteredError: the size of a source differs from its listing.
         StorageError: a task could not read or write a file, and ``only_by_job`` is set.
         RootUnseenError: a task does not see one of the roots.
         WrittenRowsMissingError: this process does not find the copy of a task.
@@ -120,7 +120,7 @@ def _plan(
     threads: int,
     bytes_per_second: int | None,
 ) -> Plan:
-    """Return the plan of a job; its tasks have about the same number of bytes to copy."""
+    """Return the plan of a job whose tasks copy about the same number of bytes."""
     planned = tuple(
         PlannedCopy(clusters.get(each.source).uri(each.location), target.uri(each.place), each.size_bytes, task)
         for each, task in zip(files, _tasks(files, threads, is_limited=bytes_per_second is not None), strict=True)
@@ -210,7 +210,7 @@ def _take(
 
 
 class _Reporting:
-    """Reports the progress of a job as progress of its files, by the share of finished tasks."""
+    """A report of the progress of a job as progress of its files, from the share of finished tasks."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _Reporting:
         self._share = 0.0
 
     def note(self, progress: Progress) -> None:
-        """Note the progress of the job. Called in another thread."""
+        """Store the progress of the job. Another thread calls this method."""
         # The tasks that copy come last, after the tasks that distribute the files.
         before = max(0, progress.tasks - self._tasks)
         self._share = min(1.0, max(0, progress.tasks_done - before) / self._tasks)

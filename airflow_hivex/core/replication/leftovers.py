@@ -41,12 +41,12 @@ _HIGHEST_TXN = select(counters.c.value).where(counters.c.name == "txn").scalar_s
 _LOWEST_OPEN = select(func.min(txns.c.id)).where(txns.c.state == TxnState.OPEN.value).scalar_subquery()
 _USER = "housekeeping"
 _MOST_FILES = 300
-"""The number of files that one transaction deletes. Replications of their tables wait meanwhile."""
+"""The largest number of files that one transaction deletes. Replications of their tables wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A noted place without a running replication. ``database`` is None where the table was dropped."""
+    """A recorded place of files without a running replication. ``database`` is None if the table was dropped."""
 
     id: int
     table_id: int
@@ -57,7 +57,7 @@ class _Left:
 
 
 class CopyLeftovers:
-    """Deletes the files of copies that are not registered; see :meth:`clean`."""
+    """The deletion of the files of copies that are not registered; see :meth:`clean`."""
 
     def __init__(self, services: Foundation, running: ReplicationTransactions) -> None:
         self._services = services
@@ -71,9 +71,9 @@ class CopyLeftovers:
         """Delete the files of copies that can be deleted; return the number of places that are empty now.
 
         Only files that replications have written are deleted. Files of an unfinished replication stay for
-        ``hivex.replication.retention``. Files of a withdrawn copy stay until each transaction that was open when the
-        withdrawal was found has ended, and as long as a DataFrame may be read. Safe at any time: after a kill, or after
-        ``most_s`` seconds if given, the next call deletes the rest.
+        ``hivex.replication.retention``. Files of a withdrawn copy stay until all transactions that were open at the
+        withdrawal have ended, and as long as a DataFrame may read them. After ``most_s`` seconds, if given, or after a
+        kill, the next call deletes the rest. Safe at any time.
         """
         until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
@@ -125,7 +125,7 @@ class CopyLeftovers:
                 connection.execute(marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
 
     def _delete(self, left: Sequence[_Left]) -> int:
-        """Delete the files of places on one cluster, then forget the places; return the number of forgotten ones."""
+        """Delete the files of places on one cluster, and then their records; return the number of deleted records."""
         cluster = left[0].cluster
         self._services.roots.check(cluster)
         tables = sorted({(each.database, each.table_id) for each in left if each.database is not None})
@@ -155,7 +155,7 @@ class CopyLeftovers:
             return False
 
     def _emptied(self, left: Sequence[_Left], stop: threading.Event | None = None) -> list[int]:
-        """Delete the files of places; return the ids of the places that are empty now."""
+        """Delete the files of places, and return the ids of the places that are empty now."""
         empty = []
         for each in left:
             if stop is not None and stop.is_set():
@@ -188,7 +188,7 @@ def _is_ended() -> ColumnElement[bool]:
 
 
 def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tuple[int, str, str]]:
-    """Return the places of tables, partitions and their copies: table id, cluster and location."""
+    """Return the places of tables, partitions and their copies, each as table id, cluster and location."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     of_copies = select(c.table_id, c.cluster, c.location).outerjoin(partitions, p.id == c.partition_id)
     found: set[tuple[int, str, str]] = set()
@@ -207,7 +207,7 @@ def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tu
 
 
 def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
-    """Return the ids of the tables at each registered location on a cluster."""
+    """Return a dict from registered location on a cluster to the ids of its tables."""
     found: dict[str, set[int]] = {}
     for table_id, _, location in registered_places(connection, cluster):
         found.setdefault(location, set()).add(table_id)
@@ -215,7 +215,7 @@ def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
 
 
 def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
-    """Return whether a place is, or lies in, the location of another table."""
+    """Return whether a place equals or lies in the location of another table."""
     names = location.split("/")
     above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
     return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
@@ -255,7 +255,7 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
 
 
 def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
-    """Yield the places to empty in one transaction: on one cluster, of tables that all exist or are all dropped."""
+    """Yield groups of places for one transaction each: on one cluster, of existing or of dropped tables only."""
     found: dict[tuple[str, bool], list[_Left]] = {}
     for each in left:
         found.setdefault((each.cluster, each.database is None), []).append(each)
@@ -273,7 +273,7 @@ def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
 
 
 def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
-    """Return the ids of the places that no other replication has taken over."""
+    """Return the ids of the places that no other replication uses by now."""
     return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
 
 
@@ -282,9 +282,9 @@ def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
 
 
 class CopyWithdrawal:
-    """Withdraws copies of tables on clusters without waiting for readers. Safe to share between threads and processes.
+    """The withdrawal of copies of tables without a wait for readers. Safe to share between threads and processes.
 
-    A withdrawn copy serves no new query. The housekeeping deletes its files when all transactions that were open at the
+    No new query reads a withdrawn copy. The housekeeper deletes its files when all transactions that were open at the
     withdrawal have ended, and no DataFrame can read the files any more.
     """
 
@@ -293,7 +293,7 @@ class CopyWithdrawal:
         self._running = ReplicationTransactions(services)
 
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
-        """Withdraw the copy of a table on a cluster; return False if a replication to the cluster is running.
+        """Withdraw the copy of a table on a cluster, or return False if a replication to the cluster is running.
 
         If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after any end or kill.
 
@@ -330,7 +330,7 @@ class CopyWithdrawal:
     def _places(
         self, table: StoredTable, contents: TableContents, cluster: str, txn_id: int
     ) -> list[dict[str, object]]:
-        """Return the rows for the places of the copy; lists each of its directories."""
+        """List each directory of the copy, and return the rows for its places."""
         files = self._services.files(cluster)
         held = contents.held.get(cluster, frozenset())
         rows: list[dict[str, object]] = []

@@ -2,7 +2,7 @@
 
 All tables are replicated, one after the other, while other statements read and write them. Then the namespace is locked
 as a whole, the remaining files are copied, and all tables change their primary cluster in the commit of one
-transaction. The state of a move is a row of the metastore, so any process can continue, cancel or finish it.
+transaction. The state of a move is a row of the metastore, so each process can continue, cancel or finish the move.
 
 Source: docs/reference/clusters.md, "Moves of namespaces".
 """
@@ -107,19 +107,19 @@ class NamespaceMoves:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> MovedNamespace:
-        """Make a cluster the primary of all tables of a namespace, and of its new tables.
+        """Make a cluster the primary of all existing and new tables of a namespace.
 
-        Safe to repeat after any end or kill: a killed call has either made copies only, or moved all tables, and the
-        next call continues it. Readers and writers wait only while the remaining files are copied.
+        Safe to repeat after any end or kill. A killed call has either only made copies, or moved all tables, and the
+        next call continues the move. Readers and writers wait only while the remaining files are copied.
 
         Args:
             namespace: the database.
             cluster: the new primary cluster of its tables.
-            copy_linked: copy tables of other namespaces, as far as the namespace's links show them; without it, the
+            copy_linked: whether to copy the tables of other namespaces that the namespace's links show. Without it, the
                 move is refused if the source of a link is on another cluster.
-            keep_copies: keep the copies on the previous clusters; without it, the housekeeping withdraws them after
-                ``hivex.move.grace.time``.
-            dry_run: only return the plan, with the reasons against the move.
+            keep_copies: whether to keep the copies on the previous clusters. Without it, the housekeeper withdraws them
+                after ``hivex.move.grace.time``.
+            dry_run: whether to return only the plan, with the reasons against the move.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
             copy_cluster: the cluster whose Spark copies the files before the switch. None: a job copies much data, and
@@ -132,11 +132,11 @@ class NamespaceMoves:
         Raises:
             UnknownClusterError: the cluster is not configured.
             NoSuchDatabaseError: the namespace does not exist.
-            MoveRefusedError: an object is in the way; nothing was changed.
+            MoveRefusedError: an object prevents the move; nothing was changed.
             MoveUnderWayError: the namespace is being moved to another cluster.
             MoveEndedError: another process has cancelled the move meanwhile.
-            LockError: readers or writers held their locks for too long at each try; the copies stay, and the next call
-                continues the move.
+            LockError: readers or writers held their locks for too long at each attempt. The copies stay, and the next
+                call continues the move.
             HivexError: as :meth:`Replicator.replicate`.
         """
         if threads < 1 or (bytes_per_second is not None and bytes_per_second < 1):
@@ -180,8 +180,8 @@ class NamespaceMoves:
     def cancel(self, namespace: str, *, keep_copies: bool = False) -> NamespaceMove:
         """Cancel the running move of a namespace, and return the move. The tables stay on their clusters.
 
-        Copies that the move has made are withdrawn, except with ``keep_copies``. Copies of tables of which the cluster
-        had copies before the move stay. Safe to repeat after any end or kill: the housekeeping withdraws the rest.
+        Copies that the move has made are withdrawn, unless ``keep_copies`` is set. If the cluster had a copy of a table
+        before the move, this copy stays. Safe to repeat after any end or kill; the housekeeper withdraws the rest.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -209,9 +209,9 @@ class NamespaceMoves:
             return moving.list_moves(connection, None if namespace is None else normalise(namespace))
 
     def clean(self, most_s: float | None = None) -> int:
-        """Withdraw the copies whose grace time has passed; return their number. For the housekeeping; safe at any time.
+        """Withdraw the copies whose grace time has passed; return their number. The housekeeper calls this method.
 
-        After ``most_s`` seconds the rest is left to the next call.
+        After ``most_s`` seconds the rest is left to the next call. Safe at any time.
         """
         return self._withdraw(None, most_s)
 
@@ -255,7 +255,7 @@ class NamespaceMoves:
     # -- copying ---------------------------------------------------------------------
 
     def _catch_up(self, move: NamespaceMove, options: _Options, done: _Done) -> None:
-        """Replicate all tables, and repeat this until a round is short."""
+        """Replicate all tables, and repeat this until a round takes little time."""
         for _ in range(_MOST_ROUNDS):
             begun, copied = time.monotonic(), done.bytes_copied
             self._round(move, options, done)
@@ -316,7 +316,7 @@ class NamespaceMoves:
         options: _Options,
         report: Callable[[CopyProgress], object],
     ) -> Replication | None:
-        """Replicate a table; return None if it was dropped, renamed or moved, which the next round notices."""
+        """Replicate a table, or return None if it was dropped, renamed or moved, which the next round notices."""
         try:
             return self._replicator.replicate(
                 table.full_name,

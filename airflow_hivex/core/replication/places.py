@@ -1,7 +1,7 @@
-"""The places that replications write to: noted before a file is written, so that each file has a known owner.
+"""The places to which replications write. They are recorded before a file is written, so each file has a known owner.
 
-A place belongs to a table if it is noted for the table, or if a copy of the table is registered there. Other places
-must be free: a replication neither overwrites nor deletes files that it finds there.
+A place belongs to a table if it is recorded for the table, or if a copy of the table is registered there. Other places
+must be free: a replication neither overwrites nor deletes files that it finds in them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class _Noted:
 
 
 class CopyPlaces:
-    """Notes the places of copies. Safe to share between threads and processes."""
+    """The records of the places of copies. Safe to share between threads and processes."""
 
     def __init__(self, services: Foundation) -> None:
         self._store = services.store
         self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
-        """Return the open transactions that have noted places for tables on a cluster, each with its process."""
+        """Return a dict from open transaction with places for tables on a cluster to its process."""
         with self._store.read() as connection:
             return {
                 txn_id: process
@@ -61,7 +61,7 @@ class CopyPlaces:
             }
 
     def unfinished(self, table_id: int, cluster: str) -> list[str]:
-        """Return the places that replications of a table to a cluster have noted, and not registered."""
+        """Return the recorded places of replications of a table to a cluster that are not registered."""
         query = select(_PLACE.location).where(_PLACE.table_id == table_id, _PLACE.cluster == cluster)
         with self._store.read() as connection:
             return list(connection.execute(query.where(~_PLACE.is_complete)).scalars())
@@ -69,13 +69,13 @@ class CopyPlaces:
     def take(
         self, txn_id: int, planned: Sequence[PlannedTable], files: Callable[[str], ClusterFiles]
     ) -> list[PlannedTable]:
-        """Note the places of the lacking directories, and return the plan with the state of each file's place.
+        """Record the places of the lacking directories; return the plan with the existing file in each place.
 
         The caller has locked the tables against other replications to their clusters. Files that an earlier replication
-        has left in these places, and that do not belong there, are deleted.
+        has left in these places, and that the plan does not have, are deleted.
 
         Raises:
-            InvalidOperationError: a file of another program is in the way, or the place belongs to another table.
+            InvalidOperationError: a place has a file of another program, or belongs to another table.
         """
         return [self._take(txn_id, each, files) if each.lacking else each for each in planned]
 
@@ -125,14 +125,14 @@ class CopyPlaces:
         return replace(planned, lacking=tuple(taken))
 
     def finish(self, connection: Connection, txn_id: int) -> None:
-        """Note, in the same database transaction, that the copies of a transaction are registered."""
+        """Record, in the caller's database transaction, that the copies of a transaction are registered."""
         own = _PLACE.txn_id == txn_id
         connection.execute(delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
         connection.execute(update(copy_places).where(own).values(is_complete=True))
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
-    """Return the open transactions that have noted places, each with its process. One statement."""
+    """Return a dict from open transaction with recorded places to its process. One query."""
     query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
     rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
     return {row.txn_id: row.process for row in rows}
@@ -145,10 +145,10 @@ def _look(
     files: ClusterFiles,
     source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
-    """Return the state of the files' places, and the names of earlier replications' files to delete.
+    """Return the existing file in each place, and the names of files of earlier replications to delete.
 
     Raises:
-        InvalidOperationError: a file of another program, or the source itself, is in the way.
+        InvalidOperationError: a place has a file of another program, or the source itself.
     """
     there: dict[str, There] = {}
     needless = []
@@ -173,7 +173,7 @@ def _look(
 
 
 def belongs_to(name: str, files: Collection[str]) -> bool:
-    """Return whether a name is that of an unfinished copy of one of the files, or of Hadoop's checksums of a file."""
+    """Return whether a name belongs to an unfinished copy of one of the files, or to Hadoop's checksums of one."""
     folder, _, last = name.rpartition("/")
     if not last.startswith("."):
         return False
@@ -198,7 +198,7 @@ class _Places:
     in_order: Sequence[str]
 
     def check(self, planned: PlannedTable) -> None:
-        """Ensure that no new place is, lies in, or contains one of these locations.
+        """Ensure that no new place overlaps one of these locations.
 
         Raises:
             InvalidOperationError: a new place overlaps a location of another table.

@@ -26,9 +26,10 @@ PickSource = Callable[[BoundTable, BoundPartition], str]
 class PlannedDirectory:
     """A directory that the target lacks. ``registered`` is None for a partition of a plain table.
 
-    ``files`` are all files of the directory, with their sizes, by name in the directory; the name of an original file
-    is empty. ``folder`` is the folder of the partition on the target. ``is_held`` is set if the target has a damaged
-    copy. ``there`` is the state of the files' places; ``reused`` are equal files of an earlier copy, by name.
+    ``files`` is a dict from each file's name in the directory to its size; the name of an original file is empty.
+    ``folder`` is the folder of the partition on the target. ``is_held`` is set if the target has a damaged copy.
+    ``there`` is a dict from name to the existing file in the place, ``reused`` from name to an equal file of an earlier
+    copy.
     """
 
     partition: str | None
@@ -76,11 +77,11 @@ class PlannedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table, the partitions that the target is to have, and the directories that it lacks.
+    """A table, the partitions that the target will have, and the directories that it lacks.
 
-    ``present`` are directories that the target should have already. ``registered`` are the places of the target's
-    copies, current or not, by partition. ``seen`` are the ids of all registered directories, if ``everything`` was
-    planned.
+    ``present`` are directories that the target should have already. ``registered`` is a dict from partition to the
+    place of the target's copy, current or not. ``seen`` are the ids of all registered directories, if ``everything``
+    was planned.
     """
 
     bound: BoundTable
@@ -140,8 +141,8 @@ def plan_table(
 ) -> PlannedTable:
     """Return the directories of a table that ``target`` lacks, each with its files on the source cluster.
 
-    Lists each of these directories once. The partitions of a plain table have no registered directories, so all of
-    their files are listed; partitions that the target has are in ``present``, to be compared.
+    Each of these directories is listed once. The partitions of a plain table have no registered directories, so all of
+    their files are listed. Partitions that the target has are in ``present``, for a later comparison.
 
     Raises:
         CopyAlteredError: files of a source are missing or shorter than they were written.
@@ -260,7 +261,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplicationPlanner:
-    """Plans replications. Changes nothing."""
+    """A planner of replications, which changes nothing."""
 
     def __init__(self, services: Foundation) -> None:
         self._services = services
@@ -309,7 +310,7 @@ class ReplicationPlanner:
         return planned
 
     def _with_unread(self, planned: PlannedTable, contents: TableContents) -> PlannedTable:
-        """Return the plan with the lacking directories that no new snapshot reads, if their files are complete."""
+        """Return the plan with lacking directories added that no new snapshot reads, if their files are complete."""
         bound, held = planned.bound, contents.held.get(planned.cluster, frozenset())
         ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
         unread: list[PlannedDirectory] = []
@@ -334,10 +335,10 @@ class ReplicationPlanner:
         )
 
     def _source_of(self, bound: BoundTable, partition: BoundPartition) -> str:
-        """Return the source cluster of a partition: the primary or, if it is unusable, a cluster with a current copy.
+        """Return the source cluster of a partition: its primary or, if this is unusable, a cluster with a current copy.
 
         Raises:
-            HivexError: no cluster with the partition can be used; this is the error of the primary.
+            HivexError: no cluster with the partition can be used. The error is that of the primary.
         """
         health = self._services.health
         primary = bound.table.storage.primary.cluster

@@ -1,9 +1,9 @@
-"""The change of a table's primary cluster: planned, without a loss, or forced, after a cluster is lost.
+"""The change of a table's primary cluster: planned without a loss, or forced after the loss of a cluster.
 
 Planned: a replication brings the new primary up to date. Then the table is locked exclusively, the remaining files are
 copied, and both clusters change their roles in the commit of the same transaction. Forced: the new primary continues
-with the files that it has, or can get from other clusters. The losses are computed first, and the caller has to confirm
-them.
+with the files that it has, or can copy from other clusters. The losses are computed first, and the caller has to
+confirm them.
 
 Source: docs/reference/clusters.md, "Changes of the primary cluster".
 """
@@ -51,7 +51,7 @@ _MOST_IN_LINE = 10
 
 
 class PrimaryClusters:
-    """Changes the primary clusters of tables. Safe to share between threads and processes."""
+    """The changes of the primary clusters of tables. Safe to share between threads and processes."""
 
     def __init__(self, services: Foundation, replicator: Replicator) -> None:
         self._services = services
@@ -77,14 +77,14 @@ class PrimaryClusters:
         The former primary becomes a secondary with a current copy. A killed call has changed either only the copy on
         the new primary, or everything. Writers and readers wait only while the remaining files are copied.
 
-        With ``force`` the former primary counts as lost: no file is read there, and no copy stays registered there.
+        With ``force`` the former primary counts as lost. No file is read there, and no copy stays registered there.
 
         Args:
             table: ``database.table``; without a database it is ``default``.
             cluster: the new primary cluster.
-            force: the former primary is lost.
-            confirm: the confirmation that the error of a forced call names, or ``confirmation`` of its dry run.
-            dry_run: only return the directories that would be copied, or lost.
+            force: whether the former primary is lost.
+            confirm: the ``confirmation`` from the error of a forced call, or from its dry run.
+            dry_run: whether to return only the directories that would be copied or lost.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
             progress: called every few seconds, in this thread.
@@ -95,7 +95,7 @@ class PrimaryClusters:
             UnknownClusterError: the cluster is not configured.
             NoSuchTableError: the table does not exist.
             InvalidOperationError: the object is a view; or ``force`` is set, and the former primary can be used.
-            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these losses.
+            WritesLostError: writes would be lost, and ``confirm`` does not confirm exactly these writes.
             HivexError: as :meth:`Replicator.replicate`.
         """
         if confirm is not None and not force:
@@ -183,7 +183,7 @@ class PrimaryClusters:
         """Return the survey of a table without its primary cluster.
 
         Raises:
-            InvalidOperationError: the primary cluster can be used, or the table's cluster is the target already.
+            InvalidOperationError: the primary cluster can be used, or the target is already the primary.
         """
         table = snapshot.tables[name]
         before = table.storage.primary.cluster
@@ -209,7 +209,7 @@ class PrimaryClusters:
         )
 
     def _can_be_used(self, cluster: str) -> bool:
-        """Return whether the files of a cluster can be reached now; no earlier answer counts."""
+        """Return whether the files of a cluster can be reached now, without the use of cached results."""
         if cluster not in self._services.clusters:
             return False
         return ClusterHealth(self._services.clusters, self._services.roots).of_root(cluster).problem is None
@@ -227,7 +227,7 @@ class PrimaryClusters:
     def _rescue(
         self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
     ) -> Mapping[RegisteredDirectory, str]:
-        """Copy the directories that the target lacks and other clusters have; return their checksums."""
+        """Copy the directories that the target lacks and other clusters have; return a dict to their checksums."""
         contents = survey.contents
         names = {each.id: each for each in contents.partitions}
         plan = []
@@ -289,7 +289,7 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
     """Make the target of a replication the primary cluster of a table, in the commit of the replication.
 
     Raises:
-        As :func:`primaries.switch_primary`.
+        HivexError: as :func:`primaries.switch_primary`.
     """
     before = planned.table.storage.primary.cluster
     changed = primaries.switch_primary(
@@ -301,7 +301,10 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """The remaining data of a table; ``available`` has a cluster for each directory, if possible the new primary."""
+    """The remaining data of a table.
+
+    ``available`` is a dict from directory to a cluster, if possible the new primary.
+    """
 
     table: StoredTable
     contents: TableContents
@@ -316,7 +319,7 @@ class _Survey:
         return hashlib.sha256(f"{self.table.id}\n{listed}".encode()).hexdigest()[:12]
 
     def shown(self, target: str) -> PrimaryChange:
-        """Return it for people."""
+        """Return the survey as a result for users."""
         lost = self.remainder.lost
         return PrimaryChange(
             self.table.full_name,
@@ -363,9 +366,9 @@ def _name(table: str) -> QualifiedName:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """The directories that a cluster can serve, by partition id (None: a table without), and the losses.
+    """The readable directories as a dict from partition id (None: a table without partitions), and the losses.
 
-    ``withdrawn`` are ids of directories that the cluster has, but must not read.
+    ``withdrawn`` are the ids of directories that the cluster has, but queries must not read.
     """
 
     kept: Mapping[int | None, Sequence[RegisteredDirectory]]
@@ -383,17 +386,17 @@ def remainder(
 ) -> Remainder:
     """Return the remainder of a table whose primary cluster is lost. Pure.
 
-    A write is kept or lost as a whole, in all partitions of which the cluster has a copy. Two cases are exceptions, to
-    keep the remaining rows: partitions of which the cluster has no copy, and writes whose rows a compaction has merged
-    with rows of other writes.
+    A write is kept or lost as a whole, in all partitions of which the cluster has a copy. There are two exceptions,
+    which keep remaining rows: partitions of which the cluster has no copy, and writes that a compaction has merged with
+    other writes.
 
     Args:
         table: the table.
         contents: all of its partitions and directories.
         snapshot: the current snapshot.
         available: the ids of the directories that the new primary has or can get.
-        copied: the partitions of which the new primary has a copy.
-        floors: for each partition, the highest write id up to which replaced directories were removed.
+        copied: the ids of the partitions of which the new primary has a copy.
+        floors: a dict from partition id to the highest write id up to which replaced directories were removed.
     """
     names: dict[int | None, str | None] = {None: None}
     if table.is_partitioned:
@@ -464,7 +467,7 @@ def _read(
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:
     """Return whether a directory that is not available has rows that no other directory has.
 
-    The directories that a compaction has merged are still registered unless some were removed since.
+    If all directories that a compaction has merged are still registered, they have the rows, too.
     """
     found = parse_directory(directory.name)
     return found is None or not found.visibility_txn_id or found.max_write_id <= floor

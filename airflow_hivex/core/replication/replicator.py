@@ -1,7 +1,7 @@
 """The replicator: copies the directories of tables that a cluster lacks, and registers the copies.
 
-One transaction, which locks the tables for reading, does all of this. So the cleaner keeps the directories of its
-snapshot, compactions and writes continue meanwhile, and all copies become visible with the commit. If the client dies,
+One transaction, which locks the tables for reading, does all of this. So the cleaner keeps the directories of the
+snapshot, and all copies become visible with the commit. Compactions and writes continue meanwhile. If the client dies,
 its transaction times out, and no query sees the copies. The next replication reuses the files.
 
 Source: docs/reference/clusters.md, "Storage".
@@ -55,13 +55,13 @@ _MOST_TRIES = 3
 AloneChange: TypeAlias = Callable[[Connection, int, Sequence[PlannedTable], Moment], None]
 """A change that a replication without readers and writers applies in its commit.
 
-It takes the connection, the transaction, the tables as they were planned, and the moment of the snapshot.
+The arguments are the connection, the transaction, the tables as they were planned, and the moment of the snapshot.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """A replication without readers and writers: the change in its commit, and the extent of its locks."""
+    """A replication under exclusive locks: the change in its commit, and the extent of the locks."""
 
     change: AloneChange
     database: str | None = None
@@ -69,7 +69,7 @@ class _Alone:
 
 
 class Replicator:
-    """Copies tables and partitions to clusters. Safe to share between threads and processes."""
+    """The copying of tables and partitions to clusters. Safe to share between threads and processes."""
 
     def __init__(self, services: Foundation) -> None:
         self._services = services
@@ -102,14 +102,14 @@ class Replicator:
         files with the right checksum stay. A second replication of a table to the cluster waits for the first one.
 
         Args:
-            tables: one name or several, as ``database.table``; without a database it is ``default``. Views have no
-                files, and need none: all clusters share one metastore.
+            tables: one name or several, as ``database.table``; the default database is ``default``. Views need no copy,
+                since all clusters share one metastore.
             cluster: the cluster that gets the copies.
             partitions: names (``year=2013/month=1``) or leading parts of them, of one table; None for all.
             partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
                 (``year = 2013, month < 3``), instead of names.
-            dry_run: only return the directories that would be copied, with their sizes.
-            verify: also read the registered copies, and copy damaged ones again.
+            dry_run: whether to return only the directories that would be copied, with their sizes.
+            verify: whether to read the registered copies, too, and copy damaged ones again.
             threads: the number of files that are copied at the same time.
             bytes_per_second: the limit of written bytes.
             copy_cluster: the cluster whose Spark copies the files. None: a job copies much data, and this process
@@ -123,12 +123,12 @@ class Replicator:
             NoSuchTableError, NoSuchPartitionError: the table or partition does not exist.
             InvalidOperationError: the cluster is the primary of a table, or a list of partitions does not fit.
             CopyAlteredError: a source or a copy is truncated or altered.
-            CopyOutdatedError: streaming writers added to the same directories during each try.
+            CopyOutdatedError: streaming writers have added files to the same directories during each attempt.
             StorageError: a file system cannot be read or written, or is full.
             RootMissingError, ForeignRootError: the root of the target is not mounted, or is another root.
             JobError: the job that copies has failed, or its cluster cannot run jobs.
             LockError, DeadlockError: other transactions lock the tables for too long.
-            TransactionAbortedError: another client aborted the replication, or it sent no heartbeat for too long.
+            TransactionAbortedError: another client has aborted the transaction, or it had no heartbeat for too long.
         """
         names = _names([tables] if isinstance(tables, str) else tables)
         target = self._services.clusters.get(cluster).name
@@ -175,11 +175,11 @@ class Replicator:
         user: str | None = None,
         agent_info: str | None = None,
     ) -> Replication:
-        """Copy all registered directories of tables without other writers and readers; apply ``then`` in the commit.
+        """Copy all registered directories of tables under exclusive locks, and apply ``then`` in the commit.
 
-        Complete directories that no new snapshot reads are copied, too: a transaction of several statements may read
-        them. ``database`` is locked as a whole, so that no table is created there meanwhile. ``lock_timeout_s`` bounds
-        the wait for the locks.
+        Complete directories that no new snapshot reads are copied, too, since a transaction of several statements may
+        read them. ``database`` is locked as a whole, so that no table is created in it meanwhile. ``lock_timeout_s``
+        bounds the wait for the locks.
 
         Raises:
             As :meth:`replicate`.
@@ -233,7 +233,7 @@ class Replicator:
         return {each.registered: checksums[each.registered.id] for each in lacking if each.registered is not None}
 
     def finish_copies(self, connection: Connection, running: RunningReplication) -> None:
-        """Note, in the same database transaction, that the copies of :meth:`copy_directories` are registered."""
+        """Record, in the caller's database transaction, that the copies of :meth:`copy_directories` are registered."""
         self._places.finish(connection, running.txn_id)
 
     def drop_copy(
@@ -247,8 +247,8 @@ class Replicator:
     ) -> None:
         """Withdraw the copy of a table or a partition on a cluster, if it exists, and delete its files.
 
-        Waits for the readers of the table, and locks it exclusively. The files of an external table stay. Safe to
-        repeat, but files that a killed call has left stay until the table is replicated there again.
+        The call waits for the readers of the table, and locks it exclusively. The files of an external table stay. Safe
+        to repeat, but the remaining files of a killed call stay until the table is replicated there again.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -281,16 +281,16 @@ class Replicator:
             self._services.transactions.commit(running.txn_id)
 
     def clean(self, most_s: float | None = None) -> int:
-        """Delete the files of copies that are not needed any more; return the number of places. For the housekeeping.
+        """Delete the files of copies that are not needed any more; return the number of places.
 
         These are the files of unfinished replications, and of replaced or withdrawn copies. Files of other programs in
-        the same folders stay. After ``most_s`` seconds the rest is left to the next call. Safe at any time, and to
-        repeat.
+        the same folders stay. After ``most_s`` seconds the rest is left to the next call. The housekeeper calls this
+        method. Safe at any time, and safe to repeat.
         """
         return self._leftovers.clean(most_s)
 
     def copies(self, table: str) -> list[CopyStatus]:
-        """Return the current state of a table's copies, by partition and cluster. Reads the metastore only.
+        """Return the current state of the copy of each partition on each cluster. The call reads only the metastore.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -383,7 +383,7 @@ class Replicator:
         self._running.commit(running, changes)
 
     def _checked(self, planned: PlannedTable, copied: CopiedFiles) -> tuple[dict[int, str], frozenset[int]]:
-        """Return the checksums of the copied directories, by id, and the ids whose checksums were not known before.
+        """Return a dict from copied directory to checksum, and the ids whose checksums were not known before.
 
         Raises:
             CopyAlteredError: a directory differs from its first copy.
@@ -427,7 +427,7 @@ def copy_statuses(
 ) -> Iterator[CopyStatus]:
     """Yield the state of each partition on each cluster that has a copy of it, the primary first. Pure.
 
-    ``registered_ms`` has the time at which each directory was registered on the primary.
+    ``registered_ms`` is a dict from directory id to the time of its registration on the primary.
     """
     primary = bound.table.storage.primary.cluster
     places = {cluster: registered_places(contents, cluster) for cluster in bound.copies}

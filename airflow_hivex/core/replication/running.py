@@ -36,20 +36,20 @@ _NOT_IN_NAMES = re.compile(r"\W")
 
 @dataclass(slots=True)
 class RunningReplication:
-    """The transaction of a replication. ``stop`` is set when it ends, or another client ends it."""
+    """The transaction of a replication. ``stop`` is set when the transaction ends for any reason."""
 
     txn_id: int
     stop: threading.Event = field(default_factory=threading.Event)
     ended: TransactionAbortedError | None = None
 
     def end(self, error: TransactionAbortedError) -> None:
-        """Stop the copying, because the transaction has ended. Called by the heartbeats."""
+        """Stop the copying after the transaction has ended. The thread of the heartbeats calls this method."""
         self.ended = error
         self.stop.set()
 
 
 class ReplicationTransactions:
-    """Opens transactions of replications, and acquires their locks."""
+    """The transactions of replications, and their locks."""
 
     def __init__(self, services: Foundation) -> None:
         self._settings = services.settings
@@ -58,7 +58,7 @@ class ReplicationTransactions:
 
     @contextmanager
     def open(self, user: str | None, agent_info: str | None) -> Iterator[RunningReplication]:
-        """Yield a transaction with heartbeats. The block commits it; an error out of the block aborts it."""
+        """Yield a transaction with heartbeats. The block must commit it; an error in the block aborts it."""
         # Other transactions wait for its locks, so a dead process must be found earlier than for a query.
         timeout_s = min(int(self._settings[_TIMEOUT]), int(self._settings["hive.txn.timeout"]))
         user = user or getpass.getuser()
@@ -91,7 +91,7 @@ class ReplicationTransactions:
                 self._transactions.abort_many([txn_id], f"{shown(process)} has died")
 
     def try_lock(self, running: RunningReplication, tables: Iterable[tuple[str, int]], cluster: str) -> bool:
-        """Lock tables against other replications to a cluster; return False, without waiting, if one is running.
+        """Lock tables against other replications to a cluster, or return False at once if one is running.
 
         ``tables`` has the database and id of each table.
         """
@@ -111,7 +111,7 @@ class ReplicationTransactions:
         self._transactions.abort(running.txn_id, reason)
 
     def lock(self, running: RunningReplication, tables: Iterable[StoredTable], cluster: str) -> None:
-        """Lock tables as readers do, and against other replications to the cluster.
+        """Lock tables for reading, and against other replications to the cluster.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
@@ -128,7 +128,7 @@ class ReplicationTransactions:
     ) -> None:
         """Lock tables, or a whole database, against readers and writers, and against other replications.
 
-        One request asks for all locks, and is granted as a whole. ``timeout_s`` bounds the wait.
+        One request has all locks, and is granted as a whole. ``timeout_s`` limits the wait.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
@@ -178,7 +178,7 @@ def this_process() -> str:
 def is_dead(process: str) -> bool:
     """Return whether a process, described by :func:`this_process`, ran on this machine and has ended.
 
-    False if this is not known: for other machines and other containers.
+    The result is False if this is not known, as for other machines and other containers.
     """
     facts = process.split(" ")
     if len(facts) != _FACTS or "" in facts or tuple(facts[1:3]) != _machine() or not facts[3].isdecimal():
@@ -193,7 +193,7 @@ def shown(process: str) -> str:
 
 
 def _machine() -> tuple[str, str]:
-    """Return the start and the process id space of this system; empty texts if they are not known."""
+    """Return the start and the process id space of this system, as empty texts if they are not known."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return boot, str((_PROC / "self/ns/pid").readlink())
@@ -202,7 +202,7 @@ def _machine() -> tuple[str, str]:
 
 
 def _began(pid: int) -> str:
-    """Return the start of a process in ticks since the start of the system; an empty text if it does not run."""
+    """Return the start of a process in ticks since the start of the system, or an empty text if it does not run."""
     try:
         # The name of the program may have blanks and brackets.
         state, *others = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""The transfer of planned directories: compare with existing files, note places, copy and verify files."""
+"""The transfer of planned directories: comparison with existing files, records of places, copying, verification."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _JOB_CLUSTER = "hivex.replication.job.cluster"
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """The options of a replication: threads, bytes per second at most, progress, and checks of copies.
+    """The options of a replication: threads, the limit of bytes per second, progress, and checks of copies.
 
-    ``copy_cluster`` is the cluster whose Spark copies; None lets settings and the number of bytes decide.
+    ``copy_cluster`` is the cluster whose Spark copies the files. With None, settings and the number of bytes decide.
     """
 
     threads: int = THREADS
@@ -51,7 +51,7 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The plan with the state of each place, its files, and their checksums."""
+    """The plan with the existing file in each place, the files to copy, and their checksums."""
 
     planned: Sequence[PlannedTable]
     files: Sequence[FileCopy]
@@ -59,7 +59,7 @@ class Transferred:
 
 
 class Transfers:
-    """Transfers planned directories to their cluster. Registers nothing."""
+    """The transfer of planned directories to their cluster, without registration."""
 
     def __init__(self, services: Foundation, places: CopyPlaces) -> None:
         self._services = services
@@ -127,7 +127,7 @@ class Transfers:
         return CopiedFiles({**by_job.checksums, **copied.checksums}, by_job.kept | copied.kept)
 
     def _roots(self, wanted: Sequence[FileCopy], target: str) -> list[PlannedRoot]:
-        """Return the roots that the tasks of a job read or write below.
+        """Return the roots below which the tasks of a job read or write.
 
         Raises:
             RootMissingError, ForeignRootError: a root is not mounted, or is another root.
@@ -138,7 +138,7 @@ class Transfers:
         return [self._services.roots.planned(name) for name in names]
 
     def _job_cluster(self, wanted: Sequence[FileCopy], target: str, options: CopyOptions) -> Cluster | None:
-        """Return the cluster whose Spark copies the files, None if this process copies them.
+        """Return the cluster whose Spark copies the files, or None if this process copies them.
 
         Raises:
             UnknownClusterError: the named cluster is not configured.
@@ -177,7 +177,7 @@ class Transfers:
         return comparison.without_equal(planned, known, running.txn_id, unfinished)
 
     def _with_links(self, planned: PlannedTable) -> PlannedTable:
-        """Link unchanged files of an earlier copy into the place of the new copy, if the file system can do it."""
+        """Link unchanged files of an earlier copy into the place of the new copy, if the file system has hard links."""
         target = self._services.files(planned.cluster)
         lacking = []
         for each in planned.lacking:
@@ -191,7 +191,7 @@ class Transfers:
 
 
 class CopyComparison:
-    """Compares copies with their sources, by the names, sizes and checksums of their files."""
+    """The comparison of copies with their sources, by the names, sizes and checksums of their files."""
 
     def __init__(self, files: Callable[[str], ClusterFiles], stop: threading.Event, threads: int) -> None:
         self._files = files
@@ -201,11 +201,11 @@ class CopyComparison:
     def without_equal(
         self, planned: PlannedTable, known: Mapping[int, str], txn_id: int, unfinished: Collection[str]
     ) -> PlannedTable:
-        """Return the plan with the present directories that differ from their source added to the lacking ones.
+        """Return the plan in which present directories that differ from their source are lacking directories.
 
-        A directory is copied again into its place. A changed partition of a plain table goes into a new folder, since
-        queries may be reading the old one, or into its folder among ``unfinished``, which earlier replications have
-        left. Unchanged files are reused. ``known`` are recorded checksums, by id.
+        A directory is copied again into its place. A changed partition of a plain table is copied into a new folder,
+        since queries may be reading the old one, or into its folder among ``unfinished``, which earlier replications
+        have left. Unchanged files are reused. ``known`` is a dict from directory id to recorded checksum.
         """
         if not planned.present:
             return planned
@@ -241,7 +241,7 @@ class CopyComparison:
                 yield each, {}
 
     def _is_right(self, planned: PlannedTable, directory: PlannedDirectory, known: Mapping[int, str]) -> bool:
-        """Return whether a registered directory has the recorded checksum, or else the files of its source."""
+        """Return whether a registered directory has the recorded checksum or, without one, the files of its source."""
         assert directory.registered is not None
         expected = known.get(directory.registered.id)
         if expected is None:
@@ -251,7 +251,7 @@ class CopyComparison:
         return checksum_of({name: hashed[copy] for name, copy in copies.items()}) == expected
 
     def _same(self, planned: PlannedTable, directory: PlannedDirectory, names: Collection[str]) -> list[str]:
-        """Return the files that have the checksum of their source."""
+        """Return the names of the files that have the checksum of their source."""
         pairs = {
             name: ((planned.cluster, directory.place_of(name)), (directory.source, directory.source_of(name)))
             for name in names
@@ -267,7 +267,7 @@ def checksum_of(checksums: Mapping[str, str]) -> str:
 
 
 def _is_apart(name: str) -> bool:
-    """Return whether both readers and replications ignore a file."""
+    """Return whether readers and replications ignore a file."""
     last = name.rpartition("/")[2]
     return last.startswith(".") or last.endswith(UNFINISHED)
 
@@ -279,7 +279,7 @@ def _place(planned: PlannedTable, directory: PlannedDirectory, folder: str) -> s
 
 
 def _is_version(place: str, location: str, ending: str) -> bool:
-    """Return whether a place is the place of a partition in a copy of a table, made by any transaction."""
+    """Return whether a place belongs to a partition in a copy of a table that any transaction has made."""
     start = f"{location}_copy_"
     inside = place.removesuffix(ending) if ending else place
     return place.startswith(start) and place.endswith(ending) and inside[len(start) :].isdecimal()

@@ -2,8 +2,8 @@
 
 This process is a thin client: it needs no Java, and starts in a second. One session of the server runs all jobs of this
 process that have the same configuration. The code of this package is sent with the tasks, so that they use the release
-of the client. The client moves files to their places, so that this machine must have the file system of the cluster
-under the same URI.
+of the client. The client moves files to their places, so this machine must have the file system of the cluster under
+the same URI.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SILENCE_S = 60.0
-"""The longest time for which a server that runs a job may give no answer."""
+"""The longest time in seconds without an answer from a server that runs a job."""
 _RETRIES: dict[str, Any] = {"max_retries": 8, "max_backoff": 2000}
 """The retries after a lost connection, for a dozen seconds; pyspark's own default is ten minutes."""
 
@@ -48,7 +48,7 @@ class ConnectRunner:
     """A runner of plans on one Spark Connect server. Several threads may run plans at the same time."""
 
     def __init__(self, url: str, silence_s: float = SILENCE_S, patience_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Create the runner; ``silence_s`` is the longest time for which a server with a job may give no answer."""
+        """Create the runner; ``silence_s`` is the longest time without an answer from a server that runs a job."""
         self._url = url
         self.patience_s = patience_s
         """The longest time for the first answer of a server that takes connections."""
@@ -214,7 +214,7 @@ class ConnectRunner:
         )
 
     def _session(self, plan: Plan, cluster: str) -> SparkSession:
-        """Return a session that the server knows, and that only jobs with the plan's configuration and prelude use.
+        """Return a session that the server knows, for jobs with the configuration and prelude of the plan.
 
         Raises:
             ClusterUnreachableError: the server does not answer.
@@ -233,12 +233,12 @@ class ConnectRunner:
             return kept_session(self._sessions, key, lambda: _new_session(connect_server.with_token(self._url)))
 
     def _leave(self, session: Any) -> None:
-        """Remember a session whose server did not answer, because its job may still run there."""
+        """Remember a session whose server did not answer, because its job may still run on the server."""
         with self._lock:
             self._left.append((session.client._session_id, session.client._user_id or ""))
 
     def _release_left(self, stub: Any, limits: Mapping[str, Any]) -> None:
-        """End the remembered sessions, and so their jobs, on a server that answers again."""
+        """End the remembered sessions, and with them their jobs, on a server that answers again."""
         from pyspark.sql.connect.proto import base_pb2
 
         while self._left:
@@ -271,7 +271,7 @@ def _new_session(url: str) -> SparkSession:
 
 
 def _is_alive(session: Any) -> bool:
-    """Return whether the server knows a session; the call does not wait long for a server that is away."""
+    """Return whether the server knows a session. The call waits only a short time for an answer."""
     import grpc
 
     if session.client.is_closed:

@@ -1,8 +1,8 @@
-"""The operation of a Spark Connect server that writes the rows of a statement, begun by this or an earlier process.
+"""The operation of a Spark Connect server that writes the rows of a statement, for this or an earlier process.
 
 The server keeps an operation for minutes after the end of its client (spark.connect.execute.manager.detachedTimeout). A
-later client attaches to it by its id, and reads it from the first response. Therefore, unlike in pyspark, no response
-is released before the end.
+later client attaches to the operation by its id, and reads all responses from the first one. Therefore, unlike in
+pyspark, no response is released before the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ConnectOperation:
         """The error by which this process has lost the write, or None."""
 
     def save(self, writer: DataFrameWriter, uri: str) -> Mapping[str, object]:
-        """Run a writer, or wait for the earlier operation that runs it; then claim the written files for this process.
+        """Run a writer, or wait for an earlier operation of it; then claim the written files for this process.
 
         Returns the observed metrics of the rows.
 
@@ -58,7 +58,10 @@ class ConnectOperation:
         return self._observed
 
     def interrupt(self) -> None:
-        """Ask the server to stop the operation of an earlier process; an own operation is stopped by its job's tag."""
+        """Ask the server to stop the operation of an earlier process.
+
+        The operation of this process is stopped by its tag.
+        """
         from pyspark.sql.connect.proto import base_pb2
 
         operation = self._write.earlier
@@ -105,7 +108,7 @@ class ConnectOperation:
             client._handle_error(error)
 
     def _responses(self, operation: ServerOperation, request: Any) -> Iterator[Any]:
-        """Yield the responses of an operation up to its end. A lost connection is opened again."""
+        """Yield the responses of an operation up to its end. If the connection is lost, connect again."""
         import grpc
         from pyspark.sql.connect.client.retries import RetryException
         from pyspark.sql.connect.proto import base_pb2

@@ -63,7 +63,7 @@ class Server:
         return found if is_it else None
 
     def answers(self) -> bool:
-        """Return whether the port takes connections."""
+        """Return whether the port accepts connections."""
         return _listens(self.port)
 
 
@@ -71,7 +71,8 @@ def folder_of(port: int, *, make: bool = False) -> Path:
     """Return the folder of the server on a port, below ``XDG_STATE_HOME``.
 
     Raises:
-        SparkServerError: other users could write to the folder, and so make clients of this user run their code.
+        SparkServerError: other users can write to the folder, by which they could make clients of this user run their
+            code.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     folder = state / "hivex" / f"spark-{port}"
@@ -110,7 +111,7 @@ def known_server(port: int) -> Server | None:
 
 
 def with_token(url: str) -> str:
-    """Return the URL of a job tracker; if this user has started the server here, its token is added."""
+    """Return the URL of a job tracker, with the token if this user has started the server on this machine."""
     where = urlsplit(url)
     if where.hostname not in _HOSTS or ";token=" in url or os.environ.get(TOKEN_VARIABLE):
         return url
@@ -126,7 +127,7 @@ def with_token(url: str) -> str:
 def start(
     port: int = DEFAULT_PORT, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> tuple[Server, bool]:
-    """Start the server on a port unless it runs, and wait for its answer; return it, and True if it is new.
+    """Start the server on a port unless it runs, and wait for its answer. Return the server, and True if it is new.
 
     Safe to repeat. ``conf`` is Spark's configuration; a running server keeps its own.
 
@@ -148,7 +149,7 @@ def start(
 
 
 def missing_library() -> str | None:
-    """Return the reason why a client of Spark Connect cannot run in this process; None if it can."""
+    """Return the reason why a client of Spark Connect cannot run in this process, or None if it can."""
     try:
         import grpc  # noqa: F401
         import pyspark.sql.connect.proto  # noqa: F401
@@ -225,7 +226,7 @@ def _launch(folder: Path, port: int, master: str, conf: Mapping[str, str]) -> Se
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file that only this user can read; other processes see the complete file or none."""
+    """Write a file that only this user can read. Other processes see the complete file or no file."""
     new = file.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
@@ -249,7 +250,7 @@ def _wait_for(server: Server, folder: Path) -> None:
 
 
 def _takes_sessions(server: Server, until: float) -> bool:
-    """Return whether a listening server answers a client; True if the libraries of the client are missing."""
+    """Return whether a listening server answers a client. Without the libraries of the client the result is True."""
     try:
         import grpc
         from pyspark.sql.connect.client.core import DefaultChannelBuilder

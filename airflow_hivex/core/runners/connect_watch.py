@@ -1,7 +1,7 @@
-"""Checks that a Spark Connect server still answers while a job runs on it.
+"""The check that a Spark Connect server still answers while a job runs on it.
 
-If a server hangs, or a network loses packets, the connection is not closed, and the client would wait for ever. So the
-watch sends a small request over the connection of the job from time to time.
+If a server hangs, or a network loses packets, the connection is not closed, and the client would wait for ever.
+Therefore the watch sends a small request over the connection of the job from time to time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ConnectWatch:
     """A watch over the server of a session while a job runs, which closes the connection to a silent server."""
 
     def __init__(self, session: SparkSession, silence_s: float) -> None:
-        """Create the watch; ``silence_s`` is the longest time for which the server may give no answer."""
+        """Create the watch; ``silence_s`` is the longest time without an answer from the server."""
         self._session: Any = session
         self._silence_s = silence_s
         self._interval_s = min(_INTERVAL_S, silence_s / 3)
@@ -81,7 +81,7 @@ class ConnectWatch:
 
 
 def release_of(stub: Any, user: str, **limits: Any) -> str:
-    """Return the release of a server's Spark, by a session that is ended at once.
+    """Return the release of a server's Spark, from a session that is ended at once.
 
     Raises:
         grpc.RpcError: the server does not answer in time, or refuses the call.
@@ -97,7 +97,7 @@ def release_of(stub: Any, user: str, **limits: Any) -> str:
 
 
 def answered_release(stub: Any, user: str, address: Address, patience_s: float, **limits: Any) -> str:
-    """Return the release of a server's Spark; a call without an answer in time is repeated once.
+    """Return the release of a server's Spark. A call without an answer in time is repeated once.
 
     The second call waits for ``patience_s`` if the address takes connections: a server that has just started, on a
     busy machine, needs long for its first answer.

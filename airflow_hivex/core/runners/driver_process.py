@@ -1,9 +1,9 @@
 """Jobs by spark-submit, for clusters whose job tracker is ``spark://host:port``, ``yarn`` or ``k8s://url``.
 
-The driver runs on this machine, in a process of its own (client mode), and its executors on the cluster. This process
-sends it the files of this package, and the plans as messages. The driver runs all jobs of this process with the same
-configuration, and ends a minute after the last one. It moves files to their places, so that this machine must have the
-file system of the cluster under the same URI.
+The driver runs on this machine, in a process of its own (client mode); its executors run on the cluster. This process
+sends the files of this package, and the plans as messages, to the driver. The driver runs all jobs of this process with
+the same configuration, and ends a minute after the last one. It moves files to their places, so this machine must have
+the file system of the cluster under the same URI.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CLOSED = _End(SparkProcessError, "this process has ended the driver of its jobs
 
 
 class DriverProcess:
-    """One spark-submit in client mode. The constructor starts it, and it ends with this process in any case."""
+    """One spark-submit in client mode. The constructor starts it, and it ends at the latest with this process."""
 
     def __init__(self, master: str, conf: Mapping[str, str], cluster: str) -> None:
         """Start the driver; ``cluster`` is the name of the cluster in errors.
@@ -129,7 +129,7 @@ class DriverProcess:
             return True
 
     def release(self) -> None:
-        """Release the driver after a job. Without jobs it ends after a while, because it holds executors."""
+        """Release the driver after a job. Because it holds executors, it ends after some time without jobs."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._end is None:
@@ -138,7 +138,7 @@ class DriverProcess:
                 self._timer.start()
 
     def wait_until_started(self, cancelled: threading.Event, cluster: str) -> None:
-        """Wait until Spark runs. The cluster manager decides how long the application waits.
+        """Wait until Spark runs. The cluster manager may let the application wait.
 
         Raises:
             JobCancelledError: ``cancelled`` was set meanwhile.
@@ -152,7 +152,7 @@ class DriverProcess:
         self._raise_end(cluster)
 
     def run(self, tag: str, plan: str, session: str, cluster: str) -> str:
-        """Run a plan in the session with the name, and return the document of its result.
+        """Run a plan in the session of a key, and return the document of its result.
 
         Raises:
             ClusterUnreachableError: the cluster is lost, and the driver was ended.
@@ -178,7 +178,7 @@ class DriverProcess:
                 self._progress.pop(tag, None)
 
     def progress(self, tag: str) -> Progress | None:
-        """Return the last progress that the driver has sent for a job, or None."""
+        """Return the last progress that the driver has sent for a job, or None if it has sent none."""
         return self._progress.get(tag)
 
     def is_alone(self, tag: str) -> bool:
@@ -187,7 +187,7 @@ class DriverProcess:
             return list(self._jobs) == [tag]
 
     def cancel(self, tag: str) -> None:
-        """Stop a job on the cluster, if it runs; safe to repeat."""
+        """Stop a job on the cluster, if it runs. Safe to repeat."""
         self._send("cancel", tag=tag)
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class DriverProcess:
         self._ended.wait(2 * _END_LIMIT_S)
 
     def abandon(self) -> None:
-        """Leave the driver to the parent process, which has started it; a forked process calls this."""
+        """Leave the driver to the parent process, which has started it. A forked process calls this method."""
         self._end = _End(JobError, "this process was forked when a driver ran already")
         self._listener.close()
         if self._channel is not None:
@@ -223,7 +223,7 @@ class DriverProcess:
             self._clean_up()
 
     def _accept(self) -> socket.socket | None:
-        """Return the connection of the driver; None if the driver has ended before it connected."""
+        """Return the connection of the driver, or None if the driver has ended before it connected."""
         self._listener.settimeout(_LOOK_INTERVAL_S)
         while self._process.poll() is None and self._end is None:
             with suppress(TimeoutError):
@@ -288,12 +288,15 @@ class DriverProcess:
             )
 
     def _finish_later(self, end: _End) -> None:
-        """Refuse new jobs; the stream of messages ends in a moment."""
+        """Refuse new jobs, because the stream of messages is about to end."""
         with self._lock:
             self._end = self._end or end
 
     def _finish(self, end: _End | None) -> None:
-        """Refuse new jobs, end the process, and fail waiting jobs; ``end`` is None if the driver has ended itself."""
+        """Refuse new jobs, end the process, and fail waiting jobs.
+
+        ``end`` is None if the driver has ended by itself.
+        """
         if end is not None:
             self._finish_later(end)
         if self._channel is not None:
@@ -376,14 +379,14 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 _STOP_LIMIT_S = 10.0
-"""The time in which a cancelled job must stop before its driver is ended."""
+"""The time in seconds after which the driver of a cancelled job is ended, if the job has not stopped."""
 
 
 class SubmitRunner:
     """A runner of plans on one cluster manager. Several threads may run plans at the same time."""
 
     def __init__(self, master: str, conf: Mapping[str, str] | None = None) -> None:
-        """Create the runner; the configuration of a plan overrides ``conf``, the configuration of Spark."""
+        """Create the runner. The configuration of a plan overrides ``conf``, the configuration of Spark."""
         self._master = master
         self._conf = dict(conf or {})
         self._jobs = RunningJobs()
@@ -426,9 +429,9 @@ class SubmitRunner:
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:
-        """Return whether this machine has Java, and the cluster manager takes connections or has given executors.
+        """Return whether this machine has Java, and the cluster manager accepts connections or has given executors.
 
-        Takes three seconds at most for each address of the job tracker.
+        The call takes three seconds at most for each address of the job tracker.
         """
         try:
             home = submission.spark_home(cluster)
@@ -465,7 +468,7 @@ class SubmitRunner:
 
 
 class _Interrupt:
-    """The interrupt of a job: stops the job, or its driver if the job does not stop in time."""
+    """The interrupt of a job, which stops the job, or its driver if the job does not stop in time."""
 
     def __init__(self, driver: DriverProcess, tag: str) -> None:
         self._driver = driver

@@ -1,4 +1,4 @@
-"""Jobs in a SparkSession of the user, as in a notebook, which read and write its DataFrames."""
+"""Jobs in a SparkSession of the user, as in a notebook. They read and write DataFrames of this session."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ GivenSession: TypeAlias = SparkSession
 
 
 class GivenRunner:
-    """A runner of plans in a SparkSession of the user; a job sets its SQL configuration while it runs."""
+    """A runner of plans in a SparkSession of the user.
+
+    A job sets the SQL configuration of the session while it runs.
+    """
 
     def __init__(self, spark: SparkSession, views: Sequence[str] = (), kept: Kept | None = None) -> None:
         """Create the runner.
 
-        ``views`` are temporary views of the session that plans may read. ``kept`` has the rows that were computed once.
+        ``views`` are temporary views of the session that plans may read. ``kept`` are DataFrames with rows that Spark
+        keeps.
         """
         self._spark = spark
         self._views = tuple(views)
@@ -66,7 +70,7 @@ class GivenRunner:
         self._jobs.cancel(tag)
 
     def health(self, cluster: str) -> Health:  # noqa: ARG002 - it is the same for all
-        """Return that jobs can run, unless the user has stopped the session."""
+        """Return whether jobs can run, which is true unless the user has stopped the session."""
         if _is_stopped(self._spark):
             return Health(_stopped())
         return Health(version=self._spark.version)
@@ -85,7 +89,7 @@ class GivenRunner:
             raise JobError(cluster, f"{reason}; run it again") from error
 
     def _as_in_this_thread(self, work: Callable[[], str]) -> Callable[[], str]:
-        """Return ``work`` for another thread, with the pool, job group and tags that this thread has from the user."""
+        """Return ``work`` for another thread, which gets the pool, job group and tags of this thread."""
         inheriting: object = inheritable_thread_target(self._spark)
         if inheriting is self._spark:
             # Without pinned threads there is nothing to inherit.
@@ -96,10 +100,11 @@ class GivenRunner:
 def check_session(spark: SparkSession) -> None:
     """Refuse a session of Spark Connect, and a stopped session.
 
-    A server of Spark Connect resolves the views of a query when the rows are computed; these views do not exist then.
+    A server of Spark Connect resolves the views of a query when the rows are computed. The views of a plan do not exist
+    then.
 
     Raises:
-        InvalidOperationError: the session is such a session.
+        InvalidOperationError: the session is one of Spark Connect, or is stopped.
     """
     if is_connect(spark):
         raise InvalidOperationError(
@@ -123,7 +128,7 @@ def _stopped() -> InvalidOperationError:
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a plan's query as a DataFrame, which computes them later; ``views`` as in GivenRunner.
+    """Return the rows of a plan's query as a DataFrame, which computes them later; for ``views`` see GivenRunner.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -132,7 +137,7 @@ def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFra
 
 
 def session_of(rows: DataFrame) -> SparkSession:
-    """Return the session of a DataFrame; for a micro-batch of a stream it is a clone that Spark has made."""
+    """Return the session of a DataFrame. A micro-batch of a stream has a clone of the user's session."""
     return rows.sparkSession
 
 
@@ -188,7 +193,7 @@ def check_frame(value: object, name: str, what: str) -> None:
 
 
 def common_session(frames: Sequence[DataFrame]) -> SparkSession | None:
-    """Return the common session of DataFrames; None without a DataFrame.
+    """Return the common session of DataFrames, or None if there is no DataFrame.
 
     Raises:
         InvalidParametersError: the DataFrames have different sessions.
@@ -212,9 +217,9 @@ def temporary_view_of(spark: SparkSession, name: str) -> DataFrame | None:
 def frame_views(
     spark: SparkSession, frames: Sequence[DataFrame], kept_ones: Sequence[bool]
 ) -> Iterator[tuple[list[str], GivenRunner]]:
-    """Yield the names of views of DataFrames, which exist during the block, and a runner of jobs that read them.
+    """Create views of DataFrames for the block; yield their names, and a runner of jobs that read them.
 
-    ``kept_ones`` has True for each DataFrame whose rows are computed now, once for all places that read them.
+    ``kept_ones`` has True for each DataFrame whose rows are computed now, and only once for all readers.
     """
     views: list[str] = []
     with Kept(spark) as kept:

@@ -15,7 +15,7 @@ from airflow_hivex.core.errors.secrets import hide
 
 
 def check_java(cluster: str) -> None:
-    """Ensure that Java is installed, which Spark needs.
+    """Ensure that Java, which Spark needs, is installed.
 
     Raises:
         JobError: JAVA_HOME is wrong, or no java is on the PATH.
@@ -35,10 +35,10 @@ VARIABLE = "HIVEX_SPARK_ARCHIVE"
 
 
 def archive_file() -> Path | None:
-    """Return the path of the archive of classes (class-data sharing), which may not exist; None without an archive.
+    """Return the path of the archive of classes (class-data sharing), which may not exist, or None if it is off.
 
-    ``hivex spark archive`` makes it, and the Java process of Spark starts faster with it. Java checks the archive: if
-    it was made by another Java or Spark, or with other options, Java loads the classes as without it.
+    ``hivex spark archive`` writes the archive, and the Java process of Spark starts faster with it. If the archive is
+    from another Java or Spark, or from other options, Java ignores it.
 
     The variable ``HIVEX_SPARK_ARCHIVE`` names another file; if it is empty, no archive is used.
     """
@@ -54,7 +54,7 @@ def archive_file() -> Path | None:
 
 
 def options_to_use() -> str:
-    """Return the options for a Java process that uses the archive; or an empty text without a trusted archive."""
+    """Return the options for a Java process that uses the archive, or an empty text without a trusted archive."""
     file = archive_file()
     if file is None or _cannot_be_named(file):
         return ""
@@ -83,7 +83,7 @@ def _cannot_be_named(file: Path) -> bool:
 
 
 def escaped(value: str) -> str:
-    """Return a value, escaped for a properties file of Java."""
+    """Return a value escaped for a properties file of Java."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
@@ -94,7 +94,7 @@ _NOISE = ("WARNING: ", "Error occurred during initialization of VM", "\tat ", " 
 
 
 class ProcessOutput:
-    """The output of a Java process: each line goes to the log, and the last lines are kept."""
+    """The output of a Java process, which goes to the log line by line. The last lines are kept."""
 
     def __init__(self, log: logging.Logger) -> None:
         """Create the pipe for the output; its lines go to ``log``, at ``level``."""

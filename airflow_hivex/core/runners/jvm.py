@@ -1,7 +1,8 @@
 """The Java process of this process's Spark: its start, its output, and the check whether it still runs.
 
-It writes to standard output and standard error, where Airflow regards every line as an error. So its output goes to
-the log of this module: at DEBUG while Spark starts, at INFO afterwards, when users' functions print there.
+The process writes to standard output and standard error, where Airflow regards every line as an error. Therefore its
+output goes to the log of this module, at DEBUG while Spark starts, and at INFO afterwards, for the output of users'
+functions.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ def start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 
 
 def _keep_classes() -> None:
-    """Store in py4j the classes that pyspark looks up by their short names, or part by part.
+    """Store in py4j the classes that pyspark looks up by their short names, or by one part of the name after the other.
 
-    Otherwise py4j asks the JVM each time, which searches all of its jars: a millisecond for each use of a column, and
-    a twentieth of a second for each exception.
+    Otherwise the JVM searches all of its jars each time, which takes a millisecond for each use of a column, and a
+    twentieth of a second for each exception.
     """
     jvm: Any = SparkContext._jvm
     for full_name in _OF_SHORT_NAMES:
@@ -92,7 +93,7 @@ def _keep_classes() -> None:
 
 
 def has_ended(wait_s: float = 0) -> bool:
-    """Return whether the Java process was started and has ended; wait up to ``wait_s`` seconds for its end."""
+    """Return whether the Java process was started and has ended, after a wait of up to ``wait_s`` seconds."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return False
@@ -127,7 +128,7 @@ def forget() -> None:
 
 
 def end() -> None:
-    """End this process's Spark and its Java process, if they run."""
+    """End the Spark of this process and its Java process, if they run."""
     context = SparkContext._active_spark_context
     process = getattr(SparkContext._gateway, "proc", None)
     if context is not None:
@@ -148,5 +149,5 @@ def _quiet_py4j() -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger is not from py4j, which logs the errors that it raises, too."""
+    """Return whether a record of the root logger is not from py4j, which logs each error that it also raises."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname

@@ -9,11 +9,11 @@ K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 MOST_SESSIONS = 64
-"""The largest number of sessions that a process keeps. Each SET VARIABLE of a loop needs another session."""
+"""The largest number of sessions that a process keeps. Each SET VARIABLE in a loop needs another session."""
 
 
 def kept_session(sessions: dict[K, S], key: K, make: Callable[[], S]) -> S:
-    """Return the session of a key, or make it. The least recently used session is dropped, but its jobs continue."""
+    """Return the session of a key, or create it. The least recently used session is dropped, and its jobs continue."""
     session = sessions.pop(key, None)
     session = make() if session is None else session
     sessions[key] = session

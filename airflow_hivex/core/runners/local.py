@@ -1,6 +1,6 @@
 """Jobs in this process, for clusters whose job tracker is ``local[...]``.
 
-A process has one Spark for all such clusters, which differ by their file systems only. The first job imports pyspark
+A process has one Spark for all such clusters, which differ only by their file systems. The first job imports pyspark
 and starts Spark.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _DRIVER_MEMORY = "2g"
 _FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
-"""Prefixes of SQL configuration that takes effect only when Spark starts."""
+"""The prefixes of SQL configuration that takes effect only when Spark starts."""
 _START_INTERVAL_S = 0.1
 _END_LIMIT_S = 2.0
 
@@ -103,7 +103,7 @@ class _ProcessSpark:
         self._sessions: dict[tuple[object, ...], SparkSession] = {}
 
     def session(self, master: str, plan: Plan, cluster: str, cancelled: threading.Event) -> SparkSession:
-        """Return a session that only jobs with the plan's configuration and prelude use; start Spark if necessary.
+        """Return a session for jobs with the configuration and prelude of the plan; start Spark if necessary.
 
         Raises:
             JobCancelledError: ``cancelled`` was set while Spark started; the start continues for other jobs.
@@ -148,7 +148,7 @@ _SPARK = _ProcessSpark()
 
 
 def _is_started_by_others() -> bool:
-    """Return whether other code of this process has started a Spark, which jobs then share."""
+    """Return whether other code of this process has started a Spark, which jobs must then share."""
     pyspark: Any = sys.modules.get("pyspark")
     return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
 
@@ -207,7 +207,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
 def _utf8_locale() -> Iterator[None]:
     """Set a locale of UTF-8 while Spark's JVM starts, so that it uses file names in UTF-8.
 
-    With another locale Java cannot make or find the directory of a partition such as ``city=Zürich``.
+    With another locale Java cannot create or find the directory of a partition such as ``city=Zürich``.
     """
     names = ("LC_ALL", "LC_CTYPE", "LANG")
     effective = next((os.environ[name] for name in names if os.environ.get(name)), "")

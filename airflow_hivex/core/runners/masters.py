@@ -23,7 +23,7 @@ Address = tuple[str, int]
 
 
 def addresses(master: str, environment: Mapping[str, str] = os.environ) -> list[Address]:
-    """Return the hosts and ports of the cluster managers of a master URL; empty if they are unknown."""
+    """Return the hosts and ports of the cluster managers of a master URL, or an empty list if they are unknown."""
     if master.startswith(_STANDALONE):
         return [split_address(each, 7077) for each in master.removeprefix(_STANDALONE).split(",")]
     if master.startswith(_KUBERNETES):
@@ -39,16 +39,16 @@ def is_on_this_machine(master: str) -> bool:
 
 
 def answers(master: str) -> bool:
-    """Return whether a cluster manager takes a connection; True if its address is unknown."""
+    """Return whether a cluster manager accepts a connection, or True if its address is unknown."""
     found = addresses(master)
     return not found or any(map(listens, found))
 
 
 def check(master: str, cluster: str) -> None:
-    """Ensure that a cluster manager takes connections now. Its free resources are not checked.
+    """Ensure that a cluster manager accepts connections now. Its free resources are not checked.
 
     Raises:
-        ClusterUnreachableError: no cluster manager takes a connection.
+        ClusterUnreachableError: no cluster manager accepts a connection.
         JobError: the address of YARN is not configured on this machine.
     """
     if master == "yarn" and not any(os.environ.get(name) for name in _HADOOP_FOLDERS):
@@ -100,7 +100,7 @@ def _resource_managers(environment: Mapping[str, str]) -> Iterator[Address]:
 
 
 def _properties(file: Path) -> dict[str, str]:
-    """Return the properties of a configuration file of Hadoop; empty if the file cannot be read."""
+    """Return the properties in a configuration file of Hadoop, or an empty dict if the file cannot be read."""
     try:
         tree = ET.parse(file)  # noqa: S314 - the administrator of this process has written it
     except (OSError, ET.ParseError):
@@ -118,4 +118,4 @@ def _properties(file: Path) -> dict[str, str]:
 ANSWER_LIMIT_S = 2.5
 """The time limit in seconds of a call whose failure is harmless, or which is repeated."""
 ANSWER_LIMITS_S = (ANSWER_LIMIT_S, 10.0)
-"""The time limits in seconds of a repeated call, one after the other."""
+"""The time limits in seconds of the successive attempts of a repeated call."""

@@ -1,7 +1,7 @@
-"""The packages pyspark and pyspark-client, which install files of the same names.
+"""The packages pyspark and pyspark-client, which install files with the same names.
 
-Airflow's provider for Spark requires pyspark-client. In the same release the shared files are equal. The files of
-another release replace those of the first one, and uninstalling one package deletes the shared files of both.
+Airflow's provider for Spark requires pyspark-client. In equal releases the shared files are equal. A package of another
+release replaces the files of the first package, and uninstalling one package deletes the shared files of both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CLIENT = "pyspark-client"
 
 
 def release() -> str | None:
-    """Return the release of the package pyspark, None if it is not installed as a package."""
+    """Return the release of the package pyspark, or None if it is not installed as a package."""
     return _release_of(_PYSPARK)
 
 

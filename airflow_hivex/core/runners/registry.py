@@ -1,4 +1,4 @@
-"""The runners of jobs, by the job tracker of the cluster."""
+"""The registry of runners: the job tracker of a cluster decides which runner runs its jobs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Runner(Protocol):
         If the job takes longer than a few seconds, another thread calls ``report`` with its progress.
 
         Raises:
-            HivexError: the job failed: an AnalysisError or a similar one if the statement is wrong, a
+            HivexError: the job failed. It is an AnalysisError or a similar error if the statement is wrong, a
                 JobCancelledError if the job was stopped, and otherwise a JobError.
         """
 
     def cancel(self, tag: str) -> None:
-        """Stop the running job with a plan's tag, if there is one; safe to repeat."""
+        """Stop the running job with a plan's tag, if there is one. Safe to repeat."""
 
     def health(self, cluster: str) -> Health:
         """Return whether a job could run now, without starting Spark. The router calls it for its candidates."""
@@ -36,7 +36,7 @@ class Runner(Protocol):
 
 @runtime_checkable
 class ResumingRunner(Runner, Protocol):
-    """A runner whose jobs continue on a server after the end of their process, so that a later process finds them."""
+    """A runner whose jobs continue on a server after the end of their process, and are found by a later process."""
 
     def run_resumable(
         self, plan: Plan, cluster: str, write: ResumableWrite, report: ProgressReport | None = None
@@ -72,7 +72,7 @@ def runner_for(cluster: Cluster) -> Runner:
 
     Raises:
         UnsupportedJobTrackerError: no factory is registered for the kind of the job tracker.
-        InvalidConnectionError: the job tracker is a connection of Airflow that does not lead to a Spark.
+        InvalidConnectionError: the job tracker is a connection of Airflow that does not describe a Spark.
     """
     factory = _FACTORIES.get(cluster.kind)
     if factory is None:
@@ -95,7 +95,7 @@ def _connect(url: str, answer_timeout_s: int) -> Runner:
 
 @cache
 def submit_runner(master: str, conf: tuple[tuple[str, str], ...] = ()) -> Runner:
-    """Return the runner of a cluster manager by spark-submit, with the configuration of Spark ``conf``."""
+    """Return the runner that uses spark-submit for a cluster manager; ``conf`` is the configuration of Spark."""
     # The runner needs pyarrow.
     from airflow_hivex.core.runners.driver_process import SubmitRunner
 

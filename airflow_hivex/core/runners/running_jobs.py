@@ -1,4 +1,4 @@
-"""The running jobs by the tags of their plans: a job can be stopped, and a waiting caller can be interrupted."""
+"""The running jobs, found by the tags of their plans. A job can be stopped, and a waiting caller can be interrupted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNCHANGED_INTERVAL_S = 60.0
 
 
 class ProgressLog:
-    """A report that logs the progress of one job: every five seconds while it changes, otherwise every minute."""
+    """A report that logs the progress of one job, every five seconds while it changes, otherwise every minute."""
 
     def __init__(self, whose: str) -> None:
         """Create the report; ``whose`` is the name of the job at the beginning of each line."""
@@ -35,7 +35,7 @@ class ProgressLog:
         self._logged: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write the progress, unless the last line is younger than the interval."""
+        """Log the progress, unless the last line is younger than the interval."""
         if self._logged is not None:
             is_unchanged = replace(self._logged, elapsed_s=progress.elapsed_s) == progress
             interval_s = _UNCHANGED_INTERVAL_S if is_unchanged else _INTERVAL_S
@@ -96,12 +96,12 @@ def _counted_job(cluster: str) -> Iterator[None]:
 class RunningJobs:
     """The jobs of one runner.
 
-    Each job runs in a thread of its own, which must not be interrupted while it waits for the JVM: the next call on the
-    connection would read the answer of the interrupted call.
+    Each job runs in a thread of its own. This thread must not be interrupted while it waits for the JVM, since the next
+    call on the connection would read the answer of the interrupted call.
     """
 
     def __init__(self, quiet_s: float = _QUIET_S, interval_s: float = _LOOK_INTERVAL_S) -> None:
-        """Create the jobs; the progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
+        """Create the jobs. The progress of a job is read after ``quiet_s`` seconds, and then every ``interval_s``."""
         self._quiet_s = quiet_s
         self._interval_s = interval_s
         # A signal handler may call cancel() in the thread that holds the lock.
@@ -160,7 +160,7 @@ class RunningJobs:
                 del self._running[tag]
 
     def _watch(self, job: RunningJob, report: ProgressReport, began: float) -> None:
-        """Report the progress of a job until it has ended. An error here does not stop the job."""
+        """Report the progress of a job until its end. An error of the report does not stop the job."""
         while not job.done.wait(self._interval_s):
             try:
                 progress = None if job.look is None else job.look()
@@ -189,7 +189,7 @@ class RunningJobs:
 
 
 def _stop(job: RunningJob, tag: str) -> None:
-    """Stop a job again and again until its end, because between two Spark jobs of a plan a stop has no effect."""
+    """Stop a job repeatedly until its end, because a stop between two Spark jobs of a plan has no effect."""
     for _ in range(int(_CANCEL_LIMIT_S / _CANCEL_INTERVAL_S)):
         if job.interrupt is not None:
             job.interrupt()

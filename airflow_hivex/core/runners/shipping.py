@@ -1,4 +1,4 @@
-"""The modules of the package that are sent to a cluster, because jobs import them there.
+"""The modules of the package that are sent to a cluster, where jobs import them.
 
 A job on a cluster has only the standard library, pyspark, pyarrow, numpy and these files. Their fingerprint shows
 whether a cluster has the files of this client. A contract of the linter ensures that they import no other module of the
@@ -42,7 +42,7 @@ main()
 
 
 def shipped_files() -> dict[str, bytes]:
-    """Return the files that a job needs on a cluster, by their paths, which begin with the name of the package."""
+    """Return a dict from path to content for the files that a job needs. Paths begin with the name of the package."""
     root = Path(airflow_hivex.__file__).parent
     files = sorted(_files(root))
     return {f"{root.name}/{path.relative_to(root).as_posix()}": path.read_bytes() for path in files}
@@ -50,7 +50,7 @@ def shipped_files() -> dict[str, bytes]:
 
 @cache
 def archive() -> tuple[bytes, str]:
-    """Return the files as a zip that Python can import, and their fingerprint. The same files make the same zip."""
+    """Return the files as a zip that Python can import, and their fingerprint. Equal files give an equal zip."""
     files = shipped_files()
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:

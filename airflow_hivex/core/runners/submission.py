@@ -24,8 +24,8 @@ LOG_LEVEL = "spark.log.level"
 IDLE_TIMEOUT = "spark.hivex.idle.timeout"
 EXECUTORS_TIMEOUT = "spark.hivex.executors.timeout"
 _TIMEOUTS = {IDLE_TIMEOUT: 60.0, EXECUTORS_TIMEOUT: 60.0}
-"""Our settings in a cluster's configuration of Spark, in seconds: the time for which a driver without jobs keeps its
-executors, and the time for which a job waits for new executors after the loss of all."""
+"""The settings of this project in a cluster's configuration of Spark, in seconds: the time for which a driver without
+jobs keeps its executors, and the time for which a job waits for new executors after the loss of all."""
 _FIXED_SQL = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
 """Prefixes of SQL configuration that takes effect only when Spark starts."""
 _UTC = "-Duser.timezone=UTC"
@@ -55,7 +55,7 @@ def spark_home(cluster: str) -> Path:
 
 
 def release_of(home: Path) -> str | None:
-    """Return the release of a Spark, from the names of its files; None if they do not show it."""
+    """Return the release of a Spark from the names of its files, or None if they do not show it."""
     jar = next((home / "jars").glob("spark-core_*.jar"), None)
     return None if jar is None else jar.stem.partition("-core_")[2].partition("-")[2]
 
@@ -92,7 +92,7 @@ def check_deploy_mode(conf: Mapping[str, str], cluster: str) -> None:
 
 
 def counts_at_start(name: str) -> bool:
-    """Return whether a setting of Spark takes effect when the driver starts; other settings belong to a session."""
+    """Return whether a setting of Spark takes effect only at the start of the driver, and not in a session."""
     return not name.startswith("spark.sql.") or name.startswith(_FIXED_SQL)
 
 

@@ -64,7 +64,7 @@ _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
 def as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
-    """Return all ids as one text, which is read several times faster than a row for each id."""
+    """Return the expression for all ids as one text, which is read several times faster than a row for each id."""
     # SQLite cannot prepare a statement with a bound separator.
     separator: Any = literal_column("','")
     return func.aggregate_strings(cast(ids, Text), separator)
@@ -127,13 +127,14 @@ def _lists_of(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
 
 
 LISTS = PreparedForIds(_lists_of)
-"""The write id lists of the tables to which transactions write, for :func:`lists_of_commit`."""
+"""The query of the write id lists of tables to which transactions write, for :func:`lists_of_commit`."""
 
 
 def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name) after the commit of the transactions of ``rows``.
+    """Return a dict from table id to write id list after the commit of the transactions of ``rows``.
 
-    Their own write ids count as committed. ``rows`` are the answer to :data:`LISTS`, read in the commit.
+    The transactions' own write ids count as committed. ``rows`` are the answer to :data:`LISTS`, read in the commit.
+    ``tables`` is a dict from id to full name.
     """
     found: dict[tuple[int, int], set[int]] = {(kind, table_id): set(_read_ids(text)) for kind, table_id, text in rows}
     return {
@@ -149,10 +150,10 @@ def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWri
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
-    """Return the current snapshot; for ``txn_id`` that transaction's own: later ids are invisible, its own is valid.
+    """Return the current snapshot, or the one of the transaction ``txn_id``: it sees its own id, and no later ids.
 
-    One statement, so that both databases answer from one consistent state: a database transaction that allocates an id
-    also writes its row, so no id is ever missing in between.
+    One query reads one consistent state in both kinds of databases. A database transaction that allocates an id also
+    writes its row, so no id is ever missing.
     """
     last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
     return valid_txns_of(last, open_text, aborted_text, txn_id)
@@ -185,9 +186,9 @@ def read_valid_write_ids(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name), by table id. One round trip for any number of tables.
+    """Return a dict from table id to write id list; ``tables`` is a dict from id to full name. One round trip.
 
-    ``marks`` are the marks of the tables, read before.
+    ``marks`` are the marks of the tables, which were read before.
     """
     ids = list(tables)
     if not ids:
@@ -209,7 +210,7 @@ def write_id_lists(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return the write id lists of tables (id to full name), from the rows of the statements above."""
+    """Return a dict from table id to write id list, from the rows of the queries above."""
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     open_ids: dict[int, set[int]] = defaultdict(set)
@@ -243,7 +244,7 @@ def write_id_lists(
 
 
 def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield rows that were read for a transaction, with the highest write ids of all transactions."""
+    """Yield rows that were read for a transaction, with the high watermarks raised to the ids of all transactions."""
     highest: dict[int, int] = {}
     for row in rows:
         yield row
@@ -268,9 +269,9 @@ _IS_OURS = counters.c.name == literal_column("'incarnation'")
 
 
 def incarnation() -> ScalarSelect[int]:
-    """Return the incarnation of the metastore as a part of a statement, NULL before the first restore from a backup.
+    """Return the subquery of the metastore's incarnation, which is NULL before the first restore from a backup.
 
-    Transaction ids, write ids, versions and event ids continue from the backup, so they repeat ids of changes that the
+    Transaction ids, write ids, versions and event ids continue from the backup, and so repeat ids of changes that the
     restore has lost. The caches of a process are valid only in the same incarnation.
     """
     return select(cast(counters.c.value, BigInteger)).where(_IS_OURS).scalar_subquery()
