@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A data file: the values of its partition, the deleted rows there, and its numbering if it is an original file.
+    """A data file: the values and deleted rows of its partition, and the numbering of an original file.
 
     If other programs may change the file, ``stamp`` is its state before its pieces were planned.
     """

@@ -71,7 +71,7 @@ def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str
 
 
 def plain(value: object) -> object:
-    """Return a value as a type that a statement accepts: of UUIDs, times, memoryviews and numbers of numpy."""
+    """Return a value in a type that statements accept; UUIDs, times, memoryviews and numbers of numpy are converted."""
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, time):

@@ -146,7 +146,7 @@ class ClusterFiles:
         return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
-        """Yield all files below a location, including hidden ones: name relative to it, and size in bytes; in no order.
+        """Yield the relative name and the size in bytes of each file below a location, also hidden ones, in no order.
 
         If the location is a file, its name is empty. Files that are deleted meanwhile are skipped.
 

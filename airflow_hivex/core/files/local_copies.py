@@ -164,7 +164,7 @@ def _made(place: str) -> Iterator[int]:
 class _of:  # noqa: N801 - reads as a word of its `with`
     """A context that translates the errors of a path.
 
-    It is a class because each file needs several, and a class is fast.
+    It is a class, and not a generator function, because each file needs several of them.
     """
 
     __slots__ = ("_path",)

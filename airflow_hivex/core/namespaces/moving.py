@@ -34,7 +34,7 @@ from airflow_hivex.core.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class LinkedTable:
-    """The source of a link, which does not move, and the partitions that the link shows; None for a whole table."""
+    """The source of a link, which does not move, and the partitions that the link shows, or None for the table."""
 
     link: Link
     table: StoredTable

@@ -44,7 +44,7 @@ class Namespaces:
         """Refuse a view in a closed namespace whose query names a foreign object. At most two round trips.
 
         Raises:
-            ForeignNameError: an object of another namespace is named.
+            ForeignNameError: the query names an object of another namespace.
             InvalidObjectError: the namespace is closed, and the query cannot be read.
             NoSuchDatabaseError: the namespace does not exist.
         """
@@ -59,7 +59,7 @@ class Namespaces:
         """Refuse an SQL function in a closed namespace that names a foreign object. At most two round trips.
 
         Raises:
-            ForeignNameError: an object of another namespace is named.
+            ForeignNameError: the function names an object of another namespace.
             InvalidObjectError: the namespace is closed, and the function cannot be read.
             NoSuchDatabaseError: the namespace does not exist.
         """

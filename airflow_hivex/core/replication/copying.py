@@ -67,7 +67,7 @@ class CopiedFiles:
 
 
 class Throttle:
-    """A limit of bytes per second for all threads together; None is no limit."""
+    """A limit of bytes per second for all threads together, or None without a limit."""
 
     def __init__(self, bytes_per_second: int | None, stop: threading.Event) -> None:
         self._rate = bytes_per_second

@@ -95,7 +95,7 @@ class CopyLeftovers:
         return gone
 
     def _mark(self, connection: Connection) -> None:
-        """Forget places whose directories are registered by now, and note copies that are not registered any more."""
+        """Remove records of places whose directories are registered by now, and add records of unregistered copies."""
         held = directory_copies.c
         is_held = (
             select(held.directory_id)

@@ -224,7 +224,7 @@ class _Places:
 
 
 def _places_of_others(connection: Connection, table: StoredTable, cluster: str) -> _Places:
-    """Three statements."""
+    """Return the locations on a cluster that belong to other tables than ``table``. Three queries."""
     found = {
         location: name for table_id, name, location in registered_places(connection, cluster) if table_id != table.id
     }
@@ -232,9 +232,9 @@ def _places_of_others(connection: Connection, table: StoredTable, cluster: str) 
 
 
 def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the id, name and location of each table on a cluster, and of partitions outside of their table's folder.
+    """Yield table id, table name and location: of each table on a cluster, and of partitions outside of its folder.
 
-    Three statements.
+    Three queries.
     """
     t, p, d, c = tables.c, partitions.c, databases.c, cluster_storage_descriptors.c
     name = (d.name + "." + t.name).label("name")

@@ -69,7 +69,7 @@ class PlannedDirectory:
         return _below(self.place, name)
 
     def shown(self) -> ReplicatedDirectory:
-        """Return the facts to show."""
+        """Return the description of the directory for users."""
         return ReplicatedDirectory(
             self.partition, self.name, self.source, self.place, len(self.files), sum(self.files.values())
         )
@@ -98,7 +98,7 @@ class PlannedTable:
         return self.bound.table
 
     def shown(self) -> ReplicatedTable:
-        """Return the facts to show."""
+        """Return the description of the table for users."""
         write_ids = self.bound.write_ids
         return ReplicatedTable(
             self.table.full_name,
@@ -145,7 +145,7 @@ def plan_table(
     their files are listed. Partitions that the target has are in ``present``, for a later comparison.
 
     Raises:
-        CopyAlteredError: files of a source are missing or shorter than they were written.
+        CopyAlteredError: files of a source are missing, or shorter than registered.
         StorageError: a source cannot be listed.
     """
     table = bound.table
@@ -190,7 +190,7 @@ def plan_directory(
     """Return the plan of one directory; ``source`` is a cluster and the location of the partition there.
 
     Raises:
-        CopyAlteredError: files of the directory are missing or shorter than they were written.
+        CopyAlteredError: files of the directory are missing, or shorter than registered.
         StorageError: the directory cannot be listed.
     """
     cluster, location = source
@@ -283,7 +283,7 @@ class ReplicationPlanner:
         Raises:
             InvalidOperationError: the target is the primary cluster of a table, or a list of partitions does not fit.
             NoSuchPartitionError: a partition does not exist.
-            CopyAlteredError: files of a source are missing or shorter than they were written.
+            CopyAlteredError: files of a source are missing, or shorter than registered.
             StorageError: a source cannot be listed.
         """
         clusters, catalog = self._services.clusters.names, self._services.catalog

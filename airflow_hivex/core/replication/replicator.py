@@ -194,7 +194,7 @@ class Replicator:
     def _retried(
         self, replicate: Callable[[RunningReplication], Replication], user: str | None, agent_info: str | None
     ) -> Replication:
-        """Return the result of a replication in a transaction of its own, retried if streaming writers interfere."""
+        """Run a replication in a transaction of its own, with retries against streaming writers; return its result."""
         for attempt in range(_MOST_TRIES):
             try:
                 with self._running.open(user, agent_info) as running:

@@ -171,7 +171,7 @@ _FACTS = 5
 
 
 def this_process() -> str:
-    """Return the host, the start and the process id space of this system, and the id and the start of this process."""
+    """Return a text that identifies this process: host, start and process id space of the system, id, and start."""
     return " ".join((socket.gethostname().replace(" ", "_"), *_machine(), str(os.getpid()), _began(os.getpid())))
 
 

@@ -151,9 +151,9 @@ class ConnectRunner:
             return False
 
     def health(self, cluster: str) -> Health:
-        """Return whether the server answers with the release of this client.
+        """Return whether the server answers and has the release of this client.
 
-        Takes a quarter of a minute at most for a server that takes no connection.
+        The call takes 15 seconds at most if the server accepts no connection.
         """
         try:
             return Health(version=self._release(cluster))

@@ -1,4 +1,4 @@
-"""Java for Spark on this machine: the check that it is installed, the archive of classes, the output of processes."""
+"""Java for Spark on this machine: the check of its installation, the archive of classes, the output of processes."""
 
 from __future__ import annotations
 
