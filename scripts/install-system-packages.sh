@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Make sure of what no Python package brings: a Java runtime for Spark (17 or newer) and, for the
-# tests, PostgreSQL's server programs and a browser. The benchmarks want PostgreSQL's JDBC driver too, for a
+# tests, PostgreSQL's server programs, a browser and FUSE. The benchmarks want PostgreSQL's JDBC driver too, for a
 # Hive Metastore.
 # What is there already is used; what is missing is installed from Debian's packages where that is
 # possible, and named where it is not.
 #
-# Usage: scripts/install-system-packages.sh [java] [postgresql] [chromium] [jdbc]      (default: java postgresql)
+# Usage: scripts/install-system-packages.sh [java] [postgresql] [chromium] [fuse] [jdbc]      (default: java postgresql)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
@@ -34,6 +34,10 @@ have_postgresql() {
 
 have_chromium() {
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
+have_fuse() {
+    command -v fusermount3 >/dev/null
 }
 
 have_jdbc() {
@@ -65,8 +69,9 @@ for what in "${wanted[@]}"; do
     java) have_java || missing+=(java) ;;
     postgresql) have_postgresql || missing+=(postgresql) ;;
     chromium) have_chromium || missing+=(chromium) ;;
+    fuse) have_fuse || missing+=(fuse) ;;
     jdbc) have_jdbc || missing+=(jdbc) ;;
-    *) fail "Unknown requirement '$what'; known are: java, postgresql, chromium, jdbc." ;;
+    *) fail "Unknown requirement '$what'; known are: java, postgresql, chromium, fuse, jdbc." ;;
     esac
 done
 if ((${#missing[@]} == 0)); then
@@ -85,6 +90,7 @@ if ! may_install; then
         "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
         "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)" \
         "  chromium:   a browser for the tests of the page  Debian: chromium" \
+        "  fuse:       folders that answer wrong, for tests Debian: fuse3" \
         "  jdbc:       its JDBC driver                      Debian: libpostgresql-jdbc-java"
 fi
 
@@ -100,6 +106,7 @@ for what in "${missing[@]}"; do
         ;;
     postgresql) packages+=(postgresql) ;;
     chromium) packages+=(chromium) ;;
+    fuse) packages+=(fuse3) ;;
     jdbc) packages+=(libpostgresql-jdbc-java) ;;
     esac
 done

@@ -19,6 +19,7 @@ from airflow_hivex.core.clock import Clock
 from airflow_hivex.core.clusters.properties import Clusters
 from airflow_hivex.core.errors import ForeignRootError, RootMissingError, WrittenRowsMissingError
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.job.storage import is_own_disk
 from airflow_hivex.core.model.clusters import Cluster, JobTrackerKind
 from airflow_hivex.core.model.plans import JobResult, Plan, PlannedRoot, Write, WrittenDirectory
 from airflow_hivex.core.store.engine import Store
@@ -244,29 +245,30 @@ _HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
 
 
 def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
-    """Check that this process finds all files of a job, and return the result of the job.
+    """Return the result of a job after :func:`check_directories` of each of its writes."""
+    if plan.write is not None:
+        check_directories(cluster, plan.write, result.directories)
+    for insert, written in zip(plan.inserts, result.inserted, strict=False):
+        check_directories(cluster, insert.write, written)
+    return result
 
-    The driver of spark-submit is a process of its own, perhaps on another host. So each result is checked here before
-    its directories are registered.
+
+def check_directories(cluster: Cluster, write: Write, written: Iterable[WrittenDirectory]) -> None:
+    """Ensure that this process finds all files of a write, before a part of it is registered.
+
+    A disk of this host needs no check of files that this process has moved itself. The driver of spark-submit is a
+    process of its own, perhaps on another host.
 
     Raises:
         WrittenRowsMissingError: a file is missing, or has another size.
         StorageError: the file system cannot be read.
     """
-    if cluster.kind in _HERE:
-        return result
     files = ClusterFiles.of(cluster)
-    for write, written in _written(plan, result):
-        for directory in written:
-            _check(cluster, files, write, directory)
-    return result
-
-
-def _written(plan: Plan, result: JobResult) -> Iterable[tuple[Write, tuple[WrittenDirectory, ...]]]:
-    if plan.write is not None:
-        yield plan.write, result.directories
-    for insert, written in zip(plan.inserts, result.inserted, strict=False):
-        yield insert.write, written
+    local = files.local_path("")
+    if cluster.kind in _HERE and local is not None and is_own_disk(local):
+        return
+    for directory in written:
+        _check(cluster, files, write, directory)
 
 
 def _check(cluster: Cluster, files: ClusterFiles, write: Write, directory: WrittenDirectory) -> None:
@@ -280,5 +282,5 @@ def _check(cluster: Cluster, files: ClusterFiles, write: Write, directory: Writt
             cluster.shown_uri(location),
             f"{directory.files} files of {directory.size_bytes} bytes",
             f"{len(sizes)} files of {sum(sizes)} bytes",
-            "the host of its driver and this one",
+            "the host of the driver and this one",
         )

@@ -111,14 +111,17 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 
 
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
-    """The files of a job do not have all rows that its tasks have written."""
+    """The files of a job do not have all rows that its tasks have written.
+
+    Most often hosts do not share the folder. A network file system or an object store may also answer late or wrong.
+    """
 
     retryable = True
     sentence = (
         "The tasks on cluster {cluster} have written {written} to {folder} for {table}, and {found} were found there. "
-        "The hosts of the cluster do not share this folder ({hosts}). The statement has changed nothing. Mount the "
-        "file system at that path on each host that runs Spark for the cluster, and on this one, and run the statement "
-        "again."
+        "Its store has lost something or does not show it yet, or {hosts} do not share this folder. The statement has "
+        "changed nothing. Mount the same file system at that path on each host that runs Spark for the cluster, and on "
+        "this one, and run the statement again."
     )
     cluster: str
     table: str

@@ -318,8 +318,10 @@ class StatementContext:
         running.check_not_cancelled()
         report = self.session.report or ProgressLog(f"Transaction {running.txn_id}")
         if write is not None and isinstance(runner, ResumingRunner):
-            return runner.run_resumable(plan, cluster.name, write, report)
-        return check_written(cluster, plan, runner.run(plan, cluster.name, report))
+            result = runner.run_resumable(plan, cluster.name, write, report)
+        else:
+            result = runner.run(plan, cluster.name, report)
+        return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
         """Return the plan with all that Spark needs: the roots that its processes must see, and the charsets."""

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import partition_rows
+from airflow_hivex.core.clusters.roots import check_directories
 from airflow_hivex.core.execution import planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_inputs import rendered
@@ -196,14 +197,13 @@ def _write(
     cluster: Cluster,
     write: OpenWrite,
 ) -> JobResult:
-    def by_job() -> JobResult:
+    written = None if constants is None else write_rows(write.write, constants)
+    if written is None:
         target = replace(write.write, texts=query.texts)
         plan = replace(plan_query(context, running, query, routed, cluster), write=target, values=planned_values(query))
         return context.run(cluster, plan, resuming.resumable(context, running, write.pending, write.table, plan))
-
-    if constants is None:
-        return by_job()
-    return write_rows(write.write, constants) or by_job()
+    check_directories(cluster, write.write, written.directories)
+    return written
 
 
 def planned_values(query: Query) -> PlannedValues | None:

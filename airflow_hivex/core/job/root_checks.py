@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
@@ -135,8 +135,22 @@ def check_written(table: str, folder: str, written: int, found: int) -> None:
         return
     spark = _session.get()
     hosts = ask_again(spark) if spark is not None else []
-    shown = ", ".join(hosts) or "unknown hosts"
+    shown = ", ".join(hosts) or "hosts of the cluster"
     raise WrittenRowsMissingError(cluster_of_job(), table, folder, f"{written} rows", f"{found}", shown)
+
+
+def refuse_incomplete(table: str, file: str, reason: str) -> NoReturn:
+    """Refuse a written file that cannot be read.
+
+    Raises:
+        RootUnseenError: an executor does not see a root.
+        WrittenRowsMissingError: always else.
+    """
+    spark = _session.get()
+    shown = ", ".join(ask_again(spark) if spark is not None else []) or "hosts of the cluster"
+    raise WrittenRowsMissingError(
+        cluster_of_job(), table, file, "a whole file", f"one that cannot be read ({reason})", shown
+    )
 
 
 def ask_again(spark: SparkSession) -> list[str]:

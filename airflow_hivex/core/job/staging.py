@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -134,7 +135,7 @@ class Staging:
             self._fingerprint = Fingerprint(self._columns)
             self._written = self._fingerprint.written
             return root_checks.guarded(self._fingerprint.observed(rows))
-        if not root_checks.is_elsewhere(rows.sparkSession):
+        if self.place.is_own_disk and not root_checks.is_elsewhere(rows.sparkSession):
             return rows
         observation = F.new_observation()
         self._written = lambda: observation.get
@@ -168,11 +169,17 @@ class Staging:
             if task is None or len(parts) != len(parted_by):
                 continue
             file = self.place / path
-            row_count = _FOOTERS[self._format](file) if self._format in _FOOTERS else counted.get(path, 0)
+            row_count = self._rows_of(file) if self._format in _FOOTERS else counted.get(path, 0)
             if row_count:
                 values = tuple(unescape(part.partition("=")[2]) for part in parts)
                 codec = None if self._format in _FOOTERS else _CODEC.search(name)
                 yield StagedFile(file, values, int(task[1]), row_count, size_bytes, codec[0] if codec else "")
+
+    def _rows_of(self, file: Place) -> int:
+        try:
+            return _FOOTERS[self._format](file)
+        except (OSError, pa.ArrowException) as error:
+            root_checks.refuse_incomplete(self._table, file.path, str(error))
 
     def publish(self, file: StagedFile, target: Place) -> int:
         """Move a file into a directory of the write, in its row layout; return its new size in bytes."""

@@ -5,6 +5,7 @@ A location is taken literally, as Hadoop does: ``%2F`` in a partition's name is 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,13 @@ import pyarrow.fs as pafs
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?")
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""A space or another special character in the list of mounts."""
+_OWN_DISKS = (
+    *("bcachefs", "btrfs", "devtmpfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay"),
+    *("ramfs", "reiserfs", "rootfs", "tmpfs", "vfat", "xfs", "zfs"),
+)
+"""The kinds of file systems that only this host writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,11 @@ class Place:
 
     def __truediv__(self, name: str) -> Place:
         return Place(self.filesystem, f"{self.path.rstrip('/')}/{name}")
+
+    @property
+    def is_own_disk(self) -> bool:
+        """Return whether the place is on a disk that only this host writes to; see :func:`is_own_disk`."""
+        return isinstance(self.filesystem, pafs.LocalFileSystem) and is_own_disk(self.path)
 
     def create_directory(self) -> None:
         """Make the directory and its parents; it may exist."""
@@ -77,6 +90,24 @@ class Place:
         """Remove the directory with all its files; it may be missing."""
         if self.exists():
             self.filesystem.delete_dir(self.path)
+
+
+def is_own_disk(path: str) -> bool:
+    """Return whether a local path is on a disk of this host, whose listings, sizes and renames are right at once.
+
+    Other folders are mounted from a network, or served by a program, and may answer late or wrong.
+    """
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
+    except OSError:
+        # Only Linux has this list.
+        return True
+    real, kinds = f"{os.path.realpath(path)}/", {}
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        kinds[_OCTAL.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4])] = kind.split(" ")[0]
+    above = max((each for each in kinds if real.startswith(f"{each.rstrip('/')}/")), key=len, default="")
+    return kinds.get(above) in _OWN_DISKS
 
 
 class _Roots:

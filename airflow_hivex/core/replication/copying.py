@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from airflow_hivex.core.errors import CopyAlteredError, InvalidOperationError, StorageError
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.job.storage import is_own_disk
 from airflow_hivex.core.model.replication import CopyProgress
 
 log = logging.getLogger(__name__)
@@ -237,6 +238,9 @@ class _Copier:
         self._stop = stop
         self._throttle = Throttle(bytes_per_second, stop)
         self._is_throttled = bytes_per_second is not None
+        place = target.local_path("")
+        # Another store may change a file when it is closed, so that its copies are opened again to be hashed.
+        self._is_own_disk = place is not None and is_own_disk(place)
         self._lock = threading.Lock()
         self._lanes = _Lanes(threads)
         self.bytes_done = 0
@@ -275,7 +279,7 @@ class _Copier:
                 self.checksums[each.place] = self._copy(each)
 
     def _are_short(self, files: Sequence[FileCopy]) -> bool:
-        if self._is_throttled or self._target.local_path("") is None:
+        if self._is_throttled or not self._is_own_disk:
             return False
         sources = {each.source for each in files}
         if any(self._sources(name).local_path("") is None for name in sources):
@@ -324,7 +328,8 @@ class _Copier:
     def _transfer(self, source: ClusterFiles, file: FileCopy) -> tuple[int, str, str]:
         """Copy the bytes of a file; return their number, their checksum, and the checksum of the copy."""
         origin, place = source.local_path(file.location), self._target.local_path(file.place)
-        if origin is not None and place is not None and not self._is_throttled and not file.is_read:
+        is_direct = self._is_own_disk and not self._is_throttled and not file.is_read
+        if origin is not None and place is not None and is_direct:
             return local_copies.copy_file(origin, place, file.size_bytes, self._count, lambda: _check(self._stop))
         digest = hashlib.sha256()
         size = 0
