@@ -17,10 +17,9 @@ _INTRODUCTION = """\
 
 <!-- Written by scripts/reference_pages from the SYNTAX of airflow_hivex/core/parser/statements. -->
 
-The forms of the statements that are data definition, administration, or ours alone. Words in capitals are keywords,
-`<...>` is a value, `[...]` may be missing, `{a | b}` is one of several, and `[a & b]` are clauses in any order.
-Queries, `INSERT`, `UPDATE`, `DELETE`, `MERGE`, `CREATE TABLE` and `SET` follow Spark SQL;
-[Statements](statements.md) has their rules.
+The forms of all statements. Words in capitals are keywords, `<...>` is a value, `[...]` may be missing, `{a | b}` is
+one of several, `[a & b]` are clauses in any order, and `{...} ...` may be repeated. Queries follow Spark SQL;
+[Statements](statements.md) has the rules of all statements.
 """
 
 
@@ -46,8 +45,10 @@ def _statement(kind: type[Statement]) -> str:
 def shown(form: str) -> str:
     """Return a form as people read it, without the fields of the class."""
     form = re.sub(r"\s*![a-z_]+", "", form)
+    form = re.sub(r"\}\*\w+", "} ...", form)
+    form = re.sub(r"_before_\w+>", ">", form)
     form = re.sub(r"<\w+: ([^>]+)>", lambda found: "{" + found[1] + "}", form)
     form = re.sub(r"<(?:\w+ )?(\w+)>", lambda found: f"<{found[1].replace('_', ' ')}>", form)
-    form = re.sub(r"'([(),=]+)'", r"\1", form)
+    form = re.sub(r"'([^']+)'", r"\1", form)
     form = " ".join(form.replace("<pattern> | <quoted pattern>", "<pattern>").split())
     return textwrap.fill(form, 120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple
@@ -17,26 +17,13 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.parser.grammar import syntax
 from airflow_hivex.core.parser.grammar.clauses import read_static_partition, unsupported_statement
-from airflow_hivex.core.parser.grammar.inserts import at_multi_insert, read_insert, read_load, read_multi_insert
-from airflow_hivex.core.parser.grammar.permanent_functions import read_create_function
-from airflow_hivex.core.parser.grammar.row_changes import read_delete, read_merge, read_update
-from airflow_hivex.core.parser.grammar.session_objects import (
-    TEMPORARY,
-    read_create_temporary,
-    read_declare,
-    read_drop_temporary,
-    read_execute,
-)
-from airflow_hivex.core.parser.grammar.session_settings import read_reset, read_set
+from airflow_hivex.core.parser.grammar.multi_inserts import at_multi_insert, read_multi_insert
 from airflow_hivex.core.parser.grammar.syntax import NoFormError
-from airflow_hivex.core.parser.grammar.tables import read_create_table, read_replace_table
-from airflow_hivex.core.parser.grammar.views import read_create_view
-from airflow_hivex.core.parser.lexer.advice import STATEMENT_WORDS, instead_of_change, meant
+from airflow_hivex.core.parser.lexer.advice import STATEMENT_WORDS, instead, instead_of_change, meant
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.substitution import with_names
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, syntax_error, tokenize, unsupported_error
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
-from airflow_hivex.core.parser.queries.versions import read_restore
 from airflow_hivex.core.parser.statements import (
     CHAPTERS,
     AddLinkPartitions,
@@ -76,24 +63,7 @@ IMPORT KILL LIST LOCK MAP PREPARE REDUCE RELOAD RENAME REORG REPL
 REVOKE SOURCE UNCACHE UNDROP UNLOCK UPSERT
 """.split()  # noqa: SIM905
 
-_OTHER_FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "CREATE", "EXPLAIN")
-_READERS: Mapping[str, Callable[[Cursor], Statement]] = {
-    "INSERT": read_insert,
-    "UPDATE": read_update,
-    "DELETE": read_delete,
-    "MERGE": read_merge,
-    "REPLACE": read_replace_table,
-    "LOAD": read_load,
-    "RESTORE": read_restore,
-    "SET": read_set,
-    "RESET": read_reset,
-    "DECLARE": read_declare,
-    "EXECUTE": read_execute,
-}
-
-DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
-LINK_WORDS = ("LINK", "TABLELINK")
-
+_OTHER_FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN")
 _STAND_IN = Literal(1, "int")
 """The value of a marker in a statement that is read and not run."""
 
@@ -258,8 +228,6 @@ def _statement(cursor: Cursor) -> Statement:
     if at_query(cursor):
         return Select(read_query(cursor))
     first = cursor.next("a statement")
-    if first.word in _READERS:
-        return _READERS[first.word](cursor)
     found = _by_hand(cursor, first)
     if found is not None:
         return found
@@ -276,10 +244,6 @@ def _statement(cursor: Cursor) -> Statement:
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
     """Return a statement that a special reader reads, whose first word is read; None for other statements."""
     match first.word:
-        case "CREATE":
-            return _create(cursor, first)
-        case "DROP":
-            return read_drop_temporary(cursor) if cursor.accept_one(*TEMPORARY) else None
         case "DESCRIBE" | "DESC":
             return _describe(cursor)
         case "EXPLAIN":
@@ -296,7 +260,7 @@ def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
     found: dict[str, dict[type[Statement], None]] = {}
     for chapter in CHAPTERS:
         for kind in statements_of(chapter):
-            for word in (word for form in kind.SYNTAX for word in syntax.first_words(form)):
+            for word in syntax.first_words(kind):
                 found.setdefault(word, {})[kind] = None
     return {word: tuple(kinds) for word, kinds in found.items()}
 
@@ -304,30 +268,8 @@ def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
 def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | UnsupportedStatementError:
     if first.word in _OF_OTHER_RELEASES:
         return unsupported_statement(cursor, first)
-    words = (*_READERS, *_OTHER_FIRST_WORDS, *_by_first_word())
+    words = (*_OTHER_FIRST_WORDS, *_by_first_word())
     return cursor.error(f"{first.text} does not begin a statement{meant(first.text, words)}", first)
-
-
-def _create(cursor: Cursor, first: Token) -> Statement | None:
-    """Return the statement whose word CREATE is read; None if its SYNTAX reads it."""
-    is_static = cursor.at("STATIC") and any(cursor.at("STATIC", word) for word in LINK_WORDS)
-    if is_static or any(cursor.at(word) for word in (*DATABASE_WORDS, *LINK_WORDS)):
-        return None
-    replaces_temporary = any(cursor.at("OR", "REPLACE", word) for word in TEMPORARY) and cursor.accept("OR", "REPLACE")
-    if cursor.accept_one(*TEMPORARY):
-        return read_create_temporary(cursor, or_replace=replaces_temporary)
-    or_replace = any(cursor.at("OR", "REPLACE", word) for word in ("VIEW", "FUNCTION"))
-    or_replace = or_replace and cursor.accept("OR", "REPLACE")
-    if cursor.accept("FUNCTION"):
-        return read_create_function(cursor, or_replace=or_replace)
-    if cursor.accept("VIEW"):
-        return read_create_view(cursor, or_replace=or_replace)
-    or_replace = cursor.accept("OR", "REPLACE")
-    modifier = next((word for word in ("EXTERNAL", "TRANSACTIONAL") if cursor.accept(word, "TABLE")), None)
-    if modifier is None and not cursor.accept("TABLE"):
-        raise unsupported_statement(cursor, first)
-    external, transactional = modifier == "EXTERNAL", modifier == "TRANSACTIONAL"
-    return read_create_table(cursor, external=external, transactional=transactional, or_replace=or_replace)
 
 
 def _describe(cursor: Cursor) -> Statement | None:
@@ -361,6 +303,12 @@ def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSynta
         return error.refusal(cursor)
     if cursor.accept("ALTER", "TABLE"):
         return _refused_change(cursor, first, error)
+    beginning = " ".join(token.word for token in cursor.tokens[start : error.index + 1])
+    if instead(beginning):
+        return unsupported_statement(cursor, first, error.expected)
+    is_only = len(_by_first_word()[first.word]) <= _FEW
+    if is_only and (error.index == start + 1 or len(error.expected) <= _FEW):
+        return error.refusal(cursor)
     is_statement = error.index > start + 1 or len(error.expected) <= _FEW
     token = cursor.tokens[error.index] if error.index < len(cursor.tokens) else None
     if is_statement and (token is None or error.index > start + _FEW or token.word not in STATEMENT_WORDS):

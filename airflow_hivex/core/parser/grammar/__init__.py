@@ -1,1 +1,1 @@
-"""The grammar: each statement is read by the SYNTAX line of its class, or by a reader of its own."""
+"""The grammar: each statement is read by the SYNTAX line of its class, and made by the class or by a function."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from airflow_hivex.core.errors import UnsupportedStatementError
 from airflow_hivex.core.model.predicates import And, ColumnReference, Comparison, IsNull, Not, Predicate
@@ -11,6 +13,30 @@ from airflow_hivex.core.parser.lexer.advice import STATEMENT_WORDS, instead, mea
 from airflow_hivex.core.parser.lexer.literals import read_constant, read_string, unquote
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token
 from airflow_hivex.core.parser.statements import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The values that a SYNTAX line has read, by field, and the index of each value's first token."""
+
+    cursor: Cursor
+    values: Mapping[str, Any]
+    places: Mapping[str, int]
+    first: Token
+    """The first token of all."""
+
+    def __contains__(self, field: str) -> bool:
+        """Return whether a field has a value."""
+        return field in self.values
+
+    def __getitem__(self, field: str) -> Any:
+        """Return the value of a field, or None."""
+        return self.values.get(field)
+
+    def token(self, field: str) -> Token:
+        """Return the first token of the value of a field."""
+        return self.cursor.tokens[self.places[field]]
+
 
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -136,6 +162,19 @@ def _property_value(cursor: Cursor, key: str) -> str:
     if cursor.at_kind(Kind.NUMBER):
         return sign + cursor.next("a value").text
     raise cursor.expected(f"a value for property {key}")
+
+
+def read_parentheses(cursor: Cursor) -> Sequence[Token]:
+    """Return the tokens of the list in parentheses that stands here, with the parentheses."""
+    first, start = cursor.peek(), cursor.index
+    cursor.expect_symbol("(")
+    depth = 1
+    while (token := cursor.peek()) is not None:
+        depth += token.is_symbol("(") - token.is_symbol(")")
+        cursor.index += 1
+        if depth == 0:
+            return cursor.tokens[start : cursor.index]
+    raise cursor.error("this parenthesis is not closed", first)
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:

@@ -5,12 +5,14 @@ The query is composed of pieces of the user's text; an error in it is reported a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from airflow_hivex.core.model.plans import CLAUSE, SOURCE_ROW, SOURCE_STRUCT, assigned_name
-from airflow_hivex.core.parser.grammar.clauses import unsupported_statement
+from airflow_hivex.core.parser.grammar.clauses import Parts, read_parentheses
+from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, name_of
 from airflow_hivex.core.parser.queries.pieces import Pieces
 from airflow_hivex.core.parser.queries.results import constant_texts
@@ -25,78 +27,48 @@ from airflow_hivex.core.parser.statements import (
 )
 
 _SOURCE = "__merge_source"
-_JOINED = "MERGE INTO ... USING source ON ... WHEN MATCHED THEN {action} joins the table with a source"
+_JOINED = "MERGE INTO ... USING source ON ... WHEN MATCHED THEN UPDATE SET ... joins the table with a source"
 _NO_ALIAS = ("USING", "ON", "SET", "WHERE", "WHEN")
 
 
-def read_delete(cursor: Cursor) -> ChangeRows:
-    """Return the statement whose word DELETE is read.
+def make_changes(parts: Parts) -> ChangeRows:
+    """Return UPDATE, DELETE or MERGE.
 
     Raises:
-        StatementSyntaxError: the text is not SQL.
-        UnsupportedStatementError: the target is a link, or a sub-query reads an object that is not a table.
+        StatementSyntaxError: the parts are not SQL, or a column is assigned twice.
+        UnsupportedStatementError: a field of a struct is assigned, or a sub-query reads an object that is not a table.
     """
-    if cursor.at("JAR"):
-        raise unsupported_statement(cursor, cursor.tokens[0])
-    cursor.expect("FROM")
-    target = _Named.read(cursor)
-    if cursor.at("USING"):
-        raise cursor.unsupported(f"DELETE has no USING; {_JOINED.format(action='DELETE')}, or EXISTS does")
-    text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`").add(" FROM ")
-    at = text.copy(target.start, target.end)
-    if cursor.accept("WHERE"):
-        text.add_condition("WHERE", _until(cursor, "a condition"))
-    matched = _change_query(text.read(), (ChangeClause(ChangeAction.DELETE),), target=at)
-    return ChangeRows("DELETE", target.table, matched)
-
-
-def read_update(cursor: Cursor) -> ChangeRows:
-    """Return the statement whose word UPDATE is read.
-
-    Raises:
-        StatementSyntaxError: the text is not SQL, or a column is assigned twice.
-        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
-    """
-    target = _Named.read(cursor)
-    cursor.expect("SET")
-    columns, values = _assignments(cursor, target, "WHERE")
-    for tokens in values:
-        _refuse_from(cursor, tokens)
+    if "whens" in parts:
+        return _merge(parts)
+    cursor, target = parts.cursor, parts["target"]
+    clause = ChangeClause(ChangeAction.DELETE)
+    values: Sequence[Sequence[Token]] = ()
+    if "assignments" in parts:
+        columns, values = _assigned(cursor, parts["assignments"], target)
+        for tokens in values:
+            _refuse_from(cursor, tokens)
+        texts = constant_texts(cursor, values)
+        clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), texts=texts)
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, 0 AS `{CLAUSE}`")
     # Within CASE a value cannot multiply its row, as explode() would.
     text.add_values(0, values, "CASE WHEN TRUE THEN ")
     text.add(" FROM ")
     at = text.copy(target.start, target.end)
-    if cursor.accept("WHERE"):
-        text.add_condition("WHERE", _until(cursor, "a condition"))
-    texts = constant_texts(cursor, values)
-    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), texts=texts)
-    return ChangeRows("UPDATE", target.table, _change_query(text.read(), (clause,), target=at))
+    if "where" in parts:
+        text.add_condition("WHERE", parts["where"])
+    matched = _change_query(text.read(), (clause,), target=at)
+    return ChangeRows(clause.action.name, target.table, matched)
 
 
-def read_merge(cursor: Cursor) -> ChangeRows:
-    """Return the statement whose word MERGE is read.
-
-    Raises:
-        StatementSyntaxError: the text is not SQL.
-        UnsupportedStatementError: the target is a link or a field of a struct is assigned.
-    """
-    evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
-    cursor.expect("INTO")
-    target = _Named.read(cursor)
-    cursor.expect("USING")
-    source = _MergeSource.read(cursor)
-    cursor.expect("ON")
-    on = _until(cursor, "a condition", "WHEN")
+def _merge(parts: Parts) -> ChangeRows:
+    cursor, target, source = parts.cursor, parts["target"], parts["source"]
     whens: dict[str, list[_When]] = {"MATCHED": [], "NOT MATCHED": [], "NOT MATCHED BY SOURCE": []}
-    while not cursor.at_end:
-        kind, when = _read_when(cursor, target, source)
+    for given in parts["whens"]:
+        kind, when = _when(given, target, source)
         before = whens[kind][-1] if whens[kind] else None
         if before is not None and before.condition is None:
             raise cursor.error(f"only the last WHEN {kind} can go without a condition", when.token)
         whens[kind].append(when)
-    if not any(whens.values()):
-        raise cursor.expected("WHEN")
 
     text = _Pieces(cursor).add(f"SELECT {target.quoted}.*, {source.quoted}.`{SOURCE_ROW}`")
     text.add_clauses(whens["MATCHED"], source)
@@ -104,7 +76,7 @@ def read_merge(cursor: Cursor) -> ChangeRows:
     at = text.copy(target.start, target.end)
     text.add(" JOIN ")
     source_at = text.add_source(source)
-    text.add_condition("ON", on)
+    text.add_condition("ON", parts["on"])
     matched = _change_query(text.read(), [each.clause for each in whens["MATCHED"]], target=at, source=source_at)
 
     text = _Pieces(cursor).add(f"SELECT *, monotonically_increasing_id() AS `{SOURCE_ROW}`").add(" FROM ")
@@ -124,14 +96,14 @@ def read_merge(cursor: Cursor) -> ChangeRows:
         text.add(" FROM ")
         at = text.copy(target.start, target.end)
         by_source = _change_query(text.read(), [each.clause for each in whens["NOT MATCHED BY SOURCE"]], target=at)
-    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source, evolves)
+    return ChangeRows("MERGE", target.table, matched, whole_source, unmatched, by_source, "evolves" in parts)
 
 
 # -- parts of a statement -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class ChangedTable:
     """The target: its name, the qualifier of its columns, and the places of both."""
 
     table: TableName
@@ -141,16 +113,17 @@ class _Named:
     quoted: str
 
     @classmethod
-    def read(cls, cursor: Cursor) -> _Named:
+    def read(cls, cursor: Cursor) -> ChangedTable:
+        """Return the target, with its alias if it has one."""
         start = cursor.offset()
         table = cursor.table_name()
         alias = _alias(cursor)
-        quoted = _quoted(alias) if alias else _whole(table)
-        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end, quoted)
+        qualifier = quoted(alias) if alias else _whole(table)
+        return cls(table, alias or table.name, start, cursor.tokens[cursor.index - 1].end, qualifier)
 
 
 @dataclass(frozen=True, slots=True)
-class _MergeSource:
+class MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
     With ``is_query`` later queries find its rows only by its alias. ``quoted`` and ``names`` are the qualifiers that
@@ -164,19 +137,24 @@ class _MergeSource:
     is_query: bool
 
     @classmethod
-    def read(cls, cursor: Cursor) -> _MergeSource:
+    def read(cls, cursor: Cursor) -> MergeSource:
+        """Return the source.
+
+        Raises:
+            StatementSyntaxError: the text is not a table, function or query in parentheses; a query has no alias.
+        """
         start = cursor.offset()
         if cursor.at_symbol("("):
-            _skip_parentheses(cursor)
+            read_parentheses(cursor)
             alias = _alias(cursor)
             if alias is None:
                 raise cursor.expected("an alias for the source")
             _column_names(cursor)
-            return cls(_quoted(alias), frozenset({alias}), start, cursor.tokens[cursor.index - 1].end, is_query=True)
+            return cls(quoted(alias), frozenset({alias}), start, cursor.tokens[cursor.index - 1].end, is_query=True)
         table = cursor.table_name()
         is_function = cursor.at_symbol("(")
         if is_function:
-            _skip_parentheses(cursor)
+            read_parentheses(cursor)
         has_changes = not is_function and at_changes(cursor)
         if has_changes:
             read_changes(cursor)
@@ -186,9 +164,9 @@ class _MergeSource:
         # The stored rows have the new names of the columns already.
         is_renamed = alias is not None and _column_names(cursor)
         is_query = is_function or has_changes or is_renamed
-        quoted = _quoted(alias or table.name) if alias or is_query else _whole(table)
+        qualifier = quoted(alias or table.name) if alias or is_query else _whole(table)
         names = {alias} if alias else {table.name} if is_query else _names(table, cursor.database)
-        return cls(quoted, frozenset(names), start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
+        return cls(qualifier, frozenset(names), start, cursor.tokens[cursor.index - 1].end, is_query=is_query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,81 +177,102 @@ class _When:
     values: Sequence[Sequence[Token]] = ()
 
 
-def _read_when(cursor: Cursor, target: _Named, source: _MergeSource) -> tuple[str, _When]:
-    token = cursor.next("WHEN")
-    if token.word != "WHEN":
-        cursor.index -= 1
-        raise cursor.expected("WHEN")
-    kind = "NOT MATCHED" if cursor.accept("NOT", "MATCHED") else "MATCHED"
-    if kind == "MATCHED":
-        cursor.expect("MATCHED")
-    elif cursor.accept("BY", "SOURCE"):
-        kind = "NOT MATCHED BY SOURCE"
-    else:
-        cursor.accept("BY", "TARGET")
-    condition = _until(cursor, "a condition", "THEN") if cursor.accept("AND") else None
-    cursor.expect("THEN")
-    if kind == "NOT MATCHED":
-        cursor.expect("INSERT")
-        return kind, _insert_clause(cursor, source, token, condition)
-    if cursor.accept("DELETE"):
+def _when(parts: Parts, target: ChangedTable, source: MergeSource) -> tuple[str, _When]:
+    cursor, token, condition = parts.cursor, parts.first, parts["condition"]
+    is_by_source = "by_source" in parts
+    kind = "NOT MATCHED BY SOURCE" if is_by_source else "NOT MATCHED" if "is_new" in parts else "MATCHED"
+    action = ChangeAction.INSERT if "is_new" in parts else ChangeAction.UPDATE
+    if "is_end" in parts:
         return kind, _When(token, condition, ChangeClause(ChangeAction.DELETE))
-    if not cursor.accept("UPDATE"):
-        raise cursor.expected("UPDATE or DELETE")
-    cursor.expect("SET")
-    if cursor.accept_symbol("*"):
-        if kind == "NOT MATCHED BY SOURCE":
+    if "by_name" in parts:
+        if is_by_source:
             raise cursor.error("there is no source whose columns * could mean here", token)
-        return kind, _When(token, condition, ChangeClause(ChangeAction.UPDATE, by_name=True))
-    columns, values = _assignments(cursor, target, "WHEN")
-    copied = _copied(columns, values, source) if kind == "MATCHED" else ()
-    texts = constant_texts(cursor, values)
-    clause = ChangeClause(ChangeAction.UPDATE, columns, defaults=_defaults(values), copied=copied, texts=texts)
+        return kind, _When(token, condition, ChangeClause(action, by_name=True))
+    if "values" in parts:
+        columns, values = parts["columns"], parts["values"].values
+        if columns is not None and len(columns) != len(values):
+            reason = f"{len(columns)} columns are named, and {len(values)} values given"
+            raise cursor.error(reason, parts["values"].closing)
+    else:
+        columns, values = _assigned(cursor, parts["assignments"], target)
+    clause = ChangeClause(
+        action,
+        columns,
+        len(values) if columns is None else 0,
+        defaults=_defaults(values),
+        copied=() if columns is None or is_by_source else _copied(columns, values, source),
+        texts=constant_texts(cursor, values),
+    )
     return kind, _When(token, condition, clause, values)
 
 
-def _insert_clause(cursor: Cursor, source: _MergeSource, token: Token, condition: Sequence[Token] | None) -> _When:
-    if cursor.accept_symbol("*"):
-        return _When(token, condition, ChangeClause(ChangeAction.INSERT, by_name=True))
-    columns = cursor.names("a column") if cursor.at_symbol("(") else None
-    cursor.expect("VALUES")
+class InsertedValues(NamedTuple):
+    """The tokens of each value in parentheses behind VALUES, and the closing parenthesis."""
+
+    values: Sequence[Sequence[Token]]
+    closing: Token
+
+
+def read_inserted_values(cursor: Cursor) -> InsertedValues:
+    """Return the values of a new row in a MERGE.
+
+    Raises:
+        StatementSyntaxError: no list in parentheses stands there.
+    """
     cursor.expect_symbol("(")
     values = []
     while True:
         values.append(_value(cursor, ")"))
         if not cursor.accept_symbol(","):
             break
-    closing = cursor.peek()
     cursor.expect_symbol(")")
-    if columns is not None and len(columns) != len(values):
-        raise cursor.error(f"{len(columns)} columns are named, and {len(values)} values given", closing)
-    count = 0 if columns is not None else len(values)
-    copied = () if columns is None else _copied(columns, values, source)
-    texts = constant_texts(cursor, values)
-    clause = ChangeClause(ChangeAction.INSERT, columns, count, defaults=_defaults(values), copied=copied, texts=texts)
-    return _When(token, condition, clause, values)
+    return InsertedValues(values, cursor.tokens[cursor.index - 1])
 
 
-def _assignments(cursor: Cursor, target: _Named, end: str) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
-    """Read ``a = 1, t.b = c + 1`` up to the word ``end``; return the columns, and the tokens of their values."""
+class Assignment(NamedTuple):
+    """``column = value``: the parts of the column's name, its first token, and the tokens of the value."""
+
+    parts: tuple[str, ...]
+    token: Token
+    value: Sequence[Token]
+
+
+def assignments_before(word: str) -> Callable[[Cursor], list[Assignment]]:
+    """Return the reader of ``a = 1, t.b = c + 1`` up to a word."""
+
+    def read(cursor: Cursor) -> list[Assignment]:
+        found: list[Assignment] = []
+        while not found or cursor.accept_symbol(","):
+            start = cursor.index
+            parts = [cursor.name("a column")]
+            while cursor.accept_symbol("."):
+                parts.append(cursor.name("a column"))
+            if not cursor.accept_symbol("=") and not cursor.accept_symbol("=="):
+                raise cursor.expected("'='")
+            found.append(Assignment(tuple(parts), cursor.tokens[start], _value(cursor, None, word)))
+        return found
+
+    return read
+
+
+def condition_before(*words: str) -> Callable[[Cursor], Sequence[Token]]:
+    """Return the reader of a condition up to one of some words, or to the end."""
+    return lambda cursor: _until(cursor, "a condition", *words)
+
+
+def _assigned(
+    cursor: Cursor, given: Sequence[Assignment], target: ChangedTable
+) -> tuple[tuple[str, ...], list[Sequence[Token]]]:
+    """Return the columns of assignments, and the tokens of their values."""
     columns: list[str] = []
-    values: list[Sequence[Token]] = []
-    while True:
-        token = cursor.peek()
-        parts = [cursor.name("a column")]
-        while cursor.accept_symbol("."):
-            parts.append(cursor.name("a column"))
-        own = {target.name} | _names(target.table, cursor.database)
+    own = {target.name} | _names(target.table, cursor.database)
+    for parts, token, _ in given:
         if len(parts) > 1 and ".".join(parts[:-1]) not in own:
             raise cursor.unsupported("only a whole column can be assigned, not a field of one", token)
         if parts[-1] in columns:
             raise cursor.error(f"{parts[-1]} is assigned twice", token)
         columns.append(parts[-1])
-        if not cursor.accept_symbol("=") and not cursor.accept_symbol("=="):
-            raise cursor.expected("'='")
-        values.append(_value(cursor, None, end))
-        if not cursor.accept_symbol(","):
-            return tuple(columns), values
+    return tuple(columns), [each.value for each in given]
 
 
 def _value(cursor: Cursor, closing: str | None, *words: str) -> Sequence[Token]:
@@ -291,11 +290,10 @@ def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
     for before, token in pairwise(tokens):
         depth += before.is_symbol("(", "[") - before.is_symbol(")", "]")
         if depth == 0 and token.word == "FROM" and before.word != "DISTINCT":
-            advice = _JOINED.format(action="UPDATE SET ...")
-            raise cursor.unsupported(f"UPDATE has no FROM; {advice}", token)
+            raise cursor.unsupported(f"UPDATE has no FROM; {_JOINED}", token)
 
 
-def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: _MergeSource) -> tuple[str, ...]:
+def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: MergeSource) -> tuple[str, ...]:
     """Return the columns whose values are the source's columns of the same names, qualified or not."""
     found = []
     for column, tokens in zip(columns, values, strict=True):
@@ -339,17 +337,6 @@ def _until(cursor: Cursor, what: str, *words: str, symbols: Sequence[str] = ()) 
     return cursor.tokens[start : cursor.index]
 
 
-def _skip_parentheses(cursor: Cursor) -> None:
-    first = cursor.peek()
-    depth = 0
-    while (token := cursor.peek()) is not None:
-        depth += token.is_symbol("(") - token.is_symbol(")")
-        cursor.index += 1
-        if depth == 0:
-            return
-    raise cursor.error("this parenthesis is not closed", first)
-
-
 def _alias(cursor: Cursor) -> str | None:
     given = cursor.accept("AS")
     token = cursor.peek()
@@ -370,19 +357,15 @@ def _column_names(cursor: Cursor) -> bool:
 
 def _whole(table: TableName) -> str:
     """Return the name of a table or link in backquotes, with the qualifiers that the statement gives."""
-    database = "" if table.database is None else f"{_quoted(table.database)}."
-    link = "" if table.namespace is None else f"@{_quoted(table.namespace)}"
-    return f"{database}{_quoted(table.name)}{link}"
+    database = "" if table.database is None else f"{quoted(table.database)}."
+    link = "" if table.namespace is None else f"@{quoted(table.namespace)}"
+    return f"{database}{quoted(table.name)}{link}"
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
     """Return the qualifiers that columns of a table or link without alias may have; ``database`` is the current one."""
     own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
     return {table.name, own, f"{table.database or database}.{own}"}
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _change_query(
@@ -403,7 +386,7 @@ def _change_query(
 class _Pieces(Pieces):
     """The text of the query whose rows the clauses see."""
 
-    def add_source(self, source: _MergeSource) -> int:
+    def add_source(self, source: MergeSource) -> int:
         """Add the source, and return the place of its name, under which a query finds its stored rows."""
         if not source.is_query:
             return self.copy(source.start, source.end)
@@ -422,7 +405,7 @@ class _Pieces(Pieces):
             self.add("NULL") if _is_default(tokens) else self.copy_tokens(tokens)
             self.add(f") END AS `{assigned_name(clause, number)}`")
 
-    def add_clauses(self, whens: Sequence[_When], source: _MergeSource | None) -> None:
+    def add_clauses(self, whens: Sequence[_When], source: MergeSource | None) -> None:
         """Add the number of the clause that applies, and each clause's values, computed for its rows only."""
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")

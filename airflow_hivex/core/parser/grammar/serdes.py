@@ -9,10 +9,15 @@ from airflow_hivex.core.model.file_properties import (
     COLLECTION_DELIM,
     ESCAPE,
     FIELD_DELIM,
+    LINE_DELIM,
+    MAPKEY_DELIM,
     NULL_FORMAT,
     TEXTFILE,
     text_properties,
 )
+from airflow_hivex.core.parser.grammar.clauses import Parts
+from airflow_hivex.core.parser.lexer.literals import read_string
+from airflow_hivex.core.parser.lexer.tokens import Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +100,98 @@ def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
 def format_of_input(name: str) -> str | None:
     """Return the name of an input format in STORED AS, None for an unknown one."""
     return _INPUTS.get(name.lower())
+
+
+# -- clauses -----------------------------------------------------------------------------
+
+
+def read_input_format(cursor: Cursor) -> str:
+    """Return the class of an input format.
+
+    Raises:
+        UnsupportedStatementError: files of the format are not read.
+    """
+    token = cursor.peek()
+    name = read_string(cursor, "the class of an input format")
+    if format_of_input(name) is None:
+        reason = f"files of input format {name} are not read; name a format, such as ORC"
+        raise cursor.unsupported(reason, token)
+    return name
+
+
+def read_serde(cursor: Cursor) -> str:
+    """Return the class of a SerDe.
+
+    Raises:
+        UnsupportedStatementError: the SerDe is not supported.
+    """
+    token = cursor.peek()
+    name = read_string(cursor, "the class of a SerDe")
+    if serde_of(name, {}) is None:
+        raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """The format of files, or None, with its options and the classes of Hive that a statement names.
+
+    Spark's option ``path`` is the location ``path``.
+    """
+
+    format: str | None
+    options: dict[str, str]
+    path: str | None
+    input_format: str | None
+    output_format: str | None
+    serde_library: str | None
+
+
+_DELIMITED = {
+    "field_delim": FIELD_DELIM,
+    "escape": ESCAPE,
+    "collection_delim": COLLECTION_DELIM,
+    "mapkey_delim": MAPKEY_DELIM,
+    "line_delim": LINE_DELIM,
+    "null_format": NULL_FORMAT,
+}
+"""The fields of ROW FORMAT DELIMITED, and their properties."""
+_HIVE_FORM = ("stored_as", "input_format", "delimited", "serde_library")
+
+
+def file_format(parts: Parts) -> FileFormat:
+    """Return the format that the clauses of a statement name, in Spark's or in Hive's form.
+
+    Hive's delimited and plain text become the format ``textfile``, with the properties of Hive's SerDe as options.
+
+    Raises:
+        StatementSyntaxError: two clauses contradict each other.
+    """
+    given = [field for field in ("format", *_HIVE_FORM) if field in parts]
+    last = max((parts.token(field) for field in given), key=lambda token: token.start, default=parts.first)
+    if "format" in given and len(given) > 1:
+        reason = "a format is named by USING, or by Hive's STORED AS and ROW FORMAT, not by both"
+        raise parts.cursor.error(reason, last)
+    stored_as = format_of_input(parts["input_format"]) if "input_format" in parts else parts["stored_as"]
+    if "delimited" in parts and stored_as not in (None, TEXTFILE):
+        raise parts.cursor.error("ROW FORMAT DELIMITED goes with STORED AS TEXTFILE only", last)
+    serde = serde_of(parts["serde_library"] or "", parts["serde_properties"] or {})
+    if serde is not None and stored_as not in (None, *serde.stored_as):
+        known = " or ".join(name.upper() for name in serde.stored_as)
+        raise parts.cursor.error(f"that SerDe goes with files of {known} only", last)
+    options = dict(parts["options"] or {})
+    path = next((options.pop(name) for name in tuple(options) if name.lower() == "path"), None)
+    name = parts["format"] or stored_as
+    if serde is not None:
+        name = serde.format
+    if name == TEXTFILE or "delimited" in parts:
+        name, options = TEXTFILE, text_options(options)
+    delimited = {name: parts[field] for field, name in _DELIMITED.items() if field in parts}
+    return FileFormat(
+        name,
+        {**(serde.options if serde is not None else {}), **options, **delimited},
+        path,
+        parts["input_format"],
+        parts["output_format"],
+        parts["serde_library"],
+    )

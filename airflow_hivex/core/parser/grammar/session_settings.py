@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.configuration import (
     HIVEVAR,
@@ -11,15 +13,9 @@ from airflow_hivex.core.model.configuration import (
     refusal,
     stored_name,
 )
-from airflow_hivex.core.parser.grammar.session_objects import read_set_variables
-from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, unescape
-from airflow_hivex.core.parser.statements import (
-    ResetConfiguration,
-    ResetSetting,
-    SetConfiguration,
-    SetSetting,
-    SetVariables,
-)
+from airflow_hivex.core.parser.grammar.clauses import Parts
+from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, unescape
+from airflow_hivex.core.parser.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting
 from airflow_hivex.core.settings import SESSION_SETTINGS
 
 _INSTEAD = {
@@ -29,29 +25,34 @@ _INSTEAD = {
 }
 
 
-def read_set(cursor: Cursor) -> SetSetting | SetConfiguration | SetVariables:
-    """Return the statement whose word SET is read: ``SET``, ``SET name``, ``SET name = value``, ``SET VARIABLE ...``.
+def make_set(parts: Parts) -> SetSetting | SetConfiguration:
+    """Return SET: of a setting of the session, or of the configuration of its jobs.
 
     Raises:
-        UnsupportedStatementError: a session has no such parameter.
+        StatementSyntaxError: the value is missing.
     """
-    if cursor.at_end:
-        return SetConfiguration()
-    if cursor.at_symbol("-") and len(cursor.tokens) == cursor.index + 2 and cursor.tokens[-1].word == "V":
-        cursor.index += 2
-        return SetConfiguration(shows_all=True)
-    is_variable = cursor.peek(1) is not None and not cursor.at_symbol("=", ".", ahead=1)
-    if is_variable and cursor.accept_one("VARIABLE", "VAR"):
-        return read_set_variables(cursor)
-    if cursor.accept("TIME", "ZONE"):
-        return _read_time_zone(cursor)
-    name = _read_name(cursor)
-    if not cursor.accept_symbol("="):
+    if "zone" in parts:
+        return SetConfiguration(TIME_ZONE, parts["zone"])
+    name = parts["name"]
+    tokens: Sequence[Token] = parts["value"] or ()
+    if name is None:
+        return SetConfiguration(shows_all="shows_all" in parts)
+    if "is_set" not in parts:
         return set_statement(name, None)
+    text = parts.cursor.text[tokens[0].start : tokens[-1].end] if tokens else ""
     # Hive's variables are pieces of text, and quotes belong to the text. A parameter without effect may be empty, as in
     # Hive.
-    is_text = name.startswith(HIVEVAR) or is_own_name(name) or (cursor.peek() is None and has_no_effect(name))
-    return set_statement(name, _read_text(cursor) if is_text else _read_value(cursor))
+    is_text = name.startswith(HIVEVAR) or is_own_name(name) or (not tokens and has_no_effect(name))
+    if not tokens and not is_text:
+        raise parts.cursor.expected("a value")
+    is_string = len(tokens) == 1 and tokens[0].kind is Kind.STRING
+    return set_statement(name, unescape(text) if is_string and not is_text else text)
+
+
+def read_any_text(cursor: Cursor) -> Sequence[Token]:
+    """Return the tokens up to the end of the statement."""
+    tokens, cursor.index = cursor.tokens[cursor.index :], len(cursor.tokens)
+    return tokens
 
 
 def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
@@ -76,19 +77,22 @@ def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
     return set_statement(name, value)
 
 
-def read_reset(cursor: Cursor) -> ResetSetting | ResetConfiguration:
-    """Return the statement whose word RESET is read.
+def make_reset(parts: Parts) -> ResetSetting | ResetConfiguration:
+    """Return RESET of a setting of the session, of the configuration of its jobs, or of all of it."""
+    name = parts["name"]
+    return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
+
+
+def read_setting(cursor: Cursor) -> str:
+    """Return the name of a setting or variable.
 
     Raises:
         UnsupportedStatementError: a session has no such parameter.
     """
-    if cursor.at_end:
-        return ResetConfiguration()
-    name = _read_name(cursor)
-    return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
-
-
-def _read_name(cursor: Cursor) -> str:
+    is_variable = cursor.at("VARIABLE") or cursor.at("VAR")
+    is_variable = is_variable and cursor.peek(1) is not None and not cursor.at_symbol("=", ".", ahead=1)
+    if is_variable or cursor.at("TIME", "ZONE"):
+        raise cursor.expected("the name of a setting")
     start = cursor.index
     while not cursor.at_end and not cursor.at_symbol("="):
         cursor.next("the name of a setting")
@@ -103,29 +107,20 @@ def _read_name(cursor: Cursor) -> str:
     return name
 
 
-def _read_text(cursor: Cursor) -> str:
-    start, cursor.index = cursor.index, len(cursor.tokens)
-    return cursor.text[cursor.tokens[start].start : cursor.tokens[-1].end] if start < len(cursor.tokens) else ""
+def read_time_zone(cursor: Cursor) -> str:
+    """Return the zone behind SET TIME ZONE: a name, or an offset from UTC.
 
-
-def _read_value(cursor: Cursor) -> str:
-    first = cursor.next("a value")
-    others = cursor.tokens[cursor.index :]
-    cursor.index = len(cursor.tokens)
-    if not others and first.kind is Kind.STRING:
-        return unescape(first.text)
-    return cursor.text[first.start : (others or [first])[-1].end]
-
-
-def _read_time_zone(cursor: Cursor) -> SetConfiguration:
+    Raises:
+        UnsupportedStatementError: the zone is not a string or an interval.
+    """
     if cursor.at("LOCAL"):
         raise cursor.unsupported(f"SET TIME ZONE LOCAL is not supported; RESET {TIME_ZONE} takes that of the cluster")
     if cursor.accept("INTERVAL"):
-        return SetConfiguration(TIME_ZONE, _read_offset(cursor))
+        return _read_offset(cursor)
     if not cursor.at_kind(Kind.STRING):
         reason = "SET TIME ZONE takes the name of a zone as a string, such as 'UTC', or an INTERVAL"
         raise cursor.unsupported(reason, cursor.peek())
-    return SetConfiguration(TIME_ZONE, _read_value(cursor))
+    return unescape(cursor.next("a zone").text)
 
 
 _SECONDS = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}

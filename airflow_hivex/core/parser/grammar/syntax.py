@@ -9,8 +9,12 @@ A form describes the text of a statement, and its parts name the fields of the c
   ``<field: A | B>`` is one of these words.
 - ``'('`` is a symbol.
 - ``[...]`` may be missing, ``{a | b}`` is one of several, ``[a & b]`` are clauses in any order, each at most once.
+- ``{...}*field`` may be repeated; the field has the :class:`~.clauses.Parts` of each time.
 - Words that stand for themselves in ``[...]``, or as one of several, set the field of their name: ``[IF EXISTS]`` sets
   ``if_exists``. ``!field`` sets a field with another name.
+
+The class makes the statement of its values (``Statement.of``), or a function of ``makers`` does, if the statement is
+composed of pieces of the text.
 
 All forms are tried, with each choice in the line. The error comes from the form that was read the farthest.
 """
@@ -24,7 +28,10 @@ from functools import cache
 from typing import TypeAlias
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
+from airflow_hivex.core.parser.grammar.clauses import Parts
+from airflow_hivex.core.parser.grammar.makers import MAKERS
 from airflow_hivex.core.parser.grammar.values import KINDS
+from airflow_hivex.core.parser.lexer.advice import meant
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Token
 from airflow_hivex.core.parser.statements.base import RefusedPart, Statement
 
@@ -68,18 +75,22 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A choice of one of several sequences or, with ``in_any_order``, any of them in any order, each at most once."""
+    """A choice of one of several sequences or, with ``in_any_order``, any of them in any order, each at most once.
+
+    With ``repeats`` the choice may be repeated; this field has the parts of each time.
+    """
 
     alternatives: tuple[_Sequence, ...]
     is_optional: bool
     in_any_order: bool
+    repeats: str = ""
 
 
 Part: TypeAlias = Words | Symbol | Value | OneWord | Flag | Group
 _Sequence: TypeAlias = tuple[Part, ...]
 
 _END = "the end of the statement"
-_PART = re.compile(r"\s*(\[|\]|\{|\}|\||&|'[^']+'|![a-z_]+|<[^>]+>|[A-Z_]+)")
+_PART = re.compile(r"\s*(\[|\]|\{|\}|\||&|'[^']+'|[!*][a-z_]+|<[^>]+>|[A-Z_]+)")
 
 
 def compiled(line: str, flags: frozenset[str]) -> _Sequence:
@@ -146,7 +157,8 @@ def _group(parts: Sequence[str], at: int, opening: str, flags: frozenset[str]) -
         separators.add(parts[at - 1])
     if len(separators) > 1:
         raise ValueError("a group has either | or &")
-    return Group(tuple(alternatives), opening == "[", separators == {"&"}), at
+    repeats = parts[at][1:] if at < len(parts) and parts[at][0] == "*" else ""
+    return Group(tuple(alternatives), opening == "[", separators == {"&"}, repeats), at + bool(repeats)
 
 
 def _with_flag(alternative: _Sequence, flags: frozenset[str]) -> _Sequence:
@@ -268,24 +280,27 @@ class _Attempt:
     def _value(self, part: Value, state: _State) -> Iterator[_State]:
         kind = KINDS[part.kind]
         self._cursor.index = state.index
-        if self._cursor.at_end:
+        # The name of a kind in quotes is the symbol with which its values begin.
+        if self._cursor.at_end or (kind.what[0] == "'" and not self._cursor.at_symbol(*kind.what.split("'")[1:2])):
             self.miss(state.index, kind.what)
             return
         try:
             value = kind.read(self._cursor)
+        except UnsupportedStatementError as error:
+            self._fail(max(self._cursor.index, state.index + 1), error)
+            return
         except StatementSyntaxError as error:
             if self._cursor.index == state.index:
                 self.miss(state.index, kind.what)
             else:
                 self._fail(self._cursor.index, error)
             return
-        except UnsupportedStatementError as error:
-            self._fail(max(self._cursor.index, state.index + 1), error)
-            return
         yield state.having(part.field, value, self._cursor.index)
 
     def _group(self, part: Group, state: _State) -> Iterator[_State]:
-        if part.in_any_order:
+        if part.repeats:
+            yield from self._repeated_group(part, state)
+        elif part.in_any_order:
             yield from self._in_any_order(part.alternatives, (), state)
         else:
             for alternative in part.alternatives:
@@ -293,8 +308,22 @@ class _Attempt:
         if part.is_optional:
             yield state
 
+    def _repeated_group(self, part: Group, state: _State) -> Iterator[_State]:
+        for alternative in part.alternatives:
+            for end in self._walk(alternative, 0, _State(state.index, {}, {})):
+                parts = Parts(self._cursor, end.values, end.places, self._tokens[state.index])
+                before = state.values.get(part.repeats, ())
+                assert isinstance(before, tuple)
+                following = state.having(part.repeats, (*before, parts), end.index)
+                yield from self._repeated_group(part, following)
+                yield following
+
     def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
         """Yield each way to read a clause; its fields get the place of its first word."""
+        first, token = clause[0], self._token(state.index)
+        if isinstance(first, Words) and (token is None or token.word != first.words[0]):
+            self.miss(state.index, " ".join(first.words))
+            return
         for end in self._walk(clause, 0, state):
             places = {field: place if field in state.places else state.index for field, place in end.places.items()}
             yield _State(end.index, end.values, places)
@@ -331,15 +360,17 @@ def _refused(statement: type[Statement]) -> tuple[tuple[_Sequence, str], ...]:
     return tuple((compiled(form, frozenset()), reason) for form, reason in statement.REFUSED)
 
 
-_FIRST_WORDS = re.compile(r"\{?([A-Z_| ]+)")
+def first_words(statement: type[Statement]) -> tuple[str, ...]:
+    """Return the words with which a statement can begin."""
+    return tuple(dict.fromkeys(word for form in _forms(statement) for word in _beginnings(form[0])))
 
 
-def first_words(form: str) -> tuple[str, ...]:
-    """Return the words with which a form can begin."""
-    found = _FIRST_WORDS.match(form)
-    assert found is not None
-    words = found[1].split("|") if form.startswith("{") else found[1].split(maxsplit=1)[:1]
-    return tuple(word.split()[0] for word in words)
+def _beginnings(part: Part) -> Iterator[str]:
+    if isinstance(part, Words):
+        yield part.words[0]
+    elif isinstance(part, Group):
+        for alternative in part.alternatives:
+            yield from _beginnings(alternative[0])
 
 
 def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
@@ -351,6 +382,7 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
         NoFormError: no form can be read to its end.
     """
     attempt = _Attempt(cursor)
+    first = cursor.tokens[cursor.index]
     for statement in statements:
         for form in _forms(statement):
             for state in attempt.ends(form):
@@ -358,14 +390,15 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
                     attempt.miss(state.index, _END)
                     continue
                 cursor.index = state.index
-                return _made(cursor, statement, state)
+                return _made(cursor, statement, state, first)
     error = attempt.error()
     for statement in statements:
         for form, reason in _refused(statement):
             for state in attempt.ends(form):
-                last = cursor.tokens[state.index - 1]
-                place = cursor.tokens[min(state.index - 1, error.index)]
-                raise cursor.unsupported(reason.replace("{word}", last.word), place)
+                word = cursor.tokens[state.index - 1].word
+                length = len(form[-1].words) if isinstance(form[-1], Words) else 1
+                place = cursor.tokens[min(state.index - length, error.index)]
+                raise cursor.unsupported(reason.replace("{word}", word), place)
     raise error
 
 
@@ -381,10 +414,36 @@ class NoFormError(Exception):
     def refusal(self, cursor: Cursor) -> _Error:
         """Return the error for the user."""
         cursor.index = self.index
-        return self.reason or cursor.expected(_listed(self.expected))
+        if self.reason is not None:
+            return self.reason
+        token = cursor.peek()
+        found = f"found {token.text}" if token is not None else "but the statement ends here"
+        words = [each.split()[0] for each in self.expected if each.isupper()]
+        advice = meant(token.text, words) if token is not None else ""
+        return cursor.error(f"expected {_listed(self.expected)}, {found}{advice}")
 
 
-def _made(cursor: Cursor, statement: type[Statement], state: _State) -> Statement:
+def read_parts(cursor: Cursor, form: str) -> Parts:
+    """Read the tokens from here to the end by one form, and return its values.
+
+    Raises:
+        StatementSyntaxError: the form cannot be read to the end.
+        UnsupportedStatementError: a part is not supported in this release.
+    """
+    attempt = _Attempt(cursor)
+    first = cursor.tokens[cursor.index]
+    for state in attempt.ends(compiled(form, frozenset())):
+        if state.index == len(cursor.tokens):
+            cursor.index = state.index
+            return Parts(cursor, state.values, state.places, first)
+        attempt.miss(state.index, _END)
+    raise attempt.error().refusal(cursor)
+
+
+def _made(cursor: Cursor, statement: type[Statement], state: _State, first: Token) -> Statement:
+    make = MAKERS.get(statement)
+    if make is not None:
+        return make(Parts(cursor, state.values, state.places, first))
     try:
         return statement.of(state.values)
     except RefusedPart as part:

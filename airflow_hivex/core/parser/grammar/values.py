@@ -15,6 +15,7 @@ from airflow_hivex.core.model.sizes import size_of
 from airflow_hivex.core.parser.grammar.clauses import (
     read_id,
     read_ids,
+    read_parentheses,
     read_partition,
     read_partition_predicate,
     read_properties,
@@ -32,14 +33,47 @@ from airflow_hivex.core.parser.grammar.columns import (
     read_whole_column,
 )
 from airflow_hivex.core.parser.grammar.constraints import read_default
-from airflow_hivex.core.parser.grammar.serdes import SERDES, SerDe, format_of_input, serde_of
-from airflow_hivex.core.parser.grammar.views import read_definition
+from airflow_hivex.core.parser.grammar.functions import (
+    read_body,
+    read_language,
+    read_resources,
+    read_session_function,
+    read_signature,
+)
+from airflow_hivex.core.parser.grammar.inserts import read_branch, read_inserted_query, read_values
+from airflow_hivex.core.parser.grammar.row_changes import (
+    ChangedTable,
+    MergeSource,
+    assignments_before,
+    condition_before,
+    read_inserted_values,
+)
+from airflow_hivex.core.parser.grammar.serdes import read_input_format, read_serde
+from airflow_hivex.core.parser.grammar.session_objects import (
+    read_arguments,
+    read_query_in_parentheses,
+    read_statement_text,
+    read_variable,
+    read_variable_values,
+    read_variables,
+)
+from airflow_hivex.core.parser.grammar.session_settings import read_any_text, read_setting, read_time_zone
+from airflow_hivex.core.parser.grammar.tables import (
+    read_columns_of_table,
+    read_new_table,
+    read_partition_keys,
+    read_query_of_table,
+    read_skew,
+)
+from airflow_hivex.core.parser.grammar.views import read_definition, read_view_columns
 from airflow_hivex.core.parser.lexer.literals import read_integer, read_string
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, name_of, tokenize
 from airflow_hivex.core.parser.lexer.types import read_type
 from airflow_hivex.core.parser.queries.conditions import read_partition_condition
-from airflow_hivex.core.parser.statements import Literal, PlacedName, TableName
+from airflow_hivex.core.parser.queries.reader import at_query, read_query
+from airflow_hivex.core.parser.queries.versions import read_version
+from airflow_hivex.core.parser.statements import Literal, PlacedName, Query, TableName
 
 T = TypeVar("T")
 
@@ -173,6 +207,12 @@ def _function_word(cursor: Cursor) -> str:
     if not cursor.at_kind(Kind.WORD) or cursor.at("LIKE"):
         raise cursor.expected("the name of a function")
     return cursor.name("the name of a function")
+
+
+def _query(cursor: Cursor) -> Query:
+    if not at_query(cursor):
+        raise cursor.expected("a query")
+    return read_query(cursor)
 
 
 # -- partitions and columns --------------------------------------------------------------
@@ -330,62 +370,36 @@ def _format_name(cursor: Cursor) -> str:
     return cursor.name("a format").lower()
 
 
-def _format_classes(cursor: Cursor) -> dict[str, object]:
-    """Read ``INPUTFORMAT 'class' OUTPUTFORMAT 'class' [SERDE 'class' ...]``, as the fields of SetFormat."""
-    cursor.expect("INPUTFORMAT")
-    token = cursor.peek()
-    input_format = read_string(cursor, "the class of an input format")
-    cursor.expect("OUTPUTFORMAT")
-    classes: dict[str, object] = {
-        "input_format": input_format,
-        "output_format": read_string(cursor, "the class of an output format"),
-    }
-    name = format_of_input(input_format)
-    if name is None:
-        raise cursor.unsupported("files of that input format are not read; name a format, such as ORC", token)
-    if not cursor.accept("SERDE"):
-        return {"format": name, **classes}
-    library, serde = _read_serde(cursor)
-    if name not in serde.stored_as:
-        known = " or ".join(each.upper() for each in serde.stored_as)
-        raise cursor.error(f"that SerDe goes with files of {known} only", token)
-    return {"format": serde.format, "options": serde.options, "serde_library": library, **classes}
+def _format_words(cursor: Cursor) -> str:
+    parts = [cursor.name("a format")]
+    while cursor.accept_symbol("."):
+        parts.append(cursor.name("a format"))
+    return ".".join(parts)
 
 
-def _serde(cursor: Cursor) -> dict[str, object]:
-    library, serde = _read_serde(cursor)
-    return {"format": serde.format, "options": serde.options, "serde_library": library}
-
-
-def _read_serde(cursor: Cursor) -> tuple[str, SerDe]:
-    token = cursor.peek()
-    name = read_string(cursor, "the class of a SerDe")
-    properties = read_properties(cursor) if cursor.accept("WITH", "SERDEPROPERTIES") else {}
-    found = serde_of(name, properties)
-    if found is None:
-        raise cursor.unsupported(f"{name} is not one of the SerDes that are read here: {', '.join(SERDES)}", token)
-    return name, found
+def _stored_as(cursor: Cursor) -> str:
+    if cursor.at("INPUTFORMAT"):
+        raise cursor.expected("a format")
+    return _format_name(cursor)
 
 
 # One line for each kind, to be read as a table.
 KINDS: Mapping[str, ValueKind] = {
     "added_columns": ValueKind("a column", read_new_columns),
-    "changed_column": ValueKind("a column", read_changed_column),
-    "constraint": ValueKind(CONSTRAINT, read_constraint),
-    "constraint_name": ValueKind(
-        "the name of a constraint", lambda cursor: normalise(cursor.name("the name of a constraint"))
-    ),
-    "default": ValueKind("a default value", read_default),
-    "definition": ValueKind("a query", read_definition),
-    "place": ValueKind("FIRST or AFTER", _place),
-    "type": ValueKind("a type", read_type),
-    "whole_column": ValueKind("a column", read_whole_column),
     "any_partition": ValueKind("'('", read_partition),
     "any_specification": ValueKind("'('", lambda cursor: read_partition_predicate(cursor, any_value=True)),
+    "arguments": ValueKind("a value", read_arguments),
+    "assignments": ValueKind("a column", assignments_before("WHERE")),
+    "assignments_before_when": ValueKind("a column", assignments_before("WHEN")),
+    "body": ValueKind("an expression", read_body),
+    "branch": ValueKind("SELECT", read_branch),
     "buckets": ValueKind("the number of buckets", _buckets),
+    "changed_column": ValueKind("a column", read_changed_column),
+    "character": _string("a character"),
     "cluster": ValueKind("the name of a cluster", read_cluster),
     "column": ValueKind("the name of a column", lambda cursor: normalise(cursor.name("the name of a column"))),
     "column_list": ValueKind("the name of a column", _column_list),
+    "column_names": ValueKind("'('", lambda cursor: cursor.names("a column")),
     "column_of_table": ValueKind("the name of a table", _column_of_table),
     "comment": _string("a comment"),
     "commit_count": ValueKind("a number of commits", lambda cursor: read_integer(cursor, "a number of commits")),
@@ -396,46 +410,95 @@ KINDS: Mapping[str, ValueKind] = {
     ),
     "compaction_state": _named("a status such as 'initiated'", CompactionState.read),
     "compaction_type": _named("a type such as 'major'", CompactionType.read),
-    "requested_type": _named("the type of the compaction, such as 'major'", CompactionType.read),
-    "vacuumed_table": ValueKind(
-        "a table; `hivex compaction clean` deletes the needless files of all tables", Cursor.table_name
-    ),
+    "condition": ValueKind("a condition", condition_before()),
+    "condition_before_then": ValueKind("a condition", condition_before("THEN")),
+    "condition_before_when": ValueKind("a condition", condition_before("WHEN")),
     "confirmation": _string("the confirmation"),
+    "constraint": ValueKind(CONSTRAINT, read_constraint),
+    "constraint_name": ValueKind(
+        "the name of a constraint", lambda cursor: normalise(cursor.name("the name of a constraint"))
+    ),
     "database": ValueKind("the name of a database", Cursor.database_name),
+    "default": ValueKind("a default value", read_default),
+    "definition": ValueKind("a query", read_definition),
     "described_column": ValueKind("the name of a column", _described_column),
     "described_function": ValueKind("the name of a function", _described_function),
+    "directory": _string("the path of a directory"),
     "dropped_columns": ValueKind("a column", _dropped_columns),
-    "format_classes": ValueKind("INPUTFORMAT", _format_classes),
+    "expression": ValueKind("an expression", read_any_text),
     "format_name": ValueKind("a format", _format_name),
+    "format_path": ValueKind("a format", _format_words),
     "function": ValueKind("the name of a function", read_function_name),
     "function_word": ValueKind("the name of a function", _function_word),
+    "input_format": ValueKind("the class of an input format", read_input_format),
+    "inserted_query": ValueKind("a query", read_inserted_query),
+    "java_class": _string("a class"),
     "keys": ValueKind("'('", read_property_keys),
+    "language": ValueKind("SQL", read_language),
+    "line_end": _string("the end of a line"),
     "link": ValueKind("the name of a link", read_link_name),
     "location": _string("a location"),
+    "merge_source": ValueKind("the name of a table", MergeSource.read),
     "new_columns": ValueKind("'('", read_added_columns),
     "new_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, _new_partition)),
+    "new_table": ValueKind("the name of a table", read_new_table),
+    "new_values": ValueKind("'('", read_inserted_values),
     "nullable_comment": ValueKind("a comment or NULL", _nullable_comment),
+    "output_format": _string("the class of an output format"),
+    "parameters": ValueKind("'('", read_parentheses),
     "partition": ValueKind("'('", read_static_partition),
     "partition_condition": ValueKind("a condition", read_partition_condition),
     "partition_count": ValueKind(
         "a number of partitions", _count("a number of partitions", "that is not a valid number of partitions")
     ),
+    "partition_keys": ValueKind("'('", read_partition_keys),
     "partition_order": ValueKind("a partition column", _partition_order),
+    "path": _string("a path"),
     "pattern": ValueKind("a pattern", _pattern),
     "percent": ValueKind("a percentage", _percent),
+    "place": ValueKind("FIRST or AFTER", _place),
     "pool": _string("the name of a pool, a string"),
     "properties": ValueKind("'('", read_properties),
     "property": ValueKind("a property", read_property_key),
+    "query": ValueKind("a query", _query),
+    "query_in_parentheses": ValueKind("'(' and a query", read_query_in_parentheses),
+    "query_of_table": ValueKind("a query", read_query_of_table),
     "quoted_pattern": _string("a pattern"),
+    "requested_type": _named("the type of the compaction, such as 'major'", CompactionType.read),
+    "resources": ValueKind("JAR, FILE or ARCHIVE", read_resources),
     "row_count": ValueKind("a number of rows", _count("a number of rows", "that is not a valid number of rows")),
     "script": ValueKind("a statement", _script),
-    "serde": ValueKind("the class of a SerDe", _serde),
+    "separator": _string("a separator"),
+    "serde_class": ValueKind("the class of a SerDe", read_serde),
+    "session_function": ValueKind("the name of a function", read_session_function),
+    "setting": ValueKind("the name of a setting", read_setting),
+    "signature": ValueKind("'(' and parameters", read_signature),
     "size": ValueKind("a size, such as 1000000 or '10 GB'", _size),
+    "skew": ValueKind("'('", read_skew),
     "sort_columns": ValueKind("a column", _sort_columns),
     "specification": ValueKind("'('", read_partition_predicate),
     "specifications": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_partition_predicate)),
+    "statement_text": ValueKind("a statement", read_statement_text),
     "static_partitions": ValueKind("PARTITION", lambda cursor: _each_partition(cursor, read_static_partition)),
+    "stored_as": ValueKind("a format", _stored_as),
     "table": ValueKind("the name of a table", Cursor.table_name),
+    "table_columns": ValueKind("'('", read_columns_of_table),
+    "table_with_alias": ValueKind("the name of a table", ChangedTable.read),
+    "text": ValueKind("a value", read_any_text),
+    "text_of_null": _string("the text that stands for NULL"),
+    "time_zone": ValueKind("the name of a zone", read_time_zone),
     "transaction_ids": ValueKind("the id of a transaction", lambda cursor: read_ids(cursor, "a transaction")),
+    "type": ValueKind("a type", read_type),
     "user": ValueKind("the name of a user", lambda cursor: cursor.identifier("the name of a user")),
+    "vacuumed_table": ValueKind(
+        "a table; `hivex compaction clean` deletes the needless files of all tables", Cursor.table_name
+    ),
+    "values": ValueKind("VALUES", read_values),
+    "variable": ValueKind("the name of a variable", read_variable),
+    "variable_names": ValueKind("'('", lambda cursor: cursor.names("a variable")),
+    "variable_values": ValueKind("the name of a variable", read_variable_values),
+    "variables": ValueKind("the name of a variable", read_variables),
+    "version": ValueKind("VERSION AS OF or TIMESTAMP AS OF", read_version),
+    "view_columns": ValueKind("'('", read_view_columns),
+    "whole_column": ValueKind("a column", read_whole_column),
 }

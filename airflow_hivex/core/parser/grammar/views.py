@@ -1,75 +1,26 @@
-"""CREATE, ALTER and DROP VIEW, and the text of a view that is stored."""
+"""The columns and the query of a view, and the text of a view that is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.parser.grammar.clauses import once, read_properties
 from airflow_hivex.core.parser.lexer.literals import read_string
 from airflow_hivex.core.parser.lexer.markers import Markers
 from airflow_hivex.core.parser.lexer.tokens import Cursor, tokenize
 from airflow_hivex.core.parser.queries.reader import at_query, read_query
 from airflow_hivex.core.parser.statements import (
-    CreateView,
     Query,
     TableName,
 )
 
 
-def read_create_view(cursor: Cursor, *, or_replace: bool) -> CreateView:
-    """Return the statement whose words up to VIEW are read.
+def read_view_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+    """Return the names and comments of a view's columns in parentheses.
 
     Raises:
-        StatementSyntaxError: the text is not SQL, or has a column or clause twice.
-        UnsupportedStatementError: the query has markers, or reads an object that is not a table of the warehouse.
+        StatementSyntaxError: the text is not a list of different names.
     """
-    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
-    if if_not_exists and or_replace:
-        raise cursor.error("OR REPLACE and IF NOT EXISTS do not go together")
-    view = cursor.table_name()
-    columns = _read_columns(cursor) if cursor.at_symbol("(") else {}
-    comment: str | None = None
-    properties: Mapping[str, str] | None = None
-    while (token := cursor.peek()) is not None and token.word != "AS":
-        if cursor.accept("COMMENT"):
-            once(cursor, token, comment is not None)
-            comment = read_string(cursor, "a comment")
-        elif cursor.accept("TBLPROPERTIES"):
-            once(cursor, token, properties is not None)
-            properties = read_properties(cursor)
-        else:
-            _refuse_with(cursor)
-            if cursor.at("PARTITIONED"):
-                raise cursor.unsupported(_NO_PARTITIONS)
-            raise cursor.expected("COMMENT, TBLPROPERTIES or AS and a query")
-    return CreateView(
-        view,
-        _definition_behind_as(cursor),
-        columns=tuple(columns.items()),
-        or_replace=or_replace,
-        if_not_exists=if_not_exists,
-        comment=comment,
-        properties=properties or {},
-    )
-
-
-def _definition_behind_as(cursor: Cursor) -> Query:
-    cursor.expect("AS")
-    return read_definition(cursor)
-
-
-_NO_PARTITIONS = "a view has no partitions; conditions on its columns exclude those of the tables that it reads"
-
-
-def _refuse_with(cursor: Cursor) -> None:
-    if cursor.at("WITH"):
-        raise cursor.unsupported("a view keeps the columns that it was made with; leave WITH out")
-    if cursor.at("DEFAULT", "COLLATION"):
-        raise cursor.unsupported("COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out")
-
-
-def _read_columns(cursor: Cursor) -> dict[str, str | None]:
     cursor.expect_symbol("(")
     found: dict[str, str | None] = {}
     while True:
@@ -81,7 +32,7 @@ def _read_columns(cursor: Cursor) -> dict[str, str | None]:
         if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")")
-    return found
+    return tuple(found.items())
 
 
 def read_definition(cursor: Cursor) -> Query:

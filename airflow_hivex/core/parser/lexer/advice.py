@@ -56,6 +56,8 @@ _INSTEAD = {
     "DROP INDEX": "ORC files have indexes of their own; sort or partition the table",
     "DROP MATERIALIZED": _NO_MATERIALIZED,
     "DROP PROCEDURE": "run the statements of the procedure one after the other",
+    "DROP TEMP VIEW": "DROP VIEW drops a temporary view",
+    "DROP TEMPORARY VIEW": "DROP VIEW drops a temporary view",
     "DROP POOL": _AIRFLOW,
     "DROP RESOURCE": _AIRFLOW,
     "DROP ROLE": _NO_RIGHTS,

@@ -15,7 +15,7 @@ from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.parser.lexer.literals import read_constant, unquote
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, syntax_error, tokenize, unsupported_error
-from airflow_hivex.core.parser.statements import Query, RestoreTable
+from airflow_hivex.core.parser.statements import Query
 
 BY_WRITE_ID = ("VERSION", "SYSTEM_VERSION")
 BY_TIME = ("TIMESTAMP", "SYSTEM_TIME")
@@ -109,19 +109,6 @@ def read_version(cursor: Cursor) -> VersionAsOf:
     found = read_write_id(cursor) if kind in BY_WRITE_ID else read_time(cursor)
     end = cursor.tokens[cursor.index - 1].end
     return replace(found, marker=None if marker is None else marker.text, start=first.start, end=end)
-
-
-def read_restore(cursor: Cursor) -> RestoreTable:
-    """Return the statement whose word RESTORE is read.
-
-    Raises:
-        StatementSyntaxError: the statement does not name a table and a version.
-    """
-    if cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1) and not cursor.at_symbol(".", ahead=1):
-        cursor.accept("TABLE")
-    table = cursor.table_name()
-    cursor.accept("TO")
-    return RestoreTable(table, read_version(cursor))
 
 
 def read_write_id(cursor: Cursor) -> VersionAsOf:

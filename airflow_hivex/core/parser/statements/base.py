@@ -26,6 +26,16 @@ class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the
         self.is_unsupported = is_unsupported
 
 
+def refuse_both(values: Mapping[str, Any]) -> None:
+    """Refuse OR REPLACE together with IF NOT EXISTS.
+
+    Raises:
+        RefusedPart: both stand in the statement.
+    """
+    if "or_replace" in values and "if_not_exists" in values:
+        raise RefusedPart("if_not_exists", "OR REPLACE and IF NOT EXISTS do not go together")
+
+
 class Statement(ABC):
     """A statement of a user, as a value.
 

@@ -22,12 +22,24 @@ from airflow_hivex.core.parser.statements.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction(RoutedStatement):
-    """CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] name AS 'class' [USING JAR 'uri', ...] or (...) RETURNS t RETURN x.
+    """A permanent function of a database, in SQL or of a Java class.
 
     An SQL function has a definition ``sql``, and its ``body`` as a query. A Java function has a class and resources.
     """
 
     KIND = "CREATE FUNCTION"
+    SYNTAX = (
+        "CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] <name function> AS <class_name java_class> [USING <resources>]",
+        "CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] <name function> <parameters> "
+        "[RETURNS {TABLE !is_table <columns parameters> | <type>}] [LANGUAGE <language> & {DETERMINISTIC "
+        "| NOT DETERMINISTIC !is_random} & COMMENT <comment> & CONTAINS SQL & READS SQL DATA] RETURN <body>",
+    )
+    REFUSED = (
+        (
+            "CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] <name function> <parameters> RETURNS TABLE RETURN",
+            "RETURNS TABLE names its columns and their types here, such as TABLE (id INT)",
+        ),
+    )
     IN_TRANSACTIONS = False
 
     name: TableName

@@ -25,6 +25,12 @@ from airflow_hivex.core.parser.statements.base import (
     table_uses,
 )
 from airflow_hivex.core.parser.statements.queries import Query, TableReference
+from airflow_hivex.core.parser.statements.tables import FILE_FORMAT
+
+_TARGET = (
+    "{INTO | OVERWRITE !overwrite} [TABLE] <target table> [PARTITION <partition any_partition>] "
+    "[IF NOT EXISTS !if_not_exists]"
+)
 
 
 class ChangeAction(enum.Enum):
@@ -91,7 +97,7 @@ class DefaultValue:
 
 @dataclass(frozen=True, slots=True)
 class Insert(QueryStatement):
-    """INSERT INTO or INSERT OVERWRITE one table.
+    """New rows of one table, which with OVERWRITE replace its rows, or those of the partitions that they belong to.
 
     ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
     NULL). ``columns`` is the column list, if one was given. ``rows`` has the values of a VALUES list if all of them are
@@ -101,6 +107,18 @@ class Insert(QueryStatement):
     """
 
     KIND = "INSERT"
+    SYNTAX = (
+        f"INSERT [WITH SCHEMA EVOLUTION !evolves] {_TARGET} [<columns column_names>] "
+        "{<source values> | <source inserted_query>}",
+        f"INSERT [WITH SCHEMA EVOLUTION !evolves] {_TARGET} BY NAME !by_name [<columns column_names>] <query>",
+    )
+    REFUSED = (
+        (
+            f"INSERT [WITH SCHEMA EVOLUTION] {_TARGET} REPLACE",
+            "INSERT ... REPLACE is not a statement of this release; DELETE and INSERT in one transaction replace rows, "
+            "and so does mode replace_where of warehouse.write",
+        ),
+    )
 
     target: TableName
     query: Query
@@ -127,12 +145,22 @@ class Insert(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class InsertDirectory(QueryStatement):
-    """INSERT OVERWRITE [LOCAL] DIRECTORY: the rows of a query as files of a ``format`` in a folder of no table.
+    """The rows of a query as files of a ``format`` in a folder of no table.
 
     ``options`` are the options of the format, as for a table of this format.
     """
 
     KIND = "INSERT OVERWRITE DIRECTORY"
+    SYNTAX = (
+        "INSERT OVERWRITE [LOCAL !is_local] DIRECTORY [<path directory>] "
+        f"[{FILE_FORMAT} & OPTIONS <options properties>] <query>",
+    )
+    REFUSED = (
+        (
+            "INSERT OVERWRITE [LOCAL] DIRECTORY [<path directory>] STORED BY",
+            "files are stored AS a format, such as ORC, PARQUET or TEXTFILE",
+        ),
+    )
     IN_TRANSACTIONS = False
 
     path: Annotated[str, Folder()]
@@ -152,6 +180,8 @@ class MultiInsert(RoutedStatement):
     """
 
     KIND = "INSERT"
+    BRANCH = f"INSERT {_TARGET} [BY NAME !by_name] [<columns column_names>] <query branch>"
+    """The form of one INSERT among several."""
 
     inserts: tuple[Insert, ...]
     sources: tuple[Query, ...] = ()
@@ -208,12 +238,31 @@ class ChangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows(RoutedStatement):
-    """UPDATE, DELETE or MERGE.
+    """Other values of rows, or their end; a MERGE joins a table with a source, and may have new rows.
 
     ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the source without a
     match, or without a source only new rows; ``unmatched_by_source`` are the rows of the target without a match. If it
     ``evolves``, columns of a MERGE's source that its clauses name and the table lacks are added.
     """
+
+    KIND = "UPDATE, DELETE and MERGE"
+    SYNTAX = (
+        "UPDATE <target table_with_alias> SET <assignments> [WHERE <where condition>]",
+        "DELETE FROM <target table_with_alias> [WHERE <where condition>]",
+        "MERGE [WITH SCHEMA EVOLUTION !evolves] INTO <target table_with_alias> USING <source merge_source> "
+        "ON <on condition_before_when> "
+        "{WHEN {MATCHED | NOT MATCHED BY SOURCE !by_source} [AND <condition condition_before_then>] "
+        "THEN {DELETE !is_end | UPDATE SET {'*' !by_name | <assignments assignments_before_when>}} "
+        "| WHEN NOT MATCHED !is_new [BY TARGET] [AND <condition condition_before_then>] "
+        "THEN INSERT {'*' !by_name | [<columns column_names>] VALUES <values new_values>}}*whens",
+    )
+    REFUSED = (
+        (
+            "DELETE FROM <target table_with_alias> USING",
+            "DELETE has no USING; MERGE INTO ... USING source ON ... WHEN MATCHED THEN DELETE joins the table with a "
+            "source, or EXISTS does",
+        ),
+    )
 
     operation: str
     target: TableName
@@ -357,13 +406,17 @@ class ExplainMultiInsert(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class LoadData(Statement):
-    """LOAD DATA [LOCAL] INPATH 'path' [OVERWRITE] INTO TABLE name [PARTITION (...)] [INPUTFORMAT '' SERDE ''].
+    """The files of a folder as rows of a table; with OVERWRITE they replace its rows.
 
     ``static`` and ``dynamic`` are the partition columns with a value and without a value. ``format`` is the format of
     the files, None for the table's format; ``options`` are the options of its reader.
     """
 
     KIND = "LOAD DATA"
+    SYNTAX = (
+        "LOAD DATA [LOCAL !is_local] INPATH <path> [OVERWRITE] INTO TABLE <target table> "
+        "[PARTITION <partition any_partition>] [INPUTFORMAT <input_format> SERDE <serde_library serde_class>]",
+    )
 
     target: TableName
     path: Annotated[str, Folder()]
@@ -399,9 +452,10 @@ class Truncate(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RestoreTable(Statement):
-    """RESTORE [TABLE] name [TO] VERSION AS OF n | TIMESTAMP AS OF time."""
+    """The rows that a table had in an earlier version."""
 
     KIND = "RESTORE TABLE"
+    SYNTAX = ("RESTORE [TABLE] <table> [TO] <version>",)
 
     table: TableName
     version: VersionAsOf

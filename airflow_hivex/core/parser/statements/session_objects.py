@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
-from airflow_hivex.core.parser.statements.base import NOTHING, QueryStatement, RoutedStatement, Statement, Uses
+from airflow_hivex.core.parser.statements.base import (
+    NOTHING,
+    QueryStatement,
+    RefusedPart,
+    RoutedStatement,
+    Statement,
+    Uses,
+    refuse_both,
+)
 from airflow_hivex.core.parser.statements.queries import Query
+from airflow_hivex.core.parser.statements.views import VIEW_DEFINITION
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryView(QueryStatement):
-    """CREATE [OR REPLACE] TEMPORARY VIEW name (column COMMENT '...', ...) AS query.
+    """A view of the session.
 
     The metastore does not know the view, so the statement names only the objects that its query reads.
     """
 
     KIND = "CREATE TEMPORARY VIEW"
+    SYNTAX = (f"CREATE [OR REPLACE] {{TEMPORARY | TEMP}} {VIEW_DEFINITION}",)
+    REFUSED = (
+        (
+            "CREATE [OR REPLACE] {TEMPORARY | TEMP} VIEW [IF NOT EXISTS] <view table> [<columns table_columns>] USING",
+            "a temporary view of files is not supported; make an external table of them",
+        ),
+    )
 
     view: TableName
     query: Query
@@ -28,15 +44,34 @@ class CreateTemporaryView(QueryStatement):
     if_not_exists: bool = False
     comment: str | None = None
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> CreateTemporaryView:
+        """Return the statement; properties have no effect.
+
+        Raises:
+            RefusedPart: the name has a database, or the statement has OR REPLACE and IF NOT EXISTS.
+        """
+        refuse_both(values)
+        view = values["view"]
+        if view.database is not None or view.namespace is not None:
+            raise RefusedPart("view", f"the temporary view {view} belongs to the session; give it a name of one part")
+        return cls(**{field: value for field, value in values.items() if field != "properties"})
+
 
 @dataclass(frozen=True, slots=True)
 class SetConfiguration(Statement):
-    """SET name = value; SET name, which shows the value (None); SET, which shows all values of the session.
+    """Another value in the configuration of the session's jobs; without a value the statement shows the value.
 
-    ``SET -v`` shows the configuration of the cluster and the settings of the metastore, too.
+    SET alone shows all values of the session. ``SET -v`` shows the configuration of the cluster and the settings of the
+    metastore, too.
     """
 
     KIND = "SET"
+    SYNTAX = (
+        "SET ['-' V !shows_all]",
+        "SET TIME ZONE <zone time_zone>",
+        "SET <name setting> ['=' !is_set [<value text>]]",
+    )
 
     name: str | None = None
     value: str | None = None
@@ -45,18 +80,23 @@ class SetConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetConfiguration(Statement):
-    """RESET [name]: the configuration of the cluster holds again."""
+    """The configuration of the cluster in place of that of the session."""
 
     KIND = "RESET"
+    SYNTAX = ("RESET [<name setting>]",)
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeclareVariable(QueryStatement):
-    """DECLARE [OR REPLACE] [VARIABLE] name, ... [type] [DEFAULT expression]. ``query`` returns the default."""
+    """Variables of the session, with a type or a default value; ``query`` returns the default."""
 
     KIND = "DECLARE VARIABLE"
+    SYNTAX = (
+        "DECLARE [OR REPLACE] [VARIABLE | VAR] <names variables> {DEFAULT | '='} <default expression>",
+        "DECLARE [OR REPLACE] [VARIABLE | VAR] <names variables> <type> [{DEFAULT | '='} <default expression>]",
+    )
 
     names: tuple[str, ...]
     query: Query
@@ -65,13 +105,17 @@ class DeclareVariable(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetVariables(RoutedStatement):
-    """SET VARIABLE name = expression, ..., or SET VARIABLE (name, ...) = (query).
+    """Other values of variables.
 
     ``query`` returns one column for each name, in one row; with ``may_be_empty`` it may return no row, for NULL.
     ``defaults`` are the names to which DEFAULT is assigned.
     """
 
     KIND = "SET VARIABLE"
+    SYNTAX = (
+        "SET {VARIABLE | VAR} <names variable_names> '=' <query query_in_parentheses>",
+        "SET {VARIABLE | VAR} <assigned variable_values>",
+    )
 
     names: tuple[str, ...]
     query: Query | None = None
@@ -90,9 +134,10 @@ class SetVariables(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropVariable(Statement):
-    """DROP TEMPORARY VARIABLE [IF EXISTS] name."""
+    """The end of a variable."""
 
     KIND = "DROP VARIABLE"
+    SYNTAX = ("DROP {TEMPORARY | TEMP} {VARIABLE | VAR} [IF EXISTS] <name variable>",)
 
     name: str
     if_exists: bool = False
@@ -100,12 +145,23 @@ class DropVariable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryFunction(RoutedStatement):
-    """CREATE [OR REPLACE] TEMPORARY FUNCTION name (...) RETURNS ... RETURN ...; ``text`` is the text behind the name.
+    """A function of the session, or a macro; ``text`` is the text behind the name.
 
     ``body`` is the query or expression behind RETURN, as a query.
     """
 
     KIND = "CREATE TEMPORARY FUNCTION"
+    SYNTAX = (
+        "CREATE [OR REPLACE] {TEMPORARY | TEMP} FUNCTION [IF NOT EXISTS] <name session_function> <signature> RETURN "
+        "<body>",
+        "CREATE {TEMPORARY | TEMP} MACRO <name session_function> <parameters> <body>",
+    )
+    REFUSED = (
+        (
+            "CREATE [OR REPLACE] {TEMPORARY | TEMP} FUNCTION [IF NOT EXISTS] <name session_function> AS",
+            "a temporary function of a class is not supported; write its body in SQL: f(x INT) RETURNS INT RETURN x",
+        ),
+    )
 
     name: str
     text: str
@@ -125,9 +181,10 @@ class CreateTemporaryFunction(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropTemporaryFunction(Statement):
-    """DROP TEMPORARY FUNCTION [IF EXISTS] name."""
+    """The end of a function or macro of the session."""
 
     KIND = "DROP TEMPORARY FUNCTION"
+    SYNTAX = ("DROP {TEMPORARY | TEMP} {FUNCTION | MACRO} [IF EXISTS] <name session_function>",)
 
     name: str
     if_exists: bool = False
@@ -144,11 +201,14 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """EXECUTE IMMEDIATE text [INTO variable, ...] [USING value [AS name], ...]; a variable may have the text."""
+    """The statement in a text, which a variable may have."""
 
     KIND = "EXECUTE IMMEDIATE"
+    SYNTAX = (
+        "EXECUTE IMMEDIATE {<text statement_text> | <variable>} [INTO <into variables> & USING <using arguments>]",
+    )
 
-    text: str | None
+    text: str | None = None
     variable: str | None = None
     into: tuple[str, ...] = ()
     using: tuple[ImmediateArgument, ...] = ()

@@ -22,10 +22,29 @@ from airflow_hivex.core.parser.statements.base import (
 )
 from airflow_hivex.core.parser.statements.queries import Query
 
+FILE_FORMAT = (
+    "USING <format format_path> & STORED AS {INPUTFORMAT <input_format> OUTPUTFORMAT <output_format> | <stored_as>} "
+    "& ROW FORMAT {SERDE <serde_library serde_class> [WITH SERDEPROPERTIES <serde_properties properties>] "
+    "| DELIMITED !delimited [FIELDS TERMINATED BY <field_delim separator> [ESCAPED BY <escape character>] "
+    "& COLLECTION ITEMS TERMINATED BY <collection_delim separator> & MAP KEYS TERMINATED BY <mapkey_delim separator> "
+    "& LINES TERMINATED BY <line_delim line_end> & NULL DEFINED AS <null_format text_of_null>]}"
+)
+"""The clauses that name the format of files, in Spark's and in Hive's form."""
+_TABLE = "TABLE [IF NOT EXISTS !if_not_exists] <table new_table>"
+_CLAUSES = (
+    f"[{FILE_FORMAT} & OPTIONS <options properties> & PARTITIONED BY <partition_keys> "
+    "& CLUSTERED BY <bucket_columns column_names> [SORTED BY '(' <sort_columns> ')'] "
+    "INTO <num_buckets buckets> BUCKETS & SKEWED BY <skew> & LOCATION <location> & COMMENT <comment> "
+    "& TBLPROPERTIES <properties>]"
+)
+_DEFINITION = f"{_TABLE} [<columns table_columns>] {_CLAUSES} [[AS] <query query_of_table>]"
+_LIKE = f"{_TABLE} LIKE <source table> [{FILE_FORMAT} & LOCATION <location> & TBLPROPERTIES <properties>]"
+_CREATE = "CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL]"
+
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(RoutedStatement):
-    """CREATE [EXTERNAL] TABLE, with ``query`` for CREATE TABLE AS SELECT.
+    """A new table, perhaps with the rows of a query; with OR REPLACE it replaces a table of its name.
 
     ``format`` is the word after USING or STORED AS in lower case, None without such a clause.
     ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
@@ -35,6 +54,29 @@ class CreateTable(RoutedStatement):
     """
 
     KIND = "CREATE TABLE"
+    SYNTAX = (
+        "{CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL !transactional] | CREATE {TEMPORARY | TEMP} !temporary "
+        f"[EXTERNAL] | REPLACE !must_exist}} {_DEFINITION}",
+    )
+    REFUSED = (
+        (
+            "CREATE OR REPLACE {TEMPORARY | TEMP} [EXTERNAL] TABLE",
+            "a temporary table is not replaced; drop it by DROP TABLE first",
+        ),
+        (
+            f"{_CREATE} {_TABLE} [<columns table_columns>] {_CLAUSES} STORED BY",
+            "a table is stored AS a format, such as ORC, PARQUET or TEXTFILE",
+        ),
+        (
+            f"{_CREATE} {_TABLE} [<columns table_columns>] {_CLAUSES} {{CLUSTER | WITH | DEFAULT}}",
+            "{word} is not a clause of CREATE TABLE in this release",
+        ),
+        (
+            f"{_CREATE} {_TABLE} {{CLONE | DEEP | SHALLOW}}",
+            "CREATE TABLE ... {word} is not supported; CREATE TABLE ... AS SELECT copies rows, and CREATE LINK shows a "
+            "table in another database",
+        ),
+    )
     IN_TRANSACTIONS = False
 
     table: TableName
@@ -85,12 +127,28 @@ class CreateTable(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTableLike(Statement):
-    """CREATE [EXTERNAL] TABLE name LIKE source, with the clauses that it may have.
+    """A new table with the columns of another table.
 
-    ``new`` has the name and these clauses, but no columns.
+    ``new`` has the name and the clauses of the statement, but no columns.
     """
 
     KIND = "CREATE TABLE LIKE"
+    SYNTAX = (
+        "CREATE {[EXTERNAL !external | TRANSACTIONAL !transactional] | {TEMPORARY | TEMP} !temporary "
+        f"[EXTERNAL !external]}} {_LIKE}",
+    )
+    REFUSED = (
+        (
+            f"CREATE OR REPLACE [EXTERNAL | TRANSACTIONAL] {_TABLE} LIKE",
+            "CREATE TABLE ... LIKE does not replace a table; list the columns",
+        ),
+        (f"{_CREATE} {_TABLE} LIKE FILE <source format_name>", "columns are not taken from a file; list them"),
+        (
+            f"CREATE [EXTERNAL | TRANSACTIONAL | TEMPORARY | TEMP] {_LIKE} "
+            "{OPTIONS | PARTITIONED | CLUSTERED | SKEWED | COMMENT}",
+            "CREATE TABLE ... LIKE takes what {word} says from its source; leave it out",
+        ),
+    )
     IN_TRANSACTIONS = False
 
     new: CreateTable
@@ -198,8 +256,10 @@ class SetFormat(Statement):
     KIND = "ALTER TABLE SET FILEFORMAT"
     SYNTAX = (
         "ALTER TABLE <table> SET FILEFORMAT <format format_name>",
-        "ALTER TABLE <table> SET FILEFORMAT <classes format_classes>",
-        "ALTER TABLE <table> SET SERDE <classes serde>",
+        "ALTER TABLE <table> SET FILEFORMAT INPUTFORMAT <input_format> OUTPUTFORMAT <output_format> "
+        "[SERDE <serde_library serde_class> [WITH SERDEPROPERTIES <serde_properties properties>]]",
+        "ALTER TABLE <table> SET SERDE <serde_library serde_class> "
+        "[WITH SERDEPROPERTIES <serde_properties properties>]",
     )
     REFUSED = (
         (
@@ -217,11 +277,6 @@ class SetFormat(Statement):
     serde_library: str | None = None
     input_format: str | None = None
     output_format: str | None = None
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> SetFormat:
-        """Return the statement; classes of Hive name a format and its options."""
-        return cls(values["table"], **values.get("classes") or {"format": values["format"]})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from airflow_hivex.core.model.identifiers import TableName
-from airflow_hivex.core.parser.statements.base import Named, Role, Statement, Uses, table_uses
+from airflow_hivex.core.parser.statements.base import Named, Role, Statement, Uses, refuse_both, table_uses
 from airflow_hivex.core.parser.statements.queries import Query
+
+VIEW_DEFINITION = (
+    "VIEW [IF NOT EXISTS] <view table> [<columns view_columns>] [COMMENT <comment> & TBLPROPERTIES <properties>] "
+    "AS <query definition>"
+)
+
+_NAMED = "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] <view table> [<columns view_columns>]"
+_BEGINNING = f"{{{_NAMED} | ALTER VIEW <view table>}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +28,21 @@ class CreateView(Statement):
     """
 
     KIND = "CREATE VIEW"
-    SYNTAX = ("ALTER VIEW <view table> AS <query definition>",)
+    SYNTAX = (
+        f"CREATE [OR REPLACE] {VIEW_DEFINITION}",
+        "ALTER VIEW !must_exist <view table> AS <query definition>",
+    )
     REFUSED = (
-        ("ALTER VIEW <view table> WITH", "a view keeps the columns that it was made with; leave WITH out"),
         (
-            "ALTER VIEW <view table> DEFAULT COLLATION",
+            f"{_BEGINNING} WITH",
+            "a view keeps the columns that it was made with; leave WITH out",
+        ),
+        (
+            f"{_BEGINNING} DEFAULT COLLATION",
             "COLLATE in the query of the view says the collation; leave DEFAULT COLLATION out",
         ),
         (
-            "ALTER VIEW <view table> {ADD | DROP} {PARTITION | IF}",
+            f"{{{_NAMED} PARTITIONED | ALTER VIEW <view table> {{ADD | DROP}} {{PARTITION | IF}}}}",
             "a view has no partitions; conditions on its columns exclude those of the tables that it reads",
         ),
     )
@@ -45,8 +59,13 @@ class CreateView(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CreateView:
-        """Return ALTER VIEW, which replaces the query of an existing view."""
-        return cls(**values, or_replace=True, must_exist=True)
+        """Return the statement; ALTER VIEW replaces the query of an existing view.
+
+        Raises:
+            RefusedPart: the statement has OR REPLACE and IF NOT EXISTS.
+        """
+        refuse_both(values)
+        return cls(**{**values, "or_replace": "or_replace" in values or "must_exist" in values})
 
     @property
     def kind(self) -> str:

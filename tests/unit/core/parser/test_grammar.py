@@ -31,6 +31,14 @@ def test_syntax_names_kinds_of_values_that_can_be_read(statement: type[Statement
     assert {part.kind for part in parts if isinstance(part, syntax.Value)} <= set(KINDS)
 
 
+def test_only_queries_and_statements_around_others_have_no_syntax() -> None:
+    without = {statement.__name__ for statement in STATEMENTS if not statement.SYNTAX}
+    around = {"ExplainQuery", "ExplainChanges", "ExplainMultiInsert", "ExplainRoute", "MultiInsert"}
+    # SET and RESET of the configuration have the forms of these two.
+    settings = {"SetSetting", "ResetSetting"}
+    assert without == {"Select", "DescribeQuery", *around, *settings}
+
+
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
 def test_statement_returns_each_table_that_it_names(statement: type[Any]) -> None:
     hints = get_type_hints(statement, include_extras=True)
@@ -69,6 +77,8 @@ def test_form_that_does_not_follow_the_notation_is_refused(form: str) -> None:
         ("SHOW COPIES copies", "copies"),
         ("VACUUM table DRY RUN", "table"),
         ("TRUNCATE table", "table"),
+        ("INSERT INTO table VALUES (1)", "table"),
+        ("LOAD DATA INPATH 'x' INTO TABLE partition PARTITION (p = 1)", "partition"),
     ],
 )
 def test_keywords_are_not_reserved(text: str, names: str | None) -> None:
@@ -90,6 +100,10 @@ def test_keywords_are_not_reserved(text: str, names: str | None) -> None:
         ("SHOW COMPACTIONS POOL 'a' TYPE 'major' POOL 'b'", 40, "POOL is given twice"),
         ("ALTER TABLE t ADD PARTITION (p = 1) LOCATION", 45, "expected a location, but the statement ends here"),
         ("SHOW TABLES IN d LIKE", 22, "expected a pattern, but the statement ends here"),
+        ("CREATE TABLE t (a INT) STORD AS ORC", 24, "found STORD; perhaps STORED is meant"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED DELETE", 48, "expected AND or THEN, found DELETE"),
+        ("INSERT INTO t (a, b) VALEUS (1, 2)", 22, "expected VALUES or a query, found VALEUS; perhaps VALUES is meant"),
+        ("DROP TEMPORARY VARIABLE IF x", 28, "expected EXISTS or the end of the statement, found x"),
         ("USE CLUSTER a:b", 13, "a cluster's name"),
     ],
 )

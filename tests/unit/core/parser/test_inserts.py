@@ -179,14 +179,14 @@ def test_rows_without_parentheses_and_of_numbers_that_widen_are_read() -> None:
     ("text", "column", "reason"),
     [
         ("INSERT t VALUES (1)", 8, "INTO or OVERWRITE"),
-        ("INSERT INTO t", 14, "VALUES or a query"),
+        ("INSERT INTO t", 14, "VALUES, a query or BY NAME"),
         ("INSERT INTO t VALUES", 15, "VALUES is not complete"),
         ("INSERT INTO t VALUES (1),", 26, "a row"),
         ("INSERT INTO t VALUES (1), (1, 2)", 27, "row 2 has 2 values"),
         ("INSERT INTO t (a, A) SELECT 1, 2", 19, "named twice"),
         ("INSERT INTO t PARTITION (ds=1, DS=2) SELECT 1", 32, "named twice"),
         ("INSERT INTO t PARTITION (ds=x) SELECT 1", 29, "a constant"),
-        ("INSERT INTO t SHOW TABLES", 15, "VALUES or a query"),
+        ("INSERT INTO t SHOW TABLES", 15, "VALUES, a query or BY NAME"),
     ],
 )
 def test_insert_that_cannot_be_read_is_refused_at_its_place(text: str, column: int, reason: str) -> None:
@@ -201,7 +201,7 @@ def test_insert_that_cannot_be_read_is_refused_at_its_place(text: str, column: i
         ("INSERT INTO t@y VALUES (1)", 13),
         ("INSERT INTO a.b.c VALUES (1)", 13),
         ("INSERT INTO t REPLACE WHERE a = 1 SELECT 1", 15),
-        ("FROM s INSERT OVERWRITE DIRECTORY 'x' SELECT a INSERT INTO t SELECT b", 15),
+        ("FROM s INSERT OVERWRITE DIRECTORY 'x' SELECT a INSERT INTO t SELECT b", 8),
         ("INSERT OVERWRITE DIRECTORY 'x' STORED BY 'hbase' SELECT 1", 32),
     ],
 )

@@ -40,7 +40,7 @@ def test_files_have_the_format_of_the_named_classes() -> None:
         (
             f"INPUTFORMAT '{TEXT}' SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde'",
             StatementSyntaxError,
-            "does not read files of input format",
+            "goes with files of",
         ),
     ],
 )

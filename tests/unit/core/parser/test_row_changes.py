@@ -149,7 +149,7 @@ def test_a_source_that_is_a_table_keeps_its_name() -> None:
         ("MERGE INTO t USING s ON t.a = s.a", 1, 34, "WHEN"),
         ("MERGE INTO t USING s ON t.a = s.a WHERE t.b = 1 WHEN MATCHED THEN DELETE", 1, 35, "expected '"),
         ("MERGE INTO t USING s ON t.a = s.a JOIN u ON true WHEN MATCHED THEN DELETE", 1, 35, "expected '"),
-        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN INSERT *", 1, 53, "UPDATE or DELETE"),
+        ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN INSERT *", 1, 53, "DELETE or UPDATE SET"),
         ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN DELETE", 1, 57, "INSERT"),
         ("MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, b) VALUES (1)", 1, 80, "2 columns"),
         ("MERGE INTO t USING s ON 1 = 1 WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE", 1, 56, "only the last"),
