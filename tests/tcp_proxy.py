@@ -18,6 +18,8 @@ class TcpProxy:
         self._server = host, server_port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
+        self.refused = 0
+        """How many connections were not accepted."""
         self._is_cut = threading.Event()
         self._is_silent = threading.Event()
         self._is_over = threading.Event()
@@ -70,6 +72,7 @@ class TcpProxy:
                 # It was shut down.
                 return
             if self._is_cut.is_set():
+                self.refused += 1
                 client.close()
                 continue
             thread = threading.Thread(target=self._pass_on, args=(client,), daemon=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from airflow_hivex.core.arrow.conditions import Condition, Range
 from airflow_hivex.core.errors import JobError, StorageError
+from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.job.layout import HIVE_NAMES, HIVE_ROW
 from airflow_hivex.core.job.orc_tail import Keys, Tail, known_keys, read_tail
 from airflow_hivex.core.job.orc_tail.tail import JULIAN_GREGORIAN
@@ -60,12 +62,13 @@ def readable(file: Place) -> Iterator[None]:
     Raises:
         StorageError: the file cannot be read.
     """
+    began = time.monotonic()
     try:
         yield
     except JobError as error:
         raise StorageError(file.path, str(error.facts[1])) from error
     except (OSError, pa.ArrowException) as error:
-        reason = str(error)
+        reason = describe_failure(error, "", time.monotonic() - began)
         if "nanosecond resolution" in reason:
             reason = (
                 "it has a time before 1677 or after 2262, which pyarrow's reader of ORC does not represent; "

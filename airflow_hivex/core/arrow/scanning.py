@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +25,7 @@ from airflow_hivex.core.errors import (
     NoSuchColumnError,
     StorageError,
 )
+from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.job.layout import FLAT, HIVE, ORIGINAL
 from airflow_hivex.core.job.original_files import OriginalFile, files_of
 from airflow_hivex.core.job.storage import Place, place
@@ -292,6 +294,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
         StorageError: the directory cannot be listed.
     """
     where = place(path)
+    began = time.monotonic()
     try:
         info = where.filesystem.get_file_info(where.path)
         if info.is_file and is_folder:
@@ -300,7 +303,7 @@ def _listed(path: str, *, is_folder: bool) -> list[tuple[Place, int]]:
             return [(where, info.size)]
         found = where.files()
     except OSError as error:
-        raise StorageError(path, str(error)) from error
+        raise StorageError(path, describe_failure(error, "", time.monotonic() - began)) from error
     # As in Spark, deeper files, and files of such names, have no rows.
     return [(where / name, size) for name, size in found if "/" not in name and not name.startswith(("_", "."))]
 

@@ -23,6 +23,7 @@ from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.listening import Listener, watching
+from airflow_hivex.core.store.outages import Outage
 from airflow_hivex.core.store.schema import caches
 
 log = logging.getLogger(__name__)
@@ -205,21 +206,17 @@ class Follower:
         self._begin()
 
     def _run(self) -> None:
-        stop, armed_at, was_lost = self._stop, 0.0, False
+        stop, armed_at, outage = self._stop, 0.0, Outage("The following of the notification log")
         with watching(self._store, CHANNEL) as listener:
             while not stop.is_set():
                 try:
                     with _step:
                         armed_at = self._step(armed_at)
-                    was_lost = False
+                    outage.note_success()
                 except Exception as error:
                     # Any error is caught: without this thread, each read would query the database.
                     armed_at = 0.0
-                    if not was_lost:
-                        is_ours = isinstance(error, HivexError)
-                        text = "The notification log cannot be followed, and is tried again: %s"
-                        log.warning(text, error, exc_info=not is_ours)
-                    was_lost = True
+                    outage.note_failure(error, with_traceback=not isinstance(error, HivexError))
                     stop.wait(min(1.0, self._frequency_s))
                     continue
                 self._wait(listener, stop, self._pause(armed_at))

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hivex.core.errors import FolderExpectedError, InvalidOperationError, StorageError
-from airflow_hivex.core.files.object_stores import is_object_store, open_object_store
+from airflow_hivex.core.files.object_stores import describe_failure, endpoint_of, is_object_store, open_object_store
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.directories import UNFINISHED
 
@@ -49,7 +50,8 @@ class ClusterFiles:
 
     def __init__(self, filesystem: str, storage_options: Mapping[str, Any] | None = None) -> None:
         self._filesystem = filesystem
-        with _storage(filesystem):
+        self._endpoint = endpoint_of(storage_options or {}) if is_object_store(filesystem) else ""
+        with self._storage(filesystem):
             if is_object_store(filesystem):
                 self._fs: Any = ArrowFSWrapper(open_object_store(filesystem, storage_options or {}))
                 root = filesystem.partition("://")[2]
@@ -62,10 +64,29 @@ class ClusterFiles:
         """Return the file system of a cluster."""
         return cls(cluster.filesystem, cluster.storage_options)
 
+    @contextmanager
+    def _storage(self, location: str) -> Iterator[None]:
+        """Raise errors of the file system as a StorageError."""
+        began = time.monotonic()
+        try:
+            yield
+        except (OSError, ImportError, ValueError) as error:
+            raise StorageError(location, describe_failure(error, self._endpoint, time.monotonic() - began)) from error
+
+    @contextmanager
+    def _writing(self, location: str) -> Iterator[None]:
+        """Raise errors of a written file as a StorageError. Errors of the source of its bytes are ours already."""
+        began = time.monotonic()
+        try:
+            yield
+        except OSError as error:
+            reason = describe_failure(error, self._endpoint, time.monotonic() - began)
+            raise StorageError(location, f"it could not be written: {reason}") from error
+
     def exists(self, location: str) -> bool:
         """Return whether a file or directory exists."""
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             return type_of(self._fs, path) is not None
 
     def check_access(self) -> bool:
@@ -77,7 +98,7 @@ class ClusterFiles:
             StorageError: the file system cannot be reached or written.
         """
         path = self._root or "/"
-        with _storage(self._filesystem):
+        with self._storage(self._filesystem):
             self._fs.invalidate_cache()
             found = type_of(self._fs, path)
             if found is not None:
@@ -106,7 +127,7 @@ class ClusterFiles:
         """
         if not isinstance(self._fs, LocalFileSystem):
             return None
-        with _storage(self._filesystem):
+        with self._storage(self._filesystem):
             folder = Path(self._root or "/")
             while not folder.exists() and folder != folder.parent:
                 folder = folder.parent
@@ -119,7 +140,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             return type_of(self._fs, path) == FILE
 
     def link_target(self, location: str) -> str | None:
@@ -154,7 +175,7 @@ class ClusterFiles:
             StorageError: a directory cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache()
             for name, kind, size in entries_below(self._fs, path):
                 if kind != FOLDER:
@@ -167,7 +188,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path)
             if type_of(self._fs, path) == FILE:
                 return [""]
@@ -182,7 +203,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path)
             inside = {name[len(path) :].strip("/") for name, _, _ in entries_below(self._fs, path, depth)}
         return sorted(each for each in inside if each and each.count("/") == depth)
@@ -207,7 +228,7 @@ class ClusterFiles:
 
     def _names(self, location: str, wanted: str) -> list[str]:
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path)
             entries = list(entries_below(self._fs, path, 0))
         if any(kind == FILE and name == path for name, kind, _ in entries):
@@ -221,7 +242,7 @@ class ClusterFiles:
             StorageError: the file is missing, the new place has a file, or the file cannot be moved.
         """
         path, place = self._path(location), self._path(target)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(place.rpartition("/")[0])
             if type_of(self._fs, place) is not None:
                 raise StorageError(place, "there is a file of that name already")
@@ -234,7 +255,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path)
             entries = [each for each, _, _ in entries_below(self._fs, path, depth)]
             inside = [each[len(path) :].strip("/") for each in entries if each.endswith(f"/{name}")]
@@ -247,7 +268,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path)
             try:
                 content: bytes = self._fs.cat_file(path)
@@ -262,7 +283,7 @@ class ClusterFiles:
             StorageError: the file could not be written.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             if not isinstance(self._fs, LocalFileSystem):
                 # Object stores show a file only once it is complete.
                 self._fs.pipe_file(path, text.encode())
@@ -290,7 +311,7 @@ class ClusterFiles:
             StorageError: the file system cannot be read.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(path.rpartition("/")[0])
             try:
                 facts = self._fs.info(path)
@@ -308,7 +329,7 @@ class ClusterFiles:
             StorageError: the file is missing or cannot be read.
         """
         path = self._path(location)
-        with _storage(path), self._fs.open(path, "rb") as file:
+        with self._storage(path), self._fs.open(path, "rb") as file:
             while chunk := file.read(size):
                 yield chunk
 
@@ -338,7 +359,7 @@ class ClusterFiles:
         source, place = self.local_path(location), self.local_path(target)
         if source is None or place is None:
             return False
-        with _storage(place):
+        with self._storage(place):
             self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
             try:
                 os.link(source, place)
@@ -364,17 +385,17 @@ class ClusterFiles:
         is_replaced = is_local and not new
         written = f"{folder}/.{name}.{uuid.uuid4().hex}{UNFINISHED}" if is_replaced else path
         if not is_object_store(self._filesystem):
-            with _storage(path):
+            with self._storage(path):
                 self._fs.makedirs(folder, exist_ok=True)
-        with _writing(path):
+        with self._writing(path):
             # Object stores have no such mode; for them the caller has checked the place before.
             file = self._fs.open(written, "xb" if is_local else "wb")
         try:
-            with _writing(path), file:
+            with self._writing(path), file:
                 for chunk in chunks:
                     file.write(chunk)
             if is_replaced:
-                with _storage(path):
+                with self._storage(path):
                     # Hadoop compares a file with the checksums of an earlier file of the same name, if they exist.
                     Path(f"{folder}/.{name}.crc").unlink(missing_ok=True)
                     Path(written).replace(path)
@@ -390,7 +411,7 @@ class ClusterFiles:
             StorageError: the directory cannot be created.
         """
         path = self._path(location)
-        with _storage(path):
+        with self._storage(path):
             self._fs.makedirs(path, exist_ok=True)
 
     @property
@@ -405,7 +426,7 @@ class ClusterFiles:
             StorageError: the directory is missing, the new place is not free, or the directory cannot be moved.
         """
         path, place = self._path(location), self._path(target)
-        with _storage(path):
+        with self._storage(path):
             self._fs.invalidate_cache(place.rpartition("/")[0])
             if type_of(self._fs, place) is not None:
                 raise StorageError(place, "there is a directory of that name already")
@@ -423,7 +444,7 @@ class ClusterFiles:
             StorageError: the directory could not be copied completely.
         """
         source, place = self._path(location), self._path(target)
-        with _storage(source):
+        with self._storage(source):
             self._fs.makedirs(place.rpartition("/")[0], exist_ok=True)
             self._fs.copy(source, place, recursive=True)
 
@@ -439,7 +460,7 @@ class ClusterFiles:
             raise InvalidOperationError(
                 "The deletion of", self._filesystem, "it is the root of a cluster's file system"
             )
-        with _storage(path):
+        with self._storage(path):
             for _ in range(_MOST_TRIES):
                 self._fs.invalidate_cache(path)
                 if type_of(self._fs, path) is None:
@@ -459,7 +480,7 @@ class ClusterFiles:
             StorageError: the file could not be deleted.
         """
         path = self._path(location)
-        with _storage(path), suppress(FileNotFoundError):
+        with self._storage(path), suppress(FileNotFoundError):
             self._fs.rm_file(path)
 
     def delete_empty_directories(self, location: str, depth: int) -> None:
@@ -498,23 +519,6 @@ def _delete_folders_in(path: str) -> None:
             with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
                 for _ in pool.map(shutil.rmtree, folders):
                     pass
-
-
-@contextmanager
-def _writing(location: str) -> Iterator[None]:
-    """Translate errors of a file that is written. Errors of the source of its bytes are translated already."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(location, f"it could not be written: {error}") from error
-
-
-@contextmanager
-def _storage(location: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ImportError, ValueError) as error:
-        raise StorageError(location, str(error) or type(error).__name__) from error
 
 
 def is_hidden(name: str) -> bool:

@@ -42,6 +42,7 @@ from airflow_hivex.core.store.exchange import (
     joined,
 )
 from airflow_hivex.core.store.lock_waits import LockWait, is_lock_timeout
+from airflow_hivex.core.store.outages import describe_outage
 from airflow_hivex.core.store.time_limits import TimeLimits
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class Store:
     def _own_errors(self) -> Iterator[None]:
         """Raise errors of SQLAlchemy and of the driver as errors of this package."""
         driver: Any = self.engine.dialect.loaded_dbapi
+        began = time.monotonic()
         try:
             yield
         except (SQLAlchemyError, driver.Error) as error:
@@ -211,11 +213,25 @@ class Store:
             is_limit = (getattr(original, "sqlstate", None) or "").startswith(_LIMITS)
             unavailable = (OperationalError, InterfaceError, driver.OperationalError, driver.InterfaceError)
             if not is_limit and isinstance(error, (*unavailable, PoolTimeoutError)):
-                raise StoreUnavailableError(self.name, _first_line(original)) from error
+                raise self.unavailable(error, time.monotonic() - began) from error
             raise StoreRefusedError(self.name, _first_line(original)) from error
         except (OverflowError, UnicodeError) as error:
             # Raised by the driver for a value that it cannot send.
             raise StoreRefusedError(self.name, _first_line(error)) from error
+
+    def unavailable(self, error: BaseException, tried_s: float | None) -> StoreUnavailableError:
+        """Return our error for one of the driver; ``tried_s`` is the time for which a connection was tried."""
+        original = error.orig if isinstance(error, DBAPIError) else error
+        # An answer of the server has a state; a failed or lost connection has none.
+        has_answered = getattr(original, "sqlstate", None) is not None
+        is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        if not self.is_postgresql or isinstance(error, PoolTimeoutError) or (has_answered and not is_lost):
+            return StoreUnavailableError(self.name, _first_line(original))
+        return StoreUnavailableError(self.name, describe_outage(self.url, str(original), None if is_lost else tried_s))
+
+    def _lost(self, error: BaseException | None) -> str:
+        """Return the reason for people why the outcome of a commit is unknown."""
+        return f"the connection was lost during a commit ({_first_line(error)})"
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """Run ``work``, commit its changes and return its result.
@@ -293,7 +309,7 @@ class Store:
             if error.is_lost:
                 connection.invalidate(error.original)
             if error.is_lost and error.was_committing:
-                raise OutcomeUnknownError(self.name, _first_line(error.original)) from error.original
+                raise OutcomeUnknownError(self.name, self._lost(error.original)) from error.original
             raise as_sqlalchemy(error, self.engine.dialect) from error.original
         finally:
             _give_back(connection, exchange)
@@ -331,7 +347,7 @@ class Store:
                 connection.commit()
             except DBAPIError as error:
                 if error.connection_invalidated:
-                    raise OutcomeUnknownError(self.name, _reason(error)) from error
+                    raise OutcomeUnknownError(self.name, self._lost(error.orig)) from error
                 raise
             self.reach(f"after {name}")
             return result
@@ -417,10 +433,6 @@ def _is_transient(error: BaseException) -> bool:
 
 def _is_overtaken(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _OVERTAKEN_SQLSTATES
-
-
-def _reason(error: DBAPIError) -> str:
-    return _first_line(error.orig)
 
 
 def _first_line(error: BaseException | None) -> str:

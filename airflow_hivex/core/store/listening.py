@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.outages import Outage
 
 if TYPE_CHECKING:
     import psycopg
-
-log = logging.getLogger(__name__)
 
 _WATCHED_S = 0.1
 """The seconds between two checks of a file."""
@@ -74,20 +72,21 @@ class _PostgresqlListener:
         self._store = store
         self._channel = channel
         self._connection: psycopg.Connection[Any] | None = None
-        self._warned = False
+        self._outage = Outage("The listening for announcements, for which the database is asked instead,")
 
     def listen(self) -> bool:
         """Begin to listen, and return whether that succeeded."""
         import psycopg
         from psycopg import sql
 
+        began = time.monotonic()
         try:
             self._connection = self._store.connect_apart()
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         except psycopg.Error as error:
-            self._lose(error)
+            self._lose(error, time.monotonic() - began)
             return False
-        self._warned = False
+        self._outage.note_success()
         return True
 
     def wait(self, seconds: float) -> list[str] | None:
@@ -103,7 +102,7 @@ class _PostgresqlListener:
             heard = [notify.payload for notify in self._connection.notifies(timeout=seconds, stop_after=1)]
             return heard + [notify.payload for notify in self._connection.notifies(timeout=0)]
         except psycopg.Error as error:
-            self._lose(error)
+            self._lose(error, None)
             return None
 
     def close(self) -> None:
@@ -112,10 +111,8 @@ class _PostgresqlListener:
         if connection is not None:
             connection.close()
 
-    def _lose(self, error: Exception) -> None:
-        if not self._warned:
-            log.warning("Nothing is heard from the metastore database, asking it instead: %s", error)
-        self._warned = True
+    def _lose(self, error: Exception, tried_s: float | None) -> None:
+        self._outage.note_failure(self._store.unavailable(error, tried_s))
         self.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from airflow_hivex.core.errors import (
     StorePermissionError,
     StoreTooNewError,
     StoreTooOldError,
-    StoreUnavailableError,
 )
 from airflow_hivex.core.store.connecting import WRITING
 from airflow_hivex.core.store.engine import Store
@@ -88,6 +88,7 @@ def upgrade(store: Store) -> SchemaStatus:
         StoreTooNewError: a newer release has upgraded it.
         NotAMetastoreError: it has tables of another program, or is not a database.
     """
+    began = time.monotonic()
     try:
         with _connected(store) as connection:
             if store.is_postgresql:
@@ -104,7 +105,7 @@ def upgrade(store: Store) -> SchemaStatus:
             connection.commit()
             return before
     except (OperationalError, InterfaceError) as error:
-        raise StoreUnavailableError(store.name, str(error.orig).partition("\n")[0]) from error
+        raise store.unavailable(error, time.monotonic() - began) from error
     except ProgrammingError as error:
         # The definitions are valid, so the error can only be about permissions or the place of the schema.
         raise StorePermissionError(store.name, str(error.orig).partition("\n")[0]) from error

@@ -17,6 +17,7 @@ from airflow_hivex.core.errors import (
     TransactionError,
 )
 from airflow_hivex.core.runners.registry import Runner
+from airflow_hivex.core.store.outages import Outage
 from airflow_hivex.core.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ def gone(txn_id: int, timeout_s: int) -> TransactionAbortedError:
 def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended: Ended | None) -> Iterator[None]:
     stop = threading.Event()
     period = timeout_s / 2
+    outage = Outage(f"The heartbeat of {whose}")
 
     def beat() -> None:
         delay = random.uniform(0, 0.75 * period)  # noqa: S311 - spreads load, keeps no secret
@@ -73,16 +75,18 @@ def _beating(heartbeat: Callable[[], object], whose: str, timeout_s: int, ended:
             delay = period
             try:
                 heartbeat()
+                outage.note_success()
             except TransactionError as error:
                 if stop.is_set():
                     return
+                outage.note_success()
                 log.warning("Heartbeats of %s end: %s", whose, error)
                 if ended is not None and isinstance(error, TransactionAbortedError):
                     ended(error)
                 return
             except HivexError as error:
                 if not stop.is_set():
-                    log.warning("Heartbeat of %s failed, trying again: %s", whose, error)
+                    outage.note_failure(error)
                 delay = min(period, 1)
 
     thread = threading.Thread(target=beat, name=f"hivex-heartbeat of {whose}", daemon=True)

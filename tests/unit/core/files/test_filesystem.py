@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from airflow_hivex.core.errors import CopyAlteredError, FolderExpectedError, InvalidOperationError, StorageError
 from airflow_hivex.core.files import local_copies
 from airflow_hivex.core.files.filesystem import ClusterFiles
+from airflow_hivex.core.files.object_stores import describe_failure
 from airflow_hivex.core.replication.copying import FileCopy, There, copy_files
 from tests.object_store import ObjectStore
 
@@ -171,7 +173,32 @@ def test_a_store_that_does_not_answer_is_a_clear_error() -> None:
     )
     with pytest.raises(StorageError, match="bucket/root") as raised:
         files.list_files("t")
-    assert "s-e-c-r-e-t" not in str(raised.value)
+    found = str(raised.value)
+    assert "the object store at http://127.0.0.1:9 takes no connection; it was tried for " in found
+    assert "Check that it runs, that this machine reaches it, and endpoint_url" in found
+    assert "s-e-c-r-e-t" not in found
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 6, Could not",
+            "has a name that this machine",
+        ),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28, Time", "does not answer in time"),
+        ("AWS Error NETWORK_CONNECTION during PutObject operation: curlCode: 56, Failure", "cannot be reached"),
+        (
+            "When x: AWS Error SLOW_DOWN during ListObjectsV2 operation (3): Reduce",
+            "is overloaded or fails .SLOW_DOWN.",
+        ),
+    ],
+)
+def test_failure_of_an_object_store_says_what_to_do(message: str, expected: str) -> None:
+    found = describe_failure(OSError(message), "http://s3.example.com", 7.26)
+    assert re.search(f"the object store at http://s3.example.com {expected}.*; it was tried for 7.3 s", found)
+    assert re.search(r"repeat|Repeat", found)
+    assert describe_failure(OSError("disk full"), "", 1) == "disk full"
 
 
 def test_files_are_copied_between_clusters_and_verified(root: str, tmp_path: Path) -> None:
