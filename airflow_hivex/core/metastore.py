@@ -24,7 +24,7 @@ from airflow_hivex.core.compaction.history import CompactionListing
 from airflow_hivex.core.doctor.doctor import Doctor
 from airflow_hivex.core.errors import HivexError, StoreMissingError
 from airflow_hivex.core.events.notification_log import NotificationLog, PartitionEvents
-from airflow_hivex.core.execution import pending
+from airflow_hivex.core.execution import write_outcomes
 from airflow_hivex.core.execution.context import Services
 from airflow_hivex.core.foundation import Foundation
 from airflow_hivex.core.imports.hive_client import HiveMetastoreClient, HiveTransport
@@ -109,7 +109,7 @@ class Metastore:
             services.clock,
             services.transactions,
             services.locks,
-            delete_abandoned=partial(pending.delete_abandoned, services),
+            delete_abandoned=partial(write_outcomes.delete_abandoned, services),
             keep_compactions=services.compactor.housekeep,
             clean_copies=lambda most_s: services.moves.clean(most_s) + services.replicator.clean(most_s),
             expire_links=services.links.expire,

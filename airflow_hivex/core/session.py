@@ -26,9 +26,9 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.closed_names import check_name, check_statement
 from airflow_hivex.core.execution.context import Frames, Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.execution.own_errors import own_errors
+from airflow_hivex.core.execution.read_changes import Version, changes_query
+from airflow_hivex.core.execution.read_versions import query_of_version
 from airflow_hivex.core.execution.routing import route
-from airflow_hivex.core.execution.table_changes import Version, changes_query
-from airflow_hivex.core.execution.versions import query_of_version
 from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, MAX_NAME_LENGTH
 from airflow_hivex.core.model.progress import ProgressReport
 from airflow_hivex.core.model.routes import Route

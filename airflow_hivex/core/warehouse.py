@@ -14,8 +14,8 @@ from airflow_hivex.core.execution.closed_names import check_name, check_statemen
 from airflow_hivex.core.execution.context import Frames, Result, StatementContext
 from airflow_hivex.core.execution.frame_inputs import reading_frames
 from airflow_hivex.core.execution.own_errors import own_errors
-from airflow_hivex.core.execution.table_changes import ChangeStream, Version, changes_query
-from airflow_hivex.core.execution.versions import query_of_version
+from airflow_hivex.core.execution.read_changes import ChangeStream, Version, changes_query
+from airflow_hivex.core.execution.read_versions import query_of_version
 from airflow_hivex.core.merging import Merge, condition_of
 from airflow_hivex.core.model.writes import BatchKey, batch_key
 from airflow_hivex.core.parser.lexer.markers import parameter_literal, values_of

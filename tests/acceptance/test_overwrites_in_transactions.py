@@ -14,7 +14,7 @@ from airflow_hivex.core.errors import (
     WriteConflictError,
     WriteTakenBackError,
 )
-from airflow_hivex.core.execution.pending import take_back
+from airflow_hivex.core.execution.write_outcomes import take_back
 from airflow_hivex.core.model.writes import TableWrite
 from airflow_hivex.core.transactions import pending_writes
 from airflow_hivex.core.transactions.shared_state import next_statement_id

@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_kept, in_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Not, Or, Predicate

@@ -17,7 +17,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import check_location
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import CLUSTER, Database, StoredTable
 from airflow_hivex.core.model.table_properties import check_spelling

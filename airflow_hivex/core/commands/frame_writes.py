@@ -28,7 +28,7 @@ from airflow_hivex.core.execution.frame_columns import check_names, selection
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.execution.queries import plan_query, run_insert
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_kept, in_transaction
 from airflow_hivex.core.model.objects import Column, StoredTable
 from airflow_hivex.core.model.plans import PlannedCheck, assigned_name
 from airflow_hivex.core.parser.grammar.constraints import expression_columns

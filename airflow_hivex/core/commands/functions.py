@@ -17,7 +17,7 @@ from airflow_hivex.core.execution.closed_names import find_function
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.planning import plan_job
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.model.permanent_functions import PermanentFunction, sql_function
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.markers import Markers

@@ -23,7 +23,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.execution.locking import acquire
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.parser.statements import (

@@ -14,7 +14,7 @@ from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert
 from airflow_hivex.core.execution.queries import explained, partition_exists
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.execution.writing import begin_write, end_writes
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable

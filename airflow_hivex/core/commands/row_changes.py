@@ -14,7 +14,7 @@ from airflow_hivex.core.errors import (
     InvalidOperationError,
     NoSuchPartitionError,
 )
-from airflow_hivex.core.execution import planning, resuming, versions
+from airflow_hivex.core.execution import planning, read_versions, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.execution.frame_inputs import rendered
@@ -23,7 +23,7 @@ from airflow_hivex.core.execution.locking import acquire, check_not_outrun
 from airflow_hivex.core.execution.metadata_changes import ColumnsChangedError, SchemaMerge
 from airflow_hivex.core.execution.queries import explained, plan_query, run_describe_query, run_insert
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route, take_snapshot, writing_cluster
-from airflow_hivex.core.execution.transactions import OutrunError, in_transaction
+from airflow_hivex.core.execution.statement_transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.writing import (
     begin_write,
     end_write,
@@ -377,7 +377,7 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
     if table.not_written:
         raise InvalidOperationError(statement.kind, table.full_name, table.not_written)
     snapshot = context.services.catalog.snapshot([(table.database, table.name)])
-    version = versions.find(context, snapshot, table, statement.version, None).version
+    version = read_versions.find(context, snapshot, table, statement.version, None).version
     insert = _overwrite(table, version)
 
     def work(running: Running) -> Result:

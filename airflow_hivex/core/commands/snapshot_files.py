@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from airflow_hivex.core.catalog.bound_tables import BoundPartition
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.transactions import commit_kept, in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_kept, in_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.partitions import nullable_values
 from airflow_hivex.core.parser.statements import Select

@@ -28,7 +28,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.column_types import Family, Primitive

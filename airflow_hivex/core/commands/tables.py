@@ -27,7 +27,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import Result, Services, StatementContext
 from airflow_hivex.core.execution.locking import acquire, commit_at_once
 from airflow_hivex.core.execution.metadata_changes import change_metadata, forget_dropped
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.compaction import check_spark_options
 from airflow_hivex.core.model.file_properties import check_file_options
 from airflow_hivex.core.model.objects import Column, StoredTable, Table

@@ -24,7 +24,7 @@ from airflow_hivex.core.execution.closed_names import made_here
 from airflow_hivex.core.execution.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.objects import CLUSTER, TEMPORARY_DATABASE, Database, Table
 from airflow_hivex.core.model.session_objects import TemporaryView

@@ -17,8 +17,8 @@ from airflow_hivex.core.errors import (
     TransactionAbortedError,
 )
 from airflow_hivex.core.execution.context import JoinedTransaction, Result, Services, SessionState, StatementContext
-from airflow_hivex.core.execution.pending import take_back_writer
 from airflow_hivex.core.execution.resuming import take_over
+from airflow_hivex.core.execution.write_outcomes import take_back_writer
 from airflow_hivex.core.model.locks import SHOW_LOCKS_COLUMNS, show_row
 from airflow_hivex.core.model.texts import check_length
 from airflow_hivex.core.model.transactions import AbortReason, TxnType

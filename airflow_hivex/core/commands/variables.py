@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.literals import constant
 from airflow_hivex.core.model.objects import Column

@@ -17,7 +17,7 @@ from airflow_hivex.core.catalog import partition_rows, table_rows
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.errors import HivexError, InvalidOperationError, NoSuchTableError
 from airflow_hivex.core.execution.context import Running, Services, StatementContext
-from airflow_hivex.core.execution.linked_names import linked_owner
+from airflow_hivex.core.execution.folder_owners import linked_owner
 from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles
 from airflow_hivex.core.model.objects import StoredTable

@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.errors import InvalidObjectError, StorageError, StoreError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
-from airflow_hivex.core.execution.linked_names import linked_owner, owner_elsewhere, real_path
+from airflow_hivex.core.execution.folder_owners import linked_owner, owner_elsewhere, real_path
 from airflow_hivex.core.execution.locking import acquire, commit_at_once
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, StoredTable, Table

@@ -17,7 +17,7 @@ from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import with_default_values
 from airflow_hivex.core.execution.metadata_changes import SchemaMerge
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import in_transaction
 from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes, run_once
 from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster

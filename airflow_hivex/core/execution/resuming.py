@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from sqlalchemy import Connection
 
 from airflow_hivex.core.execution.context import Running, Services, StatementContext
-from airflow_hivex.core.execution.pending import take_back
+from airflow_hivex.core.execution.write_outcomes import take_back
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.plans import Plan
 from airflow_hivex.core.model.writes import ServerOperation, TableWrite

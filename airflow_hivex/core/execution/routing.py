@@ -16,12 +16,12 @@ from airflow_hivex.core.errors import (
     NoUsableClusterError,
     RoutingError,
 )
-from airflow_hivex.core.execution import versions
+from airflow_hivex.core.execution import read_versions
 from airflow_hivex.core.execution.binding import BoundStatement, bind
 from airflow_hivex.core.execution.bounded_staleness import ReadTable, read_earlier
 from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.folder_owners import shown, shown_of_own
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert, inserts_of
-from airflow_hivex.core.execution.linked_names import shown, shown_of_own
 from airflow_hivex.core.execution.locking import (
     LockPlan,
     acquire,
@@ -30,13 +30,13 @@ from airflow_hivex.core.execution.locking import (
     late_locks,
     lock_plan,
 )
-from airflow_hivex.core.execution.snapshot import (
+from airflow_hivex.core.execution.read_tables import (
     StatementReading,
     candidate_clusters,
     reference_predicate,
     statement_snapshot,
 )
-from airflow_hivex.core.execution.transactions import OutrunError
+from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.clusters import Cluster, Health
 from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import StoredTable
@@ -246,8 +246,8 @@ def _read_tables(
         table, link = reading.table(reference.table), reading.names.link(reference.table)
         predicate = reference_predicate(table, reference, link)
         if reference.version is not None:
-            version = versions.find(context, reading.snapshot, table, reference.version, running)
-            contents = shown(versions.contents_of(context, table, predicate, candidates), link)
+            version = read_versions.find(context, reading.snapshot, table, reference.version, running)
+            contents = shown(read_versions.contents_of(context, table, predicate, candidates), link)
             at = (version.version, version.floors)
             found.append(bind_version(table, contents, predicate, reading.snapshot, candidates, *at))
             continue

@@ -15,13 +15,13 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution import external_writes, planning, resuming
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
-from airflow_hivex.core.execution.pending import (
+from airflow_hivex.core.execution.statement_transactions import OutrunError, in_transaction
+from airflow_hivex.core.execution.write_outcomes import (
     delete_directories,
     register_writes,
     take_back,
     take_back_writer,
 )
-from airflow_hivex.core.execution.transactions import OutrunError, in_transaction
 from airflow_hivex.core.job.new_directories import write_empty_bases
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.objects import StoredTable

@@ -25,7 +25,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.metadata_changes import change_metadata
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.imports.acid import DirectoryReader, HiveDirectories
 from airflow_hivex.core.imports.conversion import (
     PartitionConverter,

@@ -29,7 +29,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
 from airflow_hivex.core.execution.locking import acquire
-from airflow_hivex.core.execution.transactions import own_transaction
+from airflow_hivex.core.execution.statement_transactions import own_transaction
 from airflow_hivex.core.files.filesystem import ClusterFiles
 from airflow_hivex.core.imports.acid import HiveDirectories
 from airflow_hivex.core.imports.writing import ImportedObject, ImportedTable, ImportOutcome, TableWriter

@@ -11,7 +11,7 @@ from airflow_hivex.core.catalog import change_streams
 from airflow_hivex.core.catalog.change_streams import ChangeBatch
 from airflow_hivex.core.catalog.history import read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
-from airflow_hivex.core.execution import versions
+from airflow_hivex.core.execution import read_versions
 from airflow_hivex.core.execution.context import StatementContext
 from airflow_hivex.core.execution.frame_columns import reshaped
 from airflow_hivex.core.model.objects import Column, StoredTable, row_key
@@ -99,7 +99,7 @@ class _VersionReader:
         if table.is_insert_only:
             reason = "it is insert-only, and its rows have no ids that show changes"
             raise InvalidOperationError(_OPERATION, table.full_name, reason)
-        versions.check_has_versions(_OPERATION, table)
+        read_versions.check_has_versions(_OPERATION, table)
         return cls(context, table, context.services.catalog.snapshot([(table.database, table.name)]))
 
     @property
@@ -107,7 +107,7 @@ class _VersionReader:
         return self.snapshot.write_ids[self.table.id]
 
     def version(self, wanted: VersionAsOf) -> TableVersion:
-        return versions.find(self.context, self.snapshot, self.table, wanted, None).version
+        return read_versions.find(self.context, self.snapshot, self.table, wanted, None).version
 
     def before(self, wanted: VersionAsOf) -> int | None:
         services = self.context.services
@@ -198,12 +198,12 @@ class ChangeStream:
         # The function of a stream writes with the stream's name as its app_id.
         BatchKey(stream, 0)
         table = context.services.catalog.get_table(*context.session.qualify(name))
-        versions.check_has_versions(_OPERATION, table)
+        read_versions.check_has_versions(_OPERATION, table)
         self._context, self._table, self._stream = context, table, stream
         self._since: int | None = None
         if since is not None:
             snapshot = context.services.catalog.snapshot([(table.database, table.name)])
-            self._since = versions.find(context, snapshot, table, _version(since), None).version.write_id
+            self._since = read_versions.find(context, snapshot, table, _version(since), None).version.write_id
 
     def begin(self) -> ChangeBatch | None:
         """Return the unfinished batch, else the next one; None when there are no new commits."""

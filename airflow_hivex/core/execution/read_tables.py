@@ -8,8 +8,8 @@ from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.pruning import partition_predicate
 from airflow_hivex.core.errors import NoSuchTableError
 from airflow_hivex.core.execution.context import JoinedTransaction, Running, StatementContext
-from airflow_hivex.core.execution.linked_names import Names
-from airflow_hivex.core.execution.transactions import OutrunError
+from airflow_hivex.core.execution.folder_owners import Names
+from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import And, Predicate
