@@ -31,7 +31,7 @@ from airflow_hivex.core.commands import (
     variables,
     views,
 )
-from airflow_hivex.core.execution import queries, read_versions
+from airflow_hivex.core.execution import queries
 from airflow_hivex.core.execution.context import Result, StatementContext
 from airflow_hivex.core.model.configuration import IGNORES_NONEXISTENT
 from airflow_hivex.core.parser import statements as kinds
@@ -151,7 +151,7 @@ HANDLERS: dict[type, Handler] = {
     kinds.ResetSetting: session_settings.reset_setting,
     kinds.DescribeTable: show.describe_table,
     kinds.DescribeDatabase: show.describe_database,
-    kinds.DescribeHistory: read_versions.describe_history,
+    kinds.DescribeHistory: show.describe_history,
     kinds.ExplainRoute: show.explain_route,
     kinds.ShowTransactions: transactions.show_transactions,
     kinds.ShowLocks: transactions.show_locks,

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from airflow_hivex.core.catalog.database_rows import matching
+from airflow_hivex.core.catalog.history import read_commits
 from airflow_hivex.core.catalog.listed_objects import transactions_by_cluster
 from airflow_hivex.core.commands.described_json import (
     column_rows,
@@ -25,6 +26,7 @@ from airflow_hivex.core.commands.temporary_tables import as_named, describe_temp
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError, NoSuchPartitionError, NoSuchTableError
 from airflow_hivex.core.errors.secrets import hide_in_properties, hide_in_uri
 from airflow_hivex.core.execution.context import Result, StatementContext
+from airflow_hivex.core.execution.read_versions import check_has_versions
 from airflow_hivex.core.execution.routing import route
 from airflow_hivex.core.model.clusters import Health
 from airflow_hivex.core.model.constraints import Constraints, KeyKind, is_constraint
@@ -48,6 +50,7 @@ from airflow_hivex.core.model.texts import quoted_text
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.statements import (
     DescribeDatabase,
+    DescribeHistory,
     DescribeTable,
     ExplainRoute,
     Select,
@@ -560,3 +563,35 @@ def _schema(table: Table) -> dict[str, str]:
 
 def _text(facts: dict[str, str]) -> str:
     return "\n".join(f"{fact}: {value}" for fact, value in facts.items()) + "\n"
+
+
+_HISTORY_COLUMNS = (
+    "write_id",
+    "txn_id",
+    "committed_at",
+    "user",
+    "agent_info",
+    "operation",
+    "rows_added",
+    "rows_deleted",
+    "size_bytes",
+)
+
+
+def describe_history(context: StatementContext, statement: DescribeHistory) -> Result:
+    """DESCRIBE HISTORY: the recorded commits of a table, the newest first, with times of UTC as texts."""
+    services = context.services
+    table = services.catalog.get_table(*context.session.qualify(statement.table))
+    check_has_versions("DESCRIBE HISTORY", table)
+    with services.store.read() as connection:
+        found = read_commits(connection, table.id, statement.limit)
+    rows: list[tuple[object, ...]] = []
+    for each in found:
+        committed_at = each.committed_at.isoformat(sep=" ", timespec="milliseconds")
+        rows.append(
+            (
+                *(each.write_id, each.txn_id, committed_at, each.user, each.agent_info, each.operation),
+                *(each.rows_added, each.rows_deleted, each.size_bytes),
+            )
+        )
+    return Result(columns=list(_HISTORY_COLUMNS), rows=rows)

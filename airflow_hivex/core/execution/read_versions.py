@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
-from airflow_hivex.core.catalog.history import read_commits, read_floors, read_record
+from airflow_hivex.core.catalog.history import read_floors, read_record
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
-from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import Snapshot
@@ -19,7 +19,6 @@ from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.model.versions import TableVersion, VersionAsOf, find_version
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.parser.reader import read_table_name
-from airflow_hivex.core.parser.statements import DescribeHistory
 from airflow_hivex.core.transactions import snapshots
 from airflow_hivex.core.transactions.shared_state import read_as_of
 
@@ -34,18 +33,6 @@ class FoundVersion:
 
 _LEAST_KEPT_S = 3600
 """The time for which a statement of a transaction may read its versions, also beyond their retention."""
-
-_COLUMNS = (
-    "write_id",
-    "txn_id",
-    "committed_at",
-    "user",
-    "agent_info",
-    "operation",
-    "rows_added",
-    "rows_deleted",
-    "size_bytes",
-)
 
 
 def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
@@ -64,25 +51,6 @@ def query_of_version(name: str, version: int | None, timestamp: datetime | str |
     if timestamp is not None:
         return f"{text} TIMESTAMP AS OF :timestamp", {"timestamp": timestamp}
     return text, {}
-
-
-def describe_history(context: StatementContext, statement: DescribeHistory) -> Result:
-    """DESCRIBE HISTORY: the recorded commits of a table, the newest first, with times of UTC as texts."""
-    services = context.services
-    table = services.catalog.get_table(*context.session.qualify(statement.table))
-    check_has_versions("DESCRIBE HISTORY", table)
-    with services.store.read() as connection:
-        found = read_commits(connection, table.id, statement.limit)
-    rows: list[tuple[object, ...]] = []
-    for each in found:
-        committed_at = each.committed_at.isoformat(sep=" ", timespec="milliseconds")
-        rows.append(
-            (
-                *(each.write_id, each.txn_id, committed_at, each.user, each.agent_info, each.operation),
-                *(each.rows_added, each.rows_deleted, each.size_bytes),
-            )
-        )
-    return Result(columns=list(_COLUMNS), rows=rows)
 
 
 def find(
