@@ -11,9 +11,8 @@ from typing import Generic, TypeAlias, TypeVar
 from airflow_hivex.core.errors import InvalidObjectError, InvalidOperationError
 from airflow_hivex.core.execution.called_functions import with_functions
 from airflow_hivex.core.execution.context import Running, StatementContext
-from airflow_hivex.core.execution.folder_owners import Names
 from airflow_hivex.core.execution.read_changes import ReadChanges
-from airflow_hivex.core.execution.read_tables import shared_snapshot
+from airflow_hivex.core.execution.read_tables import Names, shared_snapshot
 from airflow_hivex.core.execution.row_ids import row_id_meaning, with_row_ids
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.objects import StoredTable

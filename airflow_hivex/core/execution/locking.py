@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.bound_tables import BoundTable
 from airflow_hivex.core.errors import LockNotAcquiredError, NoSuchLockError
 from airflow_hivex.core.execution.context import Running, StatementContext
-from airflow_hivex.core.execution.folder_owners import shown
 from airflow_hivex.core.execution.insert_targets import (
     change_operations,
     check_change,
@@ -18,7 +17,7 @@ from airflow_hivex.core.execution.insert_targets import (
     check_insert,
     inserts_of,
 )
-from airflow_hivex.core.execution.read_tables import StatementReading, candidate_clusters, reference_predicate
+from airflow_hivex.core.execution.read_tables import StatementReading, candidate_clusters, reference_predicate, shown
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import StoredTable

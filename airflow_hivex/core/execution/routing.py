@@ -20,7 +20,6 @@ from airflow_hivex.core.execution import read_versions
 from airflow_hivex.core.execution.binding import BoundStatement, bind
 from airflow_hivex.core.execution.bounded_staleness import ReadTable, read_earlier
 from airflow_hivex.core.execution.context import Running, StatementContext
-from airflow_hivex.core.execution.folder_owners import shown, shown_of_own
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert, inserts_of
 from airflow_hivex.core.execution.locking import (
     LockPlan,
@@ -34,6 +33,8 @@ from airflow_hivex.core.execution.read_tables import (
     StatementReading,
     candidate_clusters,
     reference_predicate,
+    shown,
+    shown_of_own,
     statement_snapshot,
 )
 from airflow_hivex.core.execution.statement_transactions import OutrunError
