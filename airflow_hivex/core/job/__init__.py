@@ -1,1 +1,4 @@
-"""The data plane: plans run on Spark, small writes by pyarrow. It ships to clusters; see ``core.runners.shipping``."""
+"""The data plane: Spark runs plans, pyarrow does small writes.
+
+It is sent to clusters; see ``core.runners.shipping``.
+"""

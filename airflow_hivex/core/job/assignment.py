@@ -1,7 +1,7 @@
 """Store assignment: the conversion of a query's rows to the columns of a table, as in Spark's INSERT.
 
-Numbers are widened and narrowed with a check, and any value without parts may become text. A constant text becomes
-another value if it is readable as its type. Source: Spark's store assignment policy ANSI (TableOutputResolver).
+Numbers are widened and narrowed with a check, and any value without parts may become text. A constant text is cast to
+another type if it is a valid value of that type. Source: Spark's store assignment policy ANSI (TableOutputResolver).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def text_literal(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def declared_type(type: str) -> DataType:
-    """Return Spark's type of a type's text, without replacing CHAR and VARCHAR; asks the active session."""
+    """Return Spark's type for the text of a type, without replacing CHAR and VARCHAR. It uses the active session."""
     return F.parsed_type(type)
 
 
 def field(column: Column) -> StructField:
-    """Return the column for the schema of a reader; comparisons treat CHAR as for Spark's own tables."""
+    """Return the column for the schema of a reader. Comparisons treat CHAR as in Spark's own tables."""
     declared = declared_type(column.type)
     stored = _stored(declared)
     metadata = {} if stored == declared else {_DECLARED_TYPE: declared.simpleString()}
@@ -70,7 +70,7 @@ def nothing(column: Column) -> Expression:
 
 
 def nothing_in_sql(column: Column) -> str:
-    """Return NULL as a column in Spark SQL: with many columns this is faster than a call of the JVM for each part."""
+    """Return NULL as a column in Spark SQL, which for many columns is faster than calls of the JVM."""
     return f"CAST(NULL AS {column.type}) AS {quoted(column.name)}"
 
 
@@ -84,13 +84,13 @@ def assign(
     casts: bool = False,
     places: Sequence[int] | None = None,
 ) -> DataFrame:
-    """Return ``rows``, column by position, under the names and in the types of ``targets``.
+    """Return ``rows`` with the names and types of ``targets``; columns match by position.
 
     Fields of structs match by position, too. With ``fields_by_name`` fields match by name, if a struct has the names of
-    all fields of its target, as in Spark's UPDATE and MERGE. ``texts`` are the positions of columns that are constant
-    texts, which are read as the types of their targets. With ``casts`` all values are cast, and NULL if the cast fails.
-    ``places`` are the positions of each column's target, if several columns have one target: then at most one of them
-    has a value.
+    all fields of its target, as in Spark's UPDATE and MERGE. ``texts`` are the positions of constant texts, which are
+    cast to the types of their targets. With ``casts`` all values are cast, and NULL if the cast fails. If several
+    columns have one target, ``places`` has the position of each column's target, and in each row at most one of the
+    columns has a value.
 
     Raises:
         TypeMismatchError: a column needs an explicit CAST. Values that do not fit fail when the rows are computed.
@@ -118,7 +118,7 @@ def _assigned(
     texts: Collection[int],
     casts: bool,
 ) -> DataFrame:
-    """Return the rows as :func:`assign`; ``called`` are the names of the columns in errors."""
+    """Return the rows as :func:`assign` does; ``called`` are the names of the columns in errors."""
     given = [item.dataType for item in rows.schema.fields]
     declared = [declared_type(target.type) for target in targets]
     cast: dict[int, str] = {}
@@ -163,7 +163,7 @@ def _assigned(
 
 
 def _read_text(column: Column, called: str, table: str) -> str:
-    """Return Spark SQL that reads a text as a value of the column's type, with an error for an unreadable text."""
+    """Return Spark SQL that casts a text to the column's type, with an error for a text that is not valid."""
     name, wanted = quoted(column.name), column.type
     value = f"try_cast({name} AS {wanted})"
     if is_moment(column.parsed_type):
@@ -175,7 +175,7 @@ def _read_text(column: Column, called: str, table: str) -> str:
 
 
 def unreadable(text: str) -> UnreadableTextError | None:
-    """Return the error in a message of Spark about a text that :func:`_read_text` has refused, or None."""
+    """Return the error from a message of Spark about a text that :func:`_read_text` has refused, or None."""
     found = _UNREADABLE.search(text)
     return None if found is None else UnreadableTextError(*found.groups())
 

@@ -1,7 +1,7 @@
-"""The bucket of a row: Hive's bucketing version 2, vectorised.
+"""The buckets of rows by Hive's bucketing version 2, vectorised.
 
-Spark's Python workers get this module by value, so it imports no other module of ours.
-Source: Hive ObjectInspectorUtils.getBucketHashCode, hashCodeMurmur and Murmur3.hash32.
+Spark's Python workers get this module by value, so it imports no other module of this package. Source: Hive
+ObjectInspectorUtils.getBucketHashCode, hashCodeMurmur and Murmur3.hash32.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], num_bucket
 
 
 def bucket_hash(column: pa.Array, type: str) -> NDArray[np.uint32]:
-    """Return the hash of each value as an unsigned number; 0 for NULL."""
+    """Return the hash of each value as an unsigned number; NULL has the hash 0."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     hashes = _hash(column, type)
@@ -96,7 +96,7 @@ def _hash_binary(column: pa.Array) -> NDArray[np.uint32]:
 
 
 def _murmur(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Return Murmur3, 32 bits, of each part of ``data``."""
+    """Return the 32-bit Murmur3 hash of each part of ``data``."""
     hashes = np.full(len(starts), _SEED, dtype=np.uint32)
     blocks = lengths >> 2
     rows = np.flatnonzero(blocks)
@@ -135,7 +135,7 @@ def _rotate(word: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: int) -> str | None:
-    """Return the bucket of a row in Spark SQL, from its quoted bucket columns; None if only Python can compute it.
+    """Return Spark SQL for the bucket of a row, from quoted bucket columns, or None if only Python can compute it.
 
     Spark hashes whole numbers as Hive does, except for the order of bytes and the seed.
     """
@@ -151,7 +151,7 @@ def bucket_number_sql(names: Sequence[str], types: Sequence[str], num_buckets: i
 
 _UNSIGNED = 0xFFFFFFFF
 _SEEDING = 1867871456
-"""The number that turns the seed of Spark's hash, 42, into Hive's seed; the following values are hashed with it."""
+"""The number that turns the seed of Spark's hash, 42, into Hive's seed, with which the following values are hashed."""
 
 
 def _hash_sql(name: str, type: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Messages between a client and its driver, as lines of JSON, and the check that both have the same artefact.
+"""Messages between a client and its driver, as lines of JSON, and the check that both have the same files.
 
 The stream ends when the process on its other side ends in any way. A driver compares the files that it runs with the
-files that its client has sent: so another release of this package on a cluster cannot run a job unnoticed.
+files that its client has sent, so a job never runs with another release of this package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import airflow_hivex
 
 
 class Channel:
-    """Sends and receives messages over a connection; any thread may send, one receives."""
+    """A connection for messages. Any thread may send, and one thread receives."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -32,14 +32,14 @@ class Channel:
         """Send a message.
 
         Raises:
-            OSError: the other side has gone.
+            OSError: the other side has ended.
         """
         data = json.dumps({"kind": kind, **content}).encode() + b"\n"
         with self._sending:
             self._connection.sendall(data)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield the messages of the other side, until it ends; an incomplete message is left out."""
+        """Yield the messages of the other side until it ends. An incomplete message is skipped."""
         try:
             for line in self._lines:
                 if line.endswith(b"\n"):
@@ -48,7 +48,7 @@ class Channel:
             return
 
     def close(self) -> None:
-        """End the stream: the other side receives the messages that were sent before, and no more."""
+        """End the stream. The other side still receives the messages that were sent before."""
         with suppress(OSError):
             # The other side may have closed it first.
             self._connection.shutdown(socket.SHUT_RDWR)
@@ -56,12 +56,12 @@ class Channel:
     def leave(self) -> None:
         """Close the connection in a fork of the process, which itself continues to use it.
 
-        No lock is taken: a thread of that process may have held it when this one was forked.
+        The call takes no lock, because a thread of the parent process may have held it at the fork.
         """
         os.close(self._connection.detach())
 
     def free(self) -> None:
-        """Close the rest of a stream that has ended; for the thread that has received its messages."""
+        """Close the rest of a stream that has ended. The thread that has received its messages calls this method."""
         self._lines.close()
         self._connection.close()
 
@@ -76,7 +76,7 @@ def fingerprint(files: Mapping[str, bytes]) -> str:
 
 
 def problem_with(expected: str) -> str | None:
-    """Return the reason why this process does not run the artefact with the fingerprint ``expected``, or None."""
+    """Return the reason why this process runs other files than those with the fingerprint ``expected``, or None."""
     package = Path(airflow_hivex.__file__).parent
     archive = package.parent
     if not zipfile.is_zipfile(archive):

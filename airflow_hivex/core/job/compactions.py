@@ -1,8 +1,8 @@
 """Compaction: the rows of several directories in one directory, with unchanged row ids and write ids.
 
-If the files allow it, their stripes are concatenated, and only some of them are rewritten. Else one pass reads, sorts
-and writes the rows, into a file for each writer that has numbered them.
-Source: docs/reference/spark.md, "Compaction"; docs/reference/directories.md.
+If the files allow it, their stripes are concatenated, and only some of them are rewritten. Otherwise one pass reads,
+sorts and writes the rows, into one file for each writer that has numbered rows. Source: docs/reference/spark.md,
+"Compaction"; docs/reference/directories.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_hivex.core.model.plans import Compaction, Plan, Rebalance, Scan, Wr
 from airflow_hivex.core.model.row_ids import WRITER_SHIFT, encode_bucket, hive_bucket
 
 LARGEST_FILE = 128 << 20
-"""The number of bytes of data for one new file of an insert-only table."""
+"""The largest number of bytes of data in one new file of an insert-only table."""
 
 _KIND = "__kind"
 _WRITER = "__writer"
@@ -49,12 +49,12 @@ _WRITTEN_EXACTLY = ("orc", "parquet", "avro")
 
 
 def compact(spark: SparkSession, plan: Plan, views: list[str]) -> tuple[WrittenDirectory, ...]:
-    """Return the base, or the delta and delete delta, with the rows and events of the plan's scan and deletes.
+    """Write the rows and events of the plan's scan and deletes, and return the base, or the delta and delete delta.
 
-    They are made even without rows. New temporary views are added to ``views``, for the caller to drop.
+    The directories are written even without rows. New temporary views are added to ``views``, for the caller to drop.
 
     Raises:
-        JobError: a file is missing or cannot be read; then no new directory is left.
+        JobError: a file is missing or cannot be read. No new directory is left.
     """
     assert plan.compaction is not None
     assert plan.write is not None
@@ -121,7 +121,7 @@ def _compact_full_acid(
 
 
 def _events(rows: DataFrame, kind: int, write: Write) -> DataFrame:
-    """Return rows or delete events in the form of files, with the numbers of their target files."""
+    """Return rows or delete events with the columns of files, and with the numbers of their target files."""
     is_row = kind == _ROW
     row_place = [F.lit(True if is_row else None).cast("boolean").alias(layout.ROW_PLACE)]
     # In a form that Spark cannot simplify: after constants it would not sort by further columns.
@@ -166,7 +166,7 @@ def _compact_plain(
 
 
 def _copy_files(scan: Scan, compaction: Compaction, made: NewDirectories) -> None:
-    """Copy all files under new names; readers find the compression of a file in its name, after the first dot.
+    """Copy all files under new names, which keep the ending from the first dot, where readers find the compression.
 
     Raises:
         JobError: files are missing, or there are additional files.
@@ -254,7 +254,7 @@ def _write(spark: SparkSession, view: str, write: Write, wanted: Rebalance, stag
 def _numbered(rows: DataFrame, write: Write, wanted: Rebalance, counts: dict[int, int], length: int) -> DataFrame:
     """Return the rows with their new ids.
 
-    The numbers run through all rows, and each file gets ``length`` of them.
+    Consecutive numbers go over all rows, and each file gets ``length`` of them.
     """
     firsts = dict(zip(counts, accumulate(counts.values(), initial=0), strict=False))
     first = F.expr(f"get(array({', '.join(f'{firsts.get(part, 0)}L' for part in range(max(firsts) + 1))}), {_PART})")

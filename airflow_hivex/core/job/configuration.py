@@ -1,11 +1,11 @@
-"""The SQL configuration of jobs, with which a statement means the same in every Spark, whatever its user has set.
+"""The SQL configuration of jobs, which gives a statement the same meaning in every Spark and for every user.
 
 A setting of ``spark.sql`` is one of three kinds:
 
 - *of ours*: jobs rely on it (:data:`DEFAULT_CONF`, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
-- *of speed*: it changes how fast or how large something is, and never a value; the user's counts (``_OF_SPEED``);
-- *of meaning*: all others, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``: the
-  cluster's ``spark_conf`` counts, else Spark's default.
+- *of speed*: it changes times or sizes, and never a value; the user's setting is used (``_OF_SPEED``);
+- *of meaning*: all other settings, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``:
+  the cluster's ``spark_conf`` is used, else Spark's default.
 
 In a user's own Spark session, jobs change settings while they run, and restore them afterwards.
 """
@@ -91,10 +91,10 @@ FIXED_CONF = {
 """The configuration of every job, which its cluster cannot override."""
 
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""The options of our readers: they hold for a DataFrame whenever it is computed, in any session."""
+"""The options of readers of this package, which are valid for a DataFrame at any time and in any session."""
 
 OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
-"""The options of readers of files with row ids. A setting of ORC would find columns by position, not by name."""
+"""The options of readers of files with row ids. Without them, a setting of ORC may find columns by position."""
 
 # The settings that a DataFrame needs when it is computed, perhaps long after it was made.
 _LASTING = (_NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
@@ -118,7 +118,7 @@ _OF_SPEED = re.compile(
 
 @dataclass(slots=True)
 class _Pins:
-    """The jobs that run in a session now, their configuration, and the user's values of the changed settings."""
+    """The running jobs of a session, their configuration, and the user's values of the changed settings."""
 
     conf: Mapping[str, str]
     jobs: int = 0
@@ -131,7 +131,7 @@ _configured: WeakKeyDictionary[SparkSession, Mapping[str, str]] = WeakKeyDiction
 
 
 def configure(spark: SparkSession, conf: Mapping[str, str]) -> None:
-    """Configure a session of our own, whose settings no other program changes, for jobs with a cluster's ``conf``."""
+    """Configure a session that only this package uses, for jobs with a cluster's ``conf``."""
     # Each key costs two calls of the JVM, so a session is configured again only if values differ.
     if _configured.get(spark) == conf:
         return
@@ -144,7 +144,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Configure a user's own session while a job runs, and restore its settings afterwards.
 
     Other threads of the user see the changes meanwhile. A job waits for jobs of other threads with another
-    configuration. Reads all settings of the session.
+    configuration. The call reads all settings of the session.
     """
     with _changed:
         _changed.wait_for(lambda: spark not in _pins or _pins[spark].conf == conf)
@@ -168,7 +168,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 
 def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | None]:
-    """Set the configuration of a job, all settings or none; return the earlier values of the changed settings."""
+    """Set the configuration of a job, all settings or none. Return a dict from changed setting to earlier value."""
     found = {key: value for key, value in dict(spark.conf.getAll).items() if key.startswith("spark.sql.")}
     wanted: dict[str, str | None] = {
         key: conf.get(key) for key in found if key not in conf and _OF_SPEED.match(key) is None
@@ -228,7 +228,7 @@ def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
 
 
 def _call(spark: Any, operation: Any) -> Any:
-    """Send one request for all settings to a Spark Connect server. pyspark sends one for each setting."""
+    """Send one request for all settings to a Spark Connect server. pyspark would send one for each setting."""
     return spark.client.config(operation)
 
 

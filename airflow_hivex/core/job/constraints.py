@@ -22,13 +22,13 @@ _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_
 _CONDITION = "replaced rows: "
 _PARTITION, _LONG = "partition key ", "folder of partition key "
 NUL = "CAST(X'00' AS STRING)"
-"""A NUL character in Spark SQL, however Spark reads escapes."""
+"""A NUL character in Spark SQL, independent of how Spark reads escapes."""
 _MOST_COLUMNS = 3
 _MOST_CHARACTERS = 100
 
 
 def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tuple[DataFrame, tuple[Column, ...]]:
-    """Return the rows with the default values of columns that are not given, and all columns of the result."""
+    """Return the rows with default values for columns that are not given, and all columns of the result."""
     names = {column.name.lower() for column in given}
     missing = [
         column
@@ -42,13 +42,13 @@ def with_defaults(rows: DataFrame, given: Sequence[Column], write: Write) -> tup
 
 
 def default_of(column: Column, write: Write) -> str:
-    """Return the value of a column that is not given, in Spark SQL."""
+    """Return Spark SQL for the value of a column that is not given."""
     text = write.defaults.get(column.name.lower())
     return "NULL" if text is None else f"({text})"
 
 
 def enforced(rows: DataFrame, write: Write, also: Sequence[str] = ()) -> DataFrame:
-    """Return rows that fail when they are computed if a row violates a constraint.
+    """Return the rows, whose computation fails if a row violates a constraint.
 
     ``rows`` have columns of the table in its types. Missing columns are NULL, or static partition columns. ``also`` are
     additional columns of the rows, which stay.
@@ -95,12 +95,12 @@ def _branches(write: Write, columns: Sequence[Column]) -> list[str]:
 
 
 def no_partition_value(key: Column, write: Write) -> str:
-    """Return, in Spark SQL, the error of a row with a NUL character in its value of the partition key."""
+    """Return Spark SQL for the error of a row with a NUL character in its value of the partition key."""
     return _error(write, f"{_PARTITION}{key.name}", [key])
 
 
 def no_folder(key: Column, write: Write) -> str:
-    """Return, in Spark SQL, the error of a row whose partition name is too long for a folder."""
+    """Return Spark SQL for the error of a row whose partition name is too long for a folder."""
     return _error(write, f"{_LONG}{key.name}", [key])
 
 
@@ -122,7 +122,7 @@ def _is_shown(column: Column) -> bool:
 
 
 def violation(text: str) -> ConstraintViolationError | InvalidObjectError | ReplaceConditionError | None:
-    """Return the error in a message of Spark about a refused row, or None."""
+    """Return the error from a message of Spark about a refused row, or None for any other message."""
     found = _VIOLATION.search(text)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Constants of a VALUES list as the values that Spark would store for them.
+"""The conversion of constants in a VALUES list to the values that Spark would store.
 
-Only certain values: None from :func:`stored_column` means that Spark has to decide on the value or the error. Source:
+The conversion is exact: :func:`stored_column` returns None if Spark has to decide on a value or an error. Source:
 Spark's store assignment policy ANSI, and Cast in ANSI mode.
 """
 
@@ -58,13 +58,13 @@ def check_types(literals: Sequence[Literal], column: Column, table: str, *, cast
 
 
 def stored_column(literals: Sequence[Literal], column: Column, table: str, *, casts: bool = False) -> list[Any] | None:
-    """Return the values of a column of a VALUES list as stored in ``column``; None if one is not certain.
+    """Return the values of a column of a VALUES list as stored in ``column``, or None if one of them is not certain.
 
-    Each value is stored by itself, independent of the others, and a text is read as the type of the column.
+    Each value is cast by itself, independent of the other values, and a text is cast to the type of the column.
     :func:`check_types` must accept the types. With ``casts`` Spark casts values of types that are not assignable.
 
     Raises:
-        UnreadableTextError: a text is not readable as the type.
+        UnreadableTextError: a text is not a valid value of the type.
     """
     target = column.parsed_type
     if not isinstance(target, Primitive):
@@ -154,7 +154,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _unsigned_zero(value: Decimal) -> Decimal:
-    """Return the value, with -0.0 replaced by 0.0: Spark's decimals have no signed zero."""
+    """Return the value, with -0.0 replaced by 0.0, because Spark's decimals have no signed zero."""
     return value or value.copy_abs()
 
 

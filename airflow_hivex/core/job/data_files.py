@@ -34,7 +34,7 @@ _WRITE_OPTIONS = {
     "csv": {**_EXACT_TIMES, "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"},
     "json": _EXACT_TIMES,
 }
-"""The options with which Spark's writers keep blanks at both ends of texts, and fractions of milliseconds."""
+"""The options by which Spark's writers keep blanks at both ends of texts, and fractions of milliseconds."""
 
 
 def source(spark: SparkSession, format: str) -> DataFrameReader:
@@ -79,13 +79,13 @@ def writer(
 
 
 _SEPARATOR = "\0"
-"""A character that no path has."""
+"""A separator of paths: a character that no path has."""
 _NO_FOLDER = "'basePath' must be a directory"
 
 
 @contextmanager
 def below(folder: str) -> Iterator[None]:
-    """Load files below a folder in the block.
+    """Translate the error of loading files below a folder in the block.
 
     Raises:
         FolderExpectedError: the path is a file.
@@ -101,8 +101,8 @@ def below(folder: str) -> Iterator[None]:
 def load(reader: Any, paths: Sequence[str]) -> DataFrame:
     """Return a reader of the files below ``paths``.
 
-    Classic PySpark calls the JVM once for each item of a list; as one text, ten thousand paths cost as little as ten.
-    Spark Connect would check the paths only when the reader is used, so we ask for the schema.
+    Classic PySpark calls the JVM once for each item of a list, so the paths are passed as one text. Spark Connect would
+    check the paths only when the reader is used, so the schema is requested at once.
 
     Raises:
         AnalysisException: as ``DataFrameReader.load``.
@@ -124,14 +124,14 @@ _SPECIAL = re.compile(r"([\\*?\[\]{},^])")
 
 
 def register(spark: SparkSession, loaded: LoadedFiles) -> str:
-    """Make the rows of the files readable under the name of their view, and return it."""
+    """Create the temporary view of the rows of the files, and return its name."""
     rows = _described(spark, loaded) if loaded.format in _WITH_NAMES else _undescribed(spark, loaded)
     rows.createOrReplaceTempView(loaded.view)
     return loaded.view
 
 
 def _described(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
-    """Return rows with the columns of the files, in the table's order if they have its names, else in file order."""
+    """Return rows with the columns of the files, in the order of the table if they have its names."""
     # The columns of all files are read, so a file with more columns than the first one loses none.
     reader = source(spark, loaded.format).options(**READ_OPTIONS, mergeSchema="true")
     rows = _load(reader, loaded.paths)
@@ -150,8 +150,8 @@ def _undescribed(spark: SparkSession, loaded: LoadedFiles) -> DataFrame:
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     """Return the rows of files, whose names may have characters of patterns.
 
-    Without patterns Spark reads one of several such files twice. For a single pattern it logs an error, since it first
-    looks for a file of this name.
+    Patterns are used, because otherwise Spark reads one of several such files twice. For a single pattern Spark logs an
+    error, since it first looks for a file of this name.
     """
     if len(paths) == 1:
         return load(reader.option("__globPaths__", "false"), paths)
@@ -165,10 +165,10 @@ _READS_ALL = f"coalesce({', '.join(HIVE_NAMES.values())}, if({_ROW} is null, nul
 def load_nested(
     spark: SparkSession, paths: Sequence[str], columns: Sequence[Column], keys: Sequence[Column] = ()
 ) -> DataFrame:
-    """Return all rows of files of the row layout ``hive`` below ``paths``, read as if they were flat.
+    """Return all rows of files of the row layout ``hive`` below ``paths``, with the columns of flat files.
 
     ORC recognises such a file by its six root columns, and then passes another schema to its reader than the requested
-    one. So every scan must read all six, no scan may have partition columns, and no filter on a root column may be
+    one. So every scan must read all six columns, and must not have partition columns. No filter on a root column may be
     pushed down to ORC, which would look for the column among the user's columns. Source: docs/reference/spark.md; ORC's
     SchemaEvolution.
 

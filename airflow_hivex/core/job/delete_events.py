@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyarrow import orc
 
 MOST_EVENTS = 50_000_000
-"""The greatest number of delete events that the driver reads; more events are joined."""
+"""The greatest number of delete events that the driver reads. With more events, Spark joins."""
 SOURCE = "__source_file"
 """The column with the number of a delete event's file."""
 
@@ -71,9 +71,9 @@ def _opened(file: Place) -> Iterator[orc.ORCFile]:
 
 
 def events_in(files: Sequence[Place], valid: WriteIdFilter | None) -> pa.Table | None:
-    """Return the delete events of files that the snapshot sees, each with the number of its file, as :data:`SOURCE`.
+    """Return the delete events that the snapshot sees, each with the number of its file in :data:`SOURCE`.
 
-    Returns None if there are too many events for the driver.
+    The result is None if there are too many events for the driver.
 
     Raises:
         JobError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Deleted rows of a table: read from its delete deltas once for each scan, then left out without a join.
+"""The deleted rows of a table, which are read from its delete deltas once for each scan, and excluded without a join.
 
 The driver turns the delete events into one bitmap for each writer of rows. An expression tests the bit of each row.
 Spark joins only if bitmaps would be too large or too many.
@@ -44,11 +44,14 @@ from airflow_hivex.core.model.row_ids import ORIGINAL_WRITE_ID as FIRST_WRITE_ID
 from airflow_hivex.core.model.row_ids import VERSION_SHIFT, WRITER_SHIFT
 
 MOST_WORDS = 1 << 21
-"""The greatest number of 64-bit words of all bitmaps together, 16 MiB; with more, Spark joins."""
+"""The greatest number of 64-bit words of all bitmaps together (16 MiB). With more words, Spark joins."""
 MOST_CASES = 24
-"""The greatest number of writers that the expression compares one by one; more are looked up in a second array."""
+"""The greatest number of writers that the expression compares one by one.
+
+More writers are looked up in a second array.
+"""
 MOST_PLACES = 1 << 20
-"""The greatest size of this second array; with a larger one, Spark joins."""
+"""The greatest size of this second array. With a larger array, Spark joins."""
 
 _KEYS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
@@ -57,8 +60,8 @@ class DeletedRows:
     """The deleted rows of a scan.
 
     Row ids are unique in the table, except ids of original files and of write ids up to ``Scan.partition_row_ids``.
-    ``DeletedInPartitions`` treats these: it needs the ``files`` of the delete deltas, and their ``events``, None if
-    they are too many for the driver.
+    ``DeletedInPartitions`` treats these rows. It needs the ``files`` of the delete deltas, and their ``events``, which
+    are None if they are too many for the driver.
     """
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
@@ -118,9 +121,9 @@ def _events_of(spark: SparkSession, scan: Scan, part: ScanPart) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Bitmaps:
-    """One bitmap for each writer, one behind the other in ``words``; ``offsets`` has the beginning and length of each.
+    """One bitmap for each writer, in sequence in ``words``; ``offsets`` has the beginning and length of each.
 
-    ``skipped`` is the number of empty words that are left out before each bitmap.
+    ``skipped`` is the number of empty words before each bitmap that are not stored.
     """
 
     words: Any
@@ -133,7 +136,7 @@ class Bitmaps:
 
     @property
     def _shape(self) -> tuple[int, int, int, int, int]:
-        """Return the lowest write id, bucket and low half of bucket properties, and the sizes of the last two."""
+        """Return the lowest write id, bucket and low half of bucket properties, and the ranges of the last two."""
         writers = list(self.offsets)
         buckets = [bucket >> 16 for _, bucket in writers]
         lows = [bucket & 0xFFFF for _, bucket in writers]
@@ -177,7 +180,7 @@ class Bitmaps:
         return pa.table({name: pa.array([words], pa.list_(pa.int64())) for name, words in self.arrays().items()})
 
     def expression(self, view: str, owner: str = ORIGINAL_WRITE_ID) -> str:
-        """Return SQL that is true for rows not deleted; ``owner``, in SQL, and the bucket identify a writer."""
+        """Return SQL that is true for rows that are not deleted; ``owner`` and the bucket identify a writer."""
         # As a long: ids of rebalanced rows are large.
         word = f"shiftright({ROW_ID}, 6)"
         if self._is_small:
@@ -212,7 +215,7 @@ def _array(view: str, name: str) -> str:
 
 
 def bitmaps(events: pa.Table) -> Bitmaps | None:
-    """Return the bitmaps of delete events; None if a join is cheaper."""
+    """Return the bitmaps of delete events, or None if a join is cheaper."""
     write_ids, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, write_ids))
     write_ids, buckets, row_ids = write_ids[order], buckets[order], row_ids[order]
@@ -331,9 +334,9 @@ class DeletedInPartitions:
         return found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0
 
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """Return the events of such rows, with the number of their partition and write id in place of the write id.
+        """Return the events of such rows, with the number of the pair of partition and write id as write id.
 
-        Sets the numbers of each owner: they are its write ids plus ``shift``.
+        The method sets ``shift`` of each owner: the number is the write id plus ``shift``.
         """
         write_ids = events.column(ORIGINAL_WRITE_ID).to_numpy()
         events = events.filter(pa.array((write_ids <= self._highest) | np.isin(write_ids, self._of_loads)))
@@ -356,7 +359,7 @@ class DeletedInPartitions:
         return pa.table(dict(zip(_KEYS, map(pa.array, columns), strict=True)))
 
     def _keys(self) -> DataFrame:
-        """Return a DataFrame with the keys of the events of such rows, and the numbers of their partitions."""
+        """Return a DataFrame with the row keys of the events of such rows, and the numbers of their partitions."""
         events = self._deleted.all_events()
         known = as_spark_names_them(events)
         numbers = {plain_path(uri): number for number, uri in enumerate(self._uris)}
@@ -384,7 +387,7 @@ class DeletedInPartitions:
 
 
 def _row_ids(events: pa.Table) -> dict[Writer, Any]:
-    """Return the ids of each writer's deleted rows, in ascending order."""
+    """Return a dict from writer to the ascending ids of its deleted rows."""
     writers, buckets, row_ids = (events.column(name).to_numpy() for name in _KEYS)
     order = np.lexsort((row_ids, buckets, writers))
     writers, buckets, row_ids = writers[order], buckets[order], row_ids[order]

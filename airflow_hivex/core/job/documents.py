@@ -1,7 +1,7 @@
-"""Plans and results as JSON documents, which go to a cluster and come back.
+"""Plans and results as JSON documents, which are sent to a cluster and back.
 
 Values keep their types: parameters are tagged, rows are sent as Arrow. A failed job also returns a document, which
-becomes a HivexError on the caller's side.
+becomes a HivexError in the caller's process.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def plan_from_json(text: str) -> Plan:
     """Return the plan of a document.
 
     Raises:
-        InvalidOperationError: an unknown release has made the document.
+        InvalidOperationError: an unknown release has written the document.
     """
     document = json.loads(text)
     version = document.pop("version")
@@ -106,7 +106,7 @@ def plan_from_json(text: str) -> Plan:
 
 
 def result_to_json(result: JobResult, rows: pa.Table | None = None) -> str:
-    """Return the document of a result; ``rows`` has the rows of a query as an Arrow table, in place of ``result``."""
+    """Return the document of a result; ``rows`` has the rows of a query as an Arrow table."""
     document = {"version": VERSION, **plain(dataclasses.replace(result, rows=()))}
     document["rows"] = None if rows is None else _arrow_to_text(rows)
     return json.dumps(document)
@@ -143,8 +143,8 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
 def result_from_json(text: str, cluster: str) -> JobResult:
     """Return the result from the document of a job on ``cluster``.
 
-    Timestamps come with the time zone UTC, TIMESTAMP_NTZ without one; decimals exact, arrays
-    as lists, structs and maps as dicts (a map whose keys are structs or arrays as a list of pairs).
+    Timestamps have the time zone UTC, values of TIMESTAMP_NTZ have no time zone, and decimals are exact. Arrays become
+    lists; structs and maps become dicts. A map whose keys are structs or arrays becomes a list of pairs.
 
     Raises:
         HivexError: the job failed: AnalysisError and similar errors about the statement, JobCancelledError if it was
@@ -269,7 +269,7 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any, without: str = "") -> Any:
-    """Return a value as JSON: objects for dataclasses, lists for sequences, without fields named ``without``."""
+    """Return a value as JSON: a dataclass becomes an object, without the fields ``without``, a sequence a list."""
     kind: Any = type(value)
     if kind in _SCALARS:
         return value
@@ -284,12 +284,12 @@ def plain(value: Any, without: str = "") -> Any:
 
 @cache
 def _field_names(of: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass; an empty tuple for any other type."""
+    """Return the names of the fields of a dataclass, or an empty tuple for any other type."""
     return tuple(field.name for field in dataclasses.fields(of)) if dataclasses.is_dataclass(of) else ()
 
 
 def built(of: type[T], document: Mapping[str, Any]) -> T:
-    """Return the dataclass of a document of :func:`plain`. Fields that the document lacks get their defaults.
+    """Return a dataclass from a document of :func:`plain`. Fields that the document lacks get their defaults.
 
     Raises:
         TypeError: the document has other fields.
@@ -303,7 +303,7 @@ def built(of: type[T], document: Mapping[str, Any]) -> T:
 
 @cache
 def _builder(of: Any) -> Builder | None:
-    """Return the function that makes a value of a type from JSON; None if the JSON value is that value."""
+    """Return the function that makes a value of a type from JSON, or None if the JSON value is already that value."""
     if dataclasses.is_dataclass(of):
         return _of_dataclass(of)
     arguments = get_args(of)

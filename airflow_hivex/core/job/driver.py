@@ -4,7 +4,7 @@ It connects to the socket of its client, reports whether it has the client's fil
 plan that arrives. It ends with its client: when the stream of messages ends, its jobs and its application on the
 cluster end within seconds, and their files are not registered.
 
-Spark's Java process has started this process. If one of the two ends, the other ends, too.
+Spark's Java process has started this process. If one of the two processes ends, the other ends, too.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ if TYPE_CHECKING:
 _LOOK_INTERVAL_S = 0.5
 _JAVA_LIMIT_S = 20.0
 _QUIET_S = 2.0
-"""The time after which a job's progress is sent. The client does not report progress before three seconds."""
+"""The time in seconds after which a job's progress is sent.
+
+The client does not report progress before three seconds.
+"""
 _MOST_SESSIONS = 64
 _LOST = "the cluster has ended the application of this client; run it again"
 _QUIET = "FATAL"
-"""The level of Spark's log once Spark runs: at ERROR the log would have the stack of each failed task."""
+"""The level of Spark's log once Spark runs. At ERROR the log would have the stack of each failed task."""
 
 
 def main() -> None:
-    """Run the plans of the client that listens at the socket, which is in a separate folder."""
+    """Run the plans of the client that listens at a socket."""
     address, expected, log_level = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(address)
@@ -108,7 +111,7 @@ class _Driver:
                 self._send("progress", tag=tag, counts=asdict(found))
 
     def _executors(self) -> int:
-        """Return the current number of the driver's executors; 0 after the end of its application."""
+        """Return the current number of the driver's executors, or 0 after the end of its application."""
         with suppress(Exception):
             return int(self._spark.sparkContext._jsc.sc().getExecutorIds().size())
         return 0
@@ -143,7 +146,7 @@ class _Driver:
         self._send("result", tag=tag, document=result, lost=has_ended)
 
     def _application_has_ended(self) -> bool:
-        """Return whether the cluster has ended this application. Does not return if the Java process has ended."""
+        """Return whether the cluster has ended this application. If the Java process has ended, end this process."""
         from py4j.protocol import Py4JError
 
         context: Any = self._spark.sparkContext

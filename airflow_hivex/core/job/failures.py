@@ -1,4 +1,4 @@
-"""Translation of Spark's errors into HivexErrors with one readable sentence."""
+"""The translation of Spark's errors into HivexErrors with one readable sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from airflow_hivex.core.model.plans import Plan
 _CANCELLED = re.compile(r"SPARK_JOB_CANCELLED|OPERATION_CANCELED|cancelled part of cancelled job tags")
 _CAUSE = re.compile(r"^Caused by: (.*?)(?=^\s+at |^\s*\.\.\. \d+ more|^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 _SERVER_STACK = re.compile(r"\n+JVM stacktrace:\n.*", re.DOTALL)
-"""The text that a client of Spark Connect adds to a message: it may have more causes, each with its stack."""
+"""The text that a client of Spark Connect adds to a message. It may have more causes, each with its stack."""
 _FRAMES = re.compile(r"^\s+at [\w.$/<>]+\(.*", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s*:?\s*")
 _CLASS = re.compile(r"\A(?:[a-z]\w*\.)+[\w$]+: ")
@@ -51,7 +51,7 @@ _AVRO_PACKAGE = (
 
 
 def as_error(error: Exception, plan: Plan) -> HivexError:
-    """Return ``error`` as a HivexError about the statement if Spark refused it, about full storage, or about the job.
+    """Return ``error`` as a HivexError about the statement, if Spark refused it, about full storage, or about the job.
 
     The error of a job that writes names the tables. The cluster's name is empty in a JobError; the caller that started
     the job knows it.
@@ -104,7 +104,7 @@ def _as_error(error: Exception, plan: Plan) -> HivexError:
 
 
 def _lost_connection(error: Exception) -> str | None:
-    """Return a description of the loss of a Spark Connect server or its session; None for all other errors."""
+    """Return a description of the loss of a Spark Connect server or its session, or None for any other error."""
     condition = getattr(error, "getCondition", str)() or ""
     if _NO_SESSION.match(condition):
         return "its Spark Connect server was restarted, or has ended the session of this process; run it again"

@@ -1,7 +1,7 @@
-"""Copies of files as tasks of Spark: each task copies a share, reads the copies again, and returns checksums.
+"""The copying of files by tasks of Spark. Each task copies a share, reads the copies again, and returns checksums.
 
 A task only creates new files. It neither overwrites nor deletes other files, since it may run for a while after its
-client has died and another client has continued. The client decides about files that are in the way.
+client has died and another client has continued. The client decides about files in the place of a copy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = ("int", "string", "string", "string", "string")
 
 
 def copy_files(spark: SparkSession, copies: FileCopies) -> tuple[JobResult, pa.Table]:
-    """Copy files in tasks; return a row for each: its number, outcome, checksum, and a problem with its location."""
+    """Copy files in tasks; return one row per file: number, outcome, checksum, and the place and text of a problem."""
     # By value, so that a cluster's Python workers do not need our package.
     for module in (storage, root_markers, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -85,7 +85,7 @@ _Done = tuple[str, str, str, str]
 
 
 class _Copier:
-    """Copies files one after the other, in a task."""
+    """The copier of a task, which copies one file after the other."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -93,7 +93,7 @@ class _Copier:
         self._folders: set[str] = set()
 
     def copy(self, source: str, target: str, size_bytes: int) -> _Done:
-        """Copy a file, unless its place has a file already, and compare both."""
+        """Copy a file, or compare it with the file that its place already has."""
         location = source
         try:
             origin = place(source)
@@ -187,7 +187,7 @@ def _wrong_size(source: str, size: int, listed: int) -> _Done:
 
 
 def _publish(written: str, target: str) -> bool:
-    """Give a file its name; return False if another file has the name."""
+    """Give a file its name, or return False if another file has the name."""
     try:
         os.link(written, target)
     except FileExistsError:

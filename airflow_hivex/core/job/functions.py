@@ -1,8 +1,8 @@
-"""Spark's functions for the kind of a job's session: with a JVM in this process, or Spark Connect.
+"""Spark's functions for the session of a job, which has a JVM in this process, or is one of Spark Connect.
 
 ``pyspark.sql.functions`` serves one kind for the whole process, by an environment variable. A process with clusters of
-both kinds needs both in turn, so a job chooses its functions. Modules of this folder import this module under the name
-``F``.
+both kinds needs both kinds of functions, so each job chooses its functions. Modules of this folder import this module
+under the name ``F``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def functions_of(spark: SparkSession) -> Iterator[None]:
-    """Serve the functions for this session to this thread, within the block."""
+    """Provide the functions for a session to this thread, within the block."""
     token = _session.set(spark if is_connect(spark) else None)
     try:
         with _active(spark) if is_connect(spark) else nullcontext():
@@ -63,7 +63,7 @@ def new_observation() -> pyspark.sql.Observation:
 
 
 def parsed_type(text: str) -> DataType:
-    """Return Spark's type of a type's text. Asks the session, for Spark Connect over the network."""
+    """Return Spark's type for the text of a type. It calls the session, in Spark Connect over the network."""
     session: Any = _session.get()
     found: DataType = DataType.fromDDL(text) if session is None else session._parse_ddl(text)
     return found

@@ -1,7 +1,8 @@
 """Hive's text files, with the rules of LazySimpleSerDe: lines of Spark's text source, parsed by expressions.
 
-Spark's own csv source would lose lines of blanks and control characters, distinguishes an empty text from NULL by
-quotes, and knows no collections. Source: Hive's LazyStruct, LazyArray, LazyMap, LazyUtils and the Lazy primitives.
+Spark's own csv source is different: it loses lines of blanks and control characters, distinguishes an empty text from
+NULL by quotes, and has no collections. Source: Hive's LazyStruct, LazyArray, LazyMap, LazyUtils and the Lazy
+primitives.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _NOT_OF_BASE64 = r"(?s)\s|=.*"
 
 
 def rows_of(lines: DataFrame, columns: Sequence[Column], keys: Sequence[Column], form: TextFormat) -> DataFrame:
-    """Return the rows in lines: ``columns`` under their names in files, then the partition columns ``keys``.
+    """Return the rows in lines: ``columns`` with their names in files, then the partition columns ``keys``.
 
-    Missing fields of a line are NULL, and so are fields that cannot be read as a column's type. Fields beyond the
-    columns are ignored.
+    Fields of a line that are missing, or not valid for a column's type, are NULL. Fields beyond the columns are
+    ignored.
     """
     key_names = [quoted(key.in_files) for key in keys]
     lines = _without_skipped(lines, key_names, form)
@@ -69,7 +70,7 @@ def rows_of(lines: DataFrame, columns: Sequence[Column], keys: Sequence[Column],
 
 
 def lines_of(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], form: TextFormat) -> DataFrame:
-    """Return rows as lines, in the column :data:`LINE`, with unchanged partition columns ``keys``."""
+    """Return rows as lines in the column :data:`LINE`, with unchanged partition columns ``keys``."""
     texts = [_written(quoted(column.in_files), declared_type(column.type), 1, form) for column in columns]
     line = f"concat_ws({_text(form.separators[0])}, {', '.join(texts)})"
     return rows.selectExpr(f"{line} AS {quoted(LINE)}", *map(quoted, keys))
@@ -104,7 +105,7 @@ def _without_skipped(lines: DataFrame, keys: Sequence[str], form: TextFormat) ->
 
 
 def _value(text: str, type: DataType, level: int, form: TextFormat) -> str:
-    """Return the SQL of a value, from the SQL of its text; ``level`` is the level of its items' separator."""
+    """Return SQL for a value, from SQL for its text; ``level`` is the level of its items' separator."""
     return f"CASE WHEN {text} != {_text(form.null)} THEN {_parsed(text, type, level, form)} END"
 
 
@@ -181,7 +182,7 @@ def _struct(text: str, type: StructType, level: int, form: TextFormat) -> str:
 
 
 def _fields(text: str, count: int, level: int, form: TextFormat) -> str:
-    """Return the fields of a row or struct."""
+    """Return SQL for the array of the fields of a row or struct."""
     fields = _split(text, _separator(level, form), form)
     if not form.last_takes_rest:
         return fields
@@ -191,7 +192,7 @@ def _fields(text: str, count: int, level: int, form: TextFormat) -> str:
 
 
 def _let(name: str, value: str, body: str) -> str:
-    """Return ``body``, in which ``name`` stands for a value that is computed once."""
+    """Return SQL for ``body``, in which ``name`` stands for a value that is computed once."""
     return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
@@ -200,7 +201,7 @@ def _separator(level: int, form: TextFormat) -> str:
 
 
 def _split(text: str, separator: str, form: TextFormat) -> str:
-    """Return the parts of a text between separators that are not escaped, still with their escapes."""
+    """Return SQL for the parts of a text between unescaped separators. Parts keep their escapes."""
     if form.escape is None or form.escape == separator:
         return f"split({text}, {_text(_pattern(separator))}, -1)"
     escape = _pattern(form.escape)
@@ -281,7 +282,7 @@ def _moment(text: str, type: DataType, form: TextFormat) -> str:
 
 
 def _written(value: str, type: DataType, level: int, form: TextFormat) -> str:
-    """Return the SQL of a value's text."""
+    """Return SQL for the text of a value in a file."""
     return f"coalesce({_unparsed(value, type, level, form)}, {_text(form.null)})"
 
 
@@ -324,7 +325,7 @@ def _escaped(text: str, form: TextFormat) -> str:
 
 
 def _pattern(character: str) -> str:
-    """Return a regular expression for one character; Spark splits fast by a character with at most one escape."""
+    """Return a regular expression for one character, with at most one escape, by which Spark splits fast."""
     return character if character.isalnum() or not character.isprintable() or character == " " else f"\\{character}"
 
 
@@ -335,7 +336,7 @@ def _in_class(character: str) -> str:
 def _text(text: str) -> str:
     """Return a text as SQL.
 
-    In hexadecimal digits, if quotes, escapes or control characters would be ambiguous.
+    If quotes, escapes or control characters would be ambiguous, the SQL has hexadecimal digits.
     """
     if text.isascii() and text.isprintable() and not set(text) & set("\\'\""):
         return f"'{text}'"

@@ -1,7 +1,7 @@
 """The job: one plan document in, one result document out, on any Spark session.
 
-This module and its imports go to a cluster unchanged; besides our modules they need only the standard library, pyspark
-and pyarrow. The job needs no access to the JVM, so Spark Connect can run it, too.
+This module and its imports are sent to a cluster unchanged. They need only the standard library, pyspark and pyarrow.
+The job needs no access to the JVM, so Spark Connect can run it, too.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def run(
     views: Sequence[str] = (),
     save: Save | None = None,
 ) -> str:
-    """Return the result document of a plan; a failure is a document, too, and no error is raised.
+    """Run a plan, and return the document of its result. A failure also becomes a document, and no error is raised.
 
     The session gets the plan's SQL configuration. A session that ``is_shared`` with its user, who may change settings
-    at any time, is configured for each job, and restored. ``views`` are the session's views that the plan may read
-    besides its own. ``save`` runs the writer of a statement that writes one table.
+    at any time, is configured for each job, and restored. ``views`` are additional views of the session that the plan
+    may read. ``save`` runs the writer of a statement that writes one table.
     """
     try:
         plan = documents.plan_from_json(plan_document)
@@ -84,9 +84,9 @@ def run(
 
 
 def frame(spark: SparkSession, plan: Plan, views: Sequence[str] = ()) -> DataFrame:
-    """Return the rows of a plan's query as a DataFrame, computed whenever the DataFrame is.
+    """Return the rows of a plan's query as a DataFrame, which computes them later.
 
-    ``views`` as in :func:`run`.
+    For ``views`` see :func:`run`.
 
     Raises:
         AnalysisError: Spark refuses the query.
@@ -127,7 +127,7 @@ def _query(spark: SparkSession, plan: Plan, registered: list[str], views: Sequen
 
 
 def cancel(spark: SparkSession, tag: str) -> None:
-    """Stop the running jobs with a plan's tag. Called in another thread than the job's."""
+    """Stop the running jobs with a plan's tag. Another thread than that of the job calls this function."""
     if is_connect(spark):
         spark.interruptTag(tag)
     else:
@@ -136,7 +136,7 @@ def cancel(spark: SparkSession, tag: str) -> None:
 
 
 def progress_of(spark: SparkSession, tag: str) -> DriverProgress:
-    """Return the progress of a plan's jobs, whose driver is this process. Another thread looks at it."""
+    """Return the progress of a plan's jobs in the driver, which is this process. Another thread reads it."""
     return DriverProgress(spark, tag)
 
 
@@ -227,7 +227,7 @@ def _arguments(spark: SparkSession, parameters: Mapping[str, object]) -> dict[st
 
 
 def _instant(spark: SparkSession, value: datetime) -> datetime:
-    """Return a time of the session's time zone with this zone, or in UTC if only Spark knows the zone."""
+    """Return a time with the session's time zone, or in UTC if only Spark knows the zone."""
     try:
         return value.replace(tzinfo=ZoneInfo(str(spark.conf.get(TIME_ZONE))))
     except (ZoneInfoNotFoundError, ValueError):
@@ -237,7 +237,7 @@ def _instant(spark: SparkSession, value: datetime) -> datetime:
 
 
 def _check_timestamp_type(spark: SparkSession, plan: Plan) -> None:
-    """Refuse a DataFrame that could not be computed: ORC reads TIMESTAMP columns in the session's timestamp type.
+    """Refuse a DataFrame that cannot be computed, because ORC reads TIMESTAMP columns in the session's timestamp type.
 
     Raises:
         InvalidOperationError: the session's timestamp type is TIMESTAMP_NTZ.
@@ -260,8 +260,8 @@ def _is_timestamp(column: Column) -> bool:
 def _check_time_zone(spark: SparkSession, plan: Plan) -> None:
     """Refuse to read or write timestamps if they would change.
 
-    ORC stores a TIMESTAMP as a local time of the writing process, in Spark the local time of the JVM. All clusters must
-    use the same zone, UTC.
+    ORC stores a TIMESTAMP as a local time of the writing process, which in Spark is the local time of the JVM. So all
+    clusters must use the same zone, UTC.
     """
     columns = [
         column for scan in plan.scans if scan.is_transactional and scan.format == "orc" for column in scan.columns
@@ -288,7 +288,7 @@ def _jvm_time_zone(spark: SparkSession, application: str) -> str:  # noqa: ARG00
 
 @contextmanager
 def _tagged(spark: SparkSession, plan: Plan) -> Iterator[None]:
-    """Run the block so that jobs of this thread have the plan's name and can be cancelled by its tag."""
+    """Give the jobs of this thread in the block the plan's name, and its tag, by which they can be cancelled."""
     if is_connect(spark):
         spark.addTag(plan.tag)
         try:

@@ -1,7 +1,7 @@
 """The files of a write, and the columns of a full ACID file besides the user's columns.
 
-Both writers, Spark and the writer of small VALUES lists, take every name from this module.
-Source: docs/reference/directories.md.
+Both writers, Spark and the writer of small VALUES lists, use the names of this module. Source:
+docs/reference/directories.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ INSERT_OPERATION = 0
 DELETE_OPERATION = 2
 
 ROW_PLACE = "__row"
-"""The column behind the metadata columns of a file that will get the layout ``hive``; see ``orc_tail.nest``."""
+"""The column after the metadata columns of a file that will get the layout ``hive``; see ``orc_tail.nest``."""
 
 FLAT = FLAT_LAYOUT
 HIVE = HIVE_LAYOUT
@@ -66,33 +66,35 @@ ORIGINAL = ORIGINAL_LAYOUT
 PLAIN = PLAIN_LAYOUT
 """The row layout of insert-only tables: files of any format with only the table's columns."""
 FULL_ACID = (FLAT, HIVE)
-"""The row layouts whose rows have ids, and can be changed one by one."""
+"""The row layouts with row ids, by which rows can be changed one by one."""
 _COMPRESSION = {FLAT: "zstd", PLAIN: "zstd", HIVE: "snappy"}
-"""The compression of ORC files, by row layout. Hive 3 does not know zstd; snappy takes 1.02 of its time, zlib 1.24.
+"""A dict from row layout to the compression of ORC files.
+
+Hive 3 lacks zstd; snappy takes 1.02 of its time, zlib 1.24.
 """
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"
 
 MOST_WRITERS = MAX_WRITER_ID + 1
-"""The greatest number of tasks that write for one statement: each needs a separate bucket id."""
+"""The greatest number of writing tasks of one statement, each of which needs a separate bucket id."""
 _HAS_NO_VERSION = f"shiftright({BUCKET}, {VERSION_SHIFT}) = 0"
 WRITER = f"IF({_HAS_NO_VERSION}, {BUCKET}, shiftright({BUCKET}, {WRITER_SHIFT}) & {MOST_WRITERS - 1})"
-"""The number of the writer to whose file a row belongs, in Spark SQL, from its bucket property."""
+"""Spark SQL for the number of a row's writer, from its bucket property."""
 
 
 def number_of_statement(number: int) -> str:
-    """Return a statement's own number in Spark SQL; no sort may follow its computation.
+    """Return Spark SQL for a number that differs by statement. No sort may follow its computation.
 
-    Spark writes a plain number into the generated code, so each statement would compile new code, which runs slowly
-    until Java has optimized it. Arrays stay outside of the code. The index in the array is always 0, in a form that
-    Spark cannot simplify.
+    Spark writes a plain number into the generated code, so each statement would compile new code, which is slow until
+    Java has optimized it. An array is not a part of the code. The index in the array is always 0, in a form that Spark
+    cannot simplify.
     """
     return f"array({number}L)[shiftright(spark_partition_id(), 31)]"
 
 
 def compression(row_layout: str, options: Mapping[str, str]) -> str:
-    """Return the compression of an ORC file, by Spark's name."""
+    """Return Spark's name of the compression of an ORC file."""
     return file_properties.compression("orc", options) or _COMPRESSION[row_layout]
 
 
@@ -136,7 +138,7 @@ def bucket_file_name(bucket: int) -> str:
 def file_name(write: Write, bucket: int) -> str:
     """Return the name of a file with new rows.
 
-    It is the name of a bucket file or, in an insert-only table, Hive's name for its files.
+    This is the name of a bucket file or, in an insert-only table, Hive's name for its files.
     """
     if write.layout == PLAIN:
         return f"{bucket:06d}_0"
@@ -144,12 +146,12 @@ def file_name(write: Write, bucket: int) -> str:
 
 
 def partition_location(write: Write, partition: str | None) -> str:
-    """Return the URI of the directory with a partition's base and delta directories."""
+    """Return the URI of the folder with the base and delta directories of a partition."""
     return write.path if partition is None else f"{write.path.rstrip('/')}/{partition}"
 
 
 def partition_of(write: Write, dynamic: Mapping[str, str | None]) -> tuple[str | None, tuple[str | None, ...]]:
-    """Return the name and the values of a partition, given the text of its dynamic values by lower-case key."""
+    """Return the name and the values of a partition; ``dynamic`` is a dict from lower-case key to text."""
     if not write.partition_columns:
         return None, ()
     static = static_values(write)
@@ -167,7 +169,7 @@ def _value(text: str | None) -> str | None:
 
 
 def static_values(write: Write) -> dict[str, str | None]:
-    """Return the static partition values by lower-case key."""
+    """Return a dict from lower-case key to static partition value."""
     return {name.lower(): value for name, value in write.static.items()}
 
 
@@ -186,7 +188,7 @@ def bucket_types(write: Write) -> list[str]:
 
 
 def named_columns(write: Write, names: Sequence[str]) -> tuple[Column, ...]:
-    """Return the target columns of a query's columns, matched by name, in the order of the query.
+    """Return the target columns that match a query's columns by name, in the order of the query.
 
     Raises:
         ColumnCountMismatchError: two columns have one name.

@@ -1,9 +1,9 @@
-"""TIMESTAMP_NTZ in the ORC files that we write: numbers of microseconds, also in the schema for Spark.
+"""TIMESTAMP_NTZ in the ORC files of this package: numbers of microseconds, also in the schema for Spark.
 
-Spark compares the types of the columns to read with the types of a file's columns by position, also within structs. It
-refuses a TIMESTAMP at the position of a TIMESTAMP_NTZ, or the reverse. The positions differ as soon as columns or
-fields are pruned, or a table's columns have changed. Source: checkTimestampCompatibility in Spark's OrcUtils. It does
-not check the parts of arrays and maps, which keep their types.
+Spark compares the types of requested columns with the types of a file's columns by position, also within structs. It
+refuses a TIMESTAMP at the position of a TIMESTAMP_NTZ, and the reverse. The positions differ if columns or fields are
+pruned, or a table's columns have changed. Source: checkTimestampCompatibility in Spark's OrcUtils. Spark does not check
+the parts of arrays and maps, which keep their types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MICROSECOND = "INTERVAL '0.000001' SECOND"
 
 
 def as_stored(fields: StructType) -> StructType:
-    """Return the columns in the types of files."""
+    """Return the columns with the types of files."""
     return StructType([StructField(each.name, _stored(each.dataType), True, each.metadata) for each in fields.fields])
 
 
@@ -32,7 +32,7 @@ def holds_local_times(declared: DataType) -> bool:
 
 
 def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
-    """Return the rows in the types of files; the columns ``but`` stay unchanged."""
+    """Return the rows with the types of files. The columns ``but`` stay unchanged."""
     numbered = [each for each in rows.schema.fields if each.name not in but and holds_local_times(each.dataType)]
     if not numbered:
         # Spark Connect takes no empty list of columns.
@@ -41,7 +41,7 @@ def store(rows: DataFrame, but: tuple[str, ...] = ()) -> DataFrame:
 
 
 def restore(value: Expression, declared: DataType) -> Expression:
-    """Return a column in its declared type, from its value in files. Conditions on it are not pushed down to ORC."""
+    """Return a column with its declared type, from its value in files. Conditions on it are not pushed down to ORC."""
     if isinstance(declared, TimestampNTZType):
         return F.expr(_EPOCH) + value * F.expr(_MICROSECOND)
     return _within(value, declared, restore)

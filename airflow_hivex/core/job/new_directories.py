@@ -1,4 +1,4 @@
-"""The base, delta and delete delta directories that one write makes, and deletes if it fails; and empty bases."""
+"""The base, delta and delete delta directories of one write, which are deleted if it fails, and empty bases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PartitionValues = tuple[str | None, ...]
 
 
 class NewDirectories:
-    """One directory for each partition and kind, made with its first file."""
+    """One directory for each partition and kind, created with its first file."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -34,10 +34,10 @@ class NewDirectories:
         self._written: dict[tuple[str | None, str], WrittenDirectory] = {}
 
     def directory(self, partition: str | None, values: PartitionValues, *, deletes: bool = False) -> Place:
-        """Make and return the directory of a partition; with ``deletes``, the directory of its delete events.
+        """Create and return the directory of a partition; with ``deletes``, the directory of its delete events.
 
         Raises:
-            InvalidOperationError: the directory exists: another write has the same write id.
+            InvalidOperationError: the directory exists, because another write has the same write id.
         """
         key = partition, self._name(deletes)
         if key not in self._places:
@@ -69,7 +69,7 @@ class NewDirectories:
         return tuple(self._written[key] for key in sorted(self._written, key=lambda key: (key[0] or "", key[1])))
 
     def discard(self) -> None:
-        """Delete the new directories. A failure is only logged: no query will ever read them."""
+        """Delete the new directories. A failure is only logged, since no query will ever read them."""
         for made in self._places.values():
             _delete(made, self._write)
 
@@ -96,16 +96,16 @@ def _delete(made: Place, write: Write) -> None:
 _METADATA_FILE = "_metadata_acid"
 _TRUNCATED = json.dumps({"thisFileVersion": "0", "dataFormat": "truncated"}).encode()
 _AT_ONCE = 16
-"""The number of partitions at the same time: an object store needs tens of milliseconds for each of four requests."""
+"""The number of bases that are written at the same time. Each needs four requests to an object store."""
 
 
 def write_empty_bases(write: Write, partitions: Sequence[tuple[str | None, PartitionValues]]) -> JobResult:
-    """Write empty bases that hide all rows of these partitions (None: of a table without partitions); return them.
+    """Write and return empty bases that hide all rows of partitions (None: of a table without partitions).
 
     Several bases are written at the same time.
 
     Raises:
-        StorageError: a base cannot be written; then no base is left.
+        StorageError: a base cannot be written. No base is left.
 
     Source: Hive's ``hive.acid.truncate.usebase``, and docs/reference/directories.md for the metadata file.
     """

@@ -18,7 +18,10 @@ from airflow_hivex.core.model.row_ids import encode_bucket, number_files
 
 @dataclass(frozen=True, slots=True)
 class OriginalFile:
-    """One original file: its rows have ids from ``first_row_id`` on, in the bucket with the property ``bucket``."""
+    """An original file.
+
+    Its row ids are consecutive from ``first_row_id``, in the bucket with the property ``bucket``.
+    """
 
     uri: str
     owner: tuple[str, int]
@@ -52,7 +55,7 @@ def _numbered(format: str, group: OriginalFiles) -> list[OriginalFile]:
 
 
 def plain_path(uri: str) -> str:
-    """Return a URI as a key: Hadoop writes URIs of local files with one slash or three."""
+    """Return a URI in one spelling, as a key. Hadoop writes URIs of local files with one slash or three."""
     return re.sub(r"^file:/+", "/", uri)
 
 

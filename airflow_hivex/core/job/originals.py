@@ -1,7 +1,7 @@
-"""Original files with the ids of their rows: plain files of a table from before it was transactional.
+"""The row ids of original files, which are plain files of a table from before it was transactional.
 
 Spark's ORC reader does not return the position of a row in its file. If each task reads one whole file, from its first
-row on and without a filter below, Spark's increasing ids count the rows: see :func:`one_file_a_task`.
+row and without a pushed-down filter, Spark's increasing ids number the rows; see :func:`one_file_a_task`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from airflow_hivex.core.job.writes import ROW_ID_MASK
 from airflow_hivex.core.model.plans import Plan
 
 Owner = tuple[int, int, int, int]
-"""A partition with own row ids: its number, lowest and highest write id of delete events, shift. See ``deletes``.
-"""
+"""A partition with row ids of its own: its number, the lowest and highest write id of delete events, and the shift."""
 NO_OWNER: Owner = (-1, 1, 0, 0)
-"""A partition without such events."""
+"""The owner in place of a partition without delete events."""
 OWNER, LOWEST, HIGHEST, SHIFT = OWNER_COLUMNS = ("__owner", "__lowest", "__highest", "__shift")
 """The columns that rows get from their owner."""
 _FILE = "__file"
@@ -51,7 +50,7 @@ def needs_one_file_a_task(plan: Plan) -> bool:
 
 @dataclass(slots=True)
 class _Configured:
-    """The number of jobs of a session that need one file a task, and its configuration before the first of them."""
+    """The number of jobs of a session that need one file per task, and the configuration before the first of them."""
 
     jobs: int = 0
     before: dict[str, str | None] = field(default_factory=dict)
@@ -63,7 +62,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def one_file_a_task(spark: SparkSession) -> Iterator[None]:
-    """Make all jobs of the session read each file in a separate task during the block. Jobs may overlap."""
+    """Have all jobs of the session read each file in a separate task during the block. Blocks may overlap."""
     with _LOCK:
         configured = _SESSIONS.setdefault(spark, _Configured())
         if not configured.jobs:
@@ -137,5 +136,5 @@ def as_columns(owners: Sequence[Owner]) -> dict[str, pa.Array]:
 
 
 def as_spark_names_them(rows: DataFrame) -> dict[str, str]:
-    """Return the name of each file in Spark's ``input_file_name()``, by plain path."""
+    """Return a dict from plain path to the name of the file in Spark's ``input_file_name()``."""
     return {plain_path(unquote(name)): name for name in rows.inputFiles()}

@@ -1,6 +1,6 @@
-"""The progress of a job: Spark's counts in the process of the driver, or its reports to a client of Spark Connect.
+"""The progress of a job, from Spark's counts in the process of the driver, or from its reports to Spark Connect.
 
-A driver on a cluster sends it to the client as lines of JSON.
+A driver on a cluster sends the progress to the client as lines of JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_hivex.core.model.progress import Progress
 
 
 class DriverProgress:
-    """The counts of a job whose driver is this process, from the store behind Spark's pages.
+    """The counts of a job whose driver is this process, from the store of Spark's pages.
 
     The store exists even without the pages. One call takes some milliseconds.
     """
@@ -30,7 +30,7 @@ class DriverProgress:
         self._finished: dict[int, tuple[int, int, int]] = {}
 
     def look(self) -> Progress | None:
-        """Return the current counts, None before Spark has begun a job with the tag.
+        """Return the current counts, or None before Spark has begun a job with the tag.
 
         Raises:
             Py4JError, OSError: the driver does not answer.
@@ -82,7 +82,7 @@ class DriverProgress:
 class ConnectProgress:
     """The counts of a job on a Spark Connect server, as the server reports them to the thread that runs the job.
 
-    The server counts tasks and bytes, but not rows. A client's session serves several jobs, which differ by their
+    The server counts tasks and bytes, but not rows. A client's session runs several jobs, which differ by their
     threads.
     """
 
@@ -103,7 +103,7 @@ class ConnectProgress:
             _counted.reset(token)
 
     def look(self) -> Progress | None:
-        """Return the last counts, None before the server has reported any. The first call asks for the link."""
+        """Return the last counts, or None before the first report. The first call requests the link."""
         with self._lock:
             found = list(self._operations.values())
         if not found:
@@ -122,7 +122,7 @@ class ConnectProgress:
         )
 
     def count(self, operation_id: str, progress: Progress) -> None:
-        """Note the counts of one operation of the job."""
+        """Store the counts of one operation of the job."""
         with self._lock:
             self._operations[operation_id] = progress
 
@@ -131,12 +131,12 @@ _counted: ContextVar[ConnectProgress | None] = ContextVar("_counted", default=No
 
 
 def count_reports(spark: Any) -> None:
-    """Make a new session of Spark Connect count its server's reports for :class:`ConnectProgress`."""
+    """Have a new session of Spark Connect pass its server's reports to :class:`ConnectProgress`."""
     spark.registerProgressHandler(_on_report)
 
 
 def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-    """Count a report of the server. Called in the thread of the job, which no error may end."""
+    """Count a report of the server. The thread of the job calls this function, so it must not raise an error."""
     counted = _counted.get()
     found = list(stages or ())
     if counted is None or not found:
@@ -155,7 +155,7 @@ def _on_report(stages: Any, inflight_tasks: int, operation_id: str | None, done:
 
 
 def _link(spark: SparkSession) -> str | None:
-    """Return the address of the server's pages, if its configuration has their port."""
+    """Return the address of the server's pages, or None if its configuration does not have their port."""
     conf: Any = spark.conf
     host, port = conf.get("spark.driver.host", None), conf.get("spark.ui.port", None)
     if conf.get("spark.ui.enabled", "true") != "true" or not host or not port or port == "0":
@@ -169,7 +169,7 @@ def to_json(progress: Progress) -> str:
 
 
 def from_json(text: str) -> Progress:
-    """Return the counts of a line of JSON, without names that this release does not know.
+    """Return the counts in a line of JSON. Names that this release does not know are ignored.
 
     Raises:
         ValueError: the line was not made by :func:`to_json`.

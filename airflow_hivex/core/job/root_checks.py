@@ -1,10 +1,9 @@
-"""Checks that all processes of a job see the roots that its plan names: the driver, each executor, and each task.
+"""The check that all processes of a job see the roots in its plan: the driver, each executor, and each task.
 
 A folder on which no file system is mounted accepts files and loses them, and lists none. So a task that writes looks
-for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed conditions, so
-the executors are asked before a job and, if there are new ones, after it. The number of rows that tasks report as
-written is compared with the number in the files that were found.
-Source: docs/reference/spark.md, "Roots".
+for the marker of the root before its first row. Spark's own readers cannot do so without losing pushed conditions.
+Therefore the executors are asked before a job, and new ones after it. The number of rows that tasks report as written
+is compared with the number in the files. Source: docs/reference/spark.md, "Roots".
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _session: ContextVar[SparkSession | None] = ContextVar("hivex_root_session", def
 
 
 class _Executors:
-    """The executors of an application that see each root, by their addresses, and when a server was asked last."""
+    """A dict from root to the addresses of the executors that see it, and the time of the last request to a server."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], frozenset[str]] = {}
@@ -57,7 +56,7 @@ _asked: dict[str, _Executors] = {}
 
 @contextmanager
 def checked(spark: SparkSession, roots: Sequence[PlannedRoot]) -> Iterator[None]:
-    """Check the driver and the executors before and after the block; tasks that write in it check, too.
+    """Check the driver and the executors before and after the block. Writing tasks in the block check, too.
 
     Raises:
         RootUnseenError: a process does not see one of the roots.
@@ -85,12 +84,12 @@ def cluster_of_job() -> str:
 
 
 def is_elsewhere(spark: SparkSession) -> bool:
-    """Return whether tasks run in other processes than the driver, which may see other files."""
+    """Return whether tasks run in processes other than the driver, which may see other files."""
     return not _is_local(spark)
 
 
 def guarded(rows: DataFrame) -> DataFrame:
-    """Return the same rows; a task fails before its first row if its process does not see a root of the job."""
+    """Return the same rows. A task fails before its first row if its process does not see a root of the job."""
     with_marker = [(number, root) for number, root in enumerate(_roots.get()) if root.marker]
     if not with_marker or _is_local(rows.sparkSession):
         return rows
@@ -111,12 +110,12 @@ def markers() -> tuple[Marker, ...]:
 
 
 def names_root(text: str) -> bool:
-    """Return whether a message comes from a task that did not see a root."""
+    """Return whether a message is from a task that did not see a root."""
     return _UNSEEN.search(text) is not None
 
 
 def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
-    """Return the error for a message of a task that did not see a root; None for all other messages."""
+    """Return the error for a message of a task that did not see a root, or None for any other message."""
     found = _UNSEEN.search(text)
     if found is None or int(found[1]) >= len(roots):
         return None
@@ -125,7 +124,7 @@ def as_error(text: str, roots: Sequence[PlannedRoot]) -> HivexError | None:
 
 
 def check_written(table: str, folder: str, written: int, found: int) -> None:
-    """Compare the number of rows that tasks report as written with the number in the files that were found.
+    """Compare the number of rows that tasks report as written with the number in the files.
 
     Raises:
         RootUnseenError: an executor does not see a root.
@@ -178,12 +177,12 @@ def refuse_server(problem: str) -> None:
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Return whether tasks run in the process of the driver, which is of this host."""
+    """Return whether tasks run in the process of the driver, on this host."""
     return not is_connect(spark) and _LOCAL.fullmatch(str(spark.sparkContext.master)) is not None
 
 
 def _marker_text(root: PlannedRoot) -> Expression:
-    """Return, in Spark, the text of a root's marker, NULL if the JVM of the task does not see it."""
+    """Return Spark's expression for the text of a root's marker. It is NULL if the JVM of the task does not see it."""
     # Spark's own parser needs this class, so each executor has it.
     reader = F.lit("org.antlr.v4.runtime.CharStreams"), F.lit("fromFileName")
     return F.try_reflect(*reader, F.lit(root.marker))
@@ -233,7 +232,7 @@ def _executors(spark: SparkSession) -> frozenset[str]:
 
 
 def _answers(spark: SparkSession) -> list[tuple[str, str]]:
-    """Return the host and the process of each task of a small job that has seen all roots.
+    """Run a small job; return the host and the process of each of its tasks, which have seen all roots.
 
     Raises:
         RootUnseenError: a task has not seen a root.

@@ -1,7 +1,7 @@
 """UPDATE, DELETE and MERGE: delete events and new rows, in one write.
 
-Each delete event goes to the file of the writer that has numbered its row, in Hive's order.
-Source: docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
+Each delete event is written to the file of the writer that has numbered its row, in Hive's order. Source:
+docs/reference/spark.md, "Row changes"; docs/reference/directories.md, "Row layout".
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def change_rows(
     *,
     views: Sequence[str] = (),
 ) -> tuple[WrittenDirectory, ...]:
-    """Write the changes; return their delta and delete delta directories, at most two for each partition.
+    """Write the changes; return the delta and delete delta directories, at most two for each partition.
 
     New temporary views are added to ``made``, for the caller to drop. The statement may read ``views``, too.
 
@@ -98,15 +98,15 @@ def matched_rows(
     *,
     views: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the changes of a statement for EXPLAIN: its events, or the matching rows of a MERGE. Runs no job.
+    """Return the rows for EXPLAIN: the events of a statement, or the matching rows of a MERGE. No job runs.
 
-    Temporary views are as in :func:`change_rows`.
+    For temporary views see :func:`change_rows`.
     """
     return _Changing(spark, changes, write, arguments, made, views, Kept(spark)).explained()
 
 
 class _Changing:
-    """The events of one statement; its stored rows must stay until the events are written."""
+    """The events of one statement. Its stored rows must stay until the events are written."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Changing:
         self._kept = kept
 
     def explained(self) -> DataFrame:
-        """Return the events; for a statement with a source, the matching rows of the target."""
+        """Return the events or, for a statement with a source, the matching rows of the target."""
         changes = self._changes
         if changes.source is None:
             return self.events()
@@ -186,7 +186,7 @@ class _Changing:
             raise MergeCardinalityError(self._write.table, several.count())
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
-        """Return the events of the rows of one query; ``alone`` says that its only rule applies to all rows."""
+        """Return the events of the rows of one query. With ``alone`` its only rule applies to all rows."""
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
             for number, rule in enumerate(part.rules)
@@ -224,7 +224,7 @@ class _Changing:
         return twice.selectExpr(_KIND, writer, *_KEYS, *values, *partition)
 
     def _assigned(self, rows: DataFrame, columns: Sequence[Column], rule: ChangeRule) -> DataFrame:
-        """Return the rows in the types of the columns; constant texts of a rule may be read as other types."""
+        """Return the rows with the types of the columns. Constant texts of a rule may be cast to other types."""
         write = self._write
         names = rule.columns or [column.name for column in columns]
         named = {names[i].lower() for i in rule.texts}
@@ -233,7 +233,7 @@ class _Changing:
 
 
 def _check_names(source: DataFrame) -> None:
-    """Refuse a source with a column that would hide one of our own columns.
+    """Refuse a source with a column that would hide a column of the job.
 
     Raises:
         InvalidObjectError: the source has a column of such a name.
@@ -267,9 +267,9 @@ def _needed(matched: DataFrame, part: ChangePart, write: Write) -> DataFrame:
 
 
 def broadcast_unless_large(source: DataFrame) -> DataFrame:
-    """Return a MERGE's stored source, marked for a broadcast unless it is large: then the target needs no shuffle.
+    """Return a MERGE's stored source. Unless it is large, it is marked for a broadcast, so the target needs no shuffle.
 
-    Spark's own limit is for tables of unknown size; these rows are computed and counted.
+    Spark's own limit is for tables of unknown size, but these rows are computed and counted.
     """
     # As one text, because a sum of many columns is an expression so deep that the stack of the JVM can overflow.
     width = "length(CAST(struct(*) AS STRING))"
@@ -281,7 +281,7 @@ def broadcast_unless_large(source: DataFrame) -> DataFrame:
 
 
 def _updated(rows: DataFrame, number: int, rule: ChangeRule, write: Write, added: Sequence[str]) -> list[str]:
-    """Return the columns of a row after an UPDATE, then its unchanged partition columns.
+    """Return Spark SQL for the columns of a row after an UPDATE, then its unchanged partition columns.
 
     Columns that are ``added`` are NULL unless they are assigned.
     """
@@ -317,7 +317,7 @@ def _unchanged(column: Column, value: str, write: Write) -> str:
 
 
 def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> list[str]:
-    """Return all columns of a new row, with default values for columns that are not given."""
+    """Return Spark SQL for all columns of a new row, with default values for columns that are not given."""
     columns = (*write.columns, *write.partition_columns)
     if rule.by_name:
         source = _source_fields(rows, rule, write)
@@ -328,12 +328,12 @@ def _inserted(rows: DataFrame, number: int, rule: ChangeRule, write: Write) -> l
 
 
 def _given_fields(rows: DataFrame) -> dict[str, str]:
-    """Return the spelling of each of the source's column names, by lower-case name."""
+    """Return a dict from lower-case name of each source column to its spelling."""
     return {item.name.lower(): item.name for item in rows.schema[SOURCE_STRUCT].dataType.fields}  # type: ignore[attr-defined]
 
 
 def _source_fields(rows: DataFrame, rule: ChangeRule, write: Write) -> dict[str, str]:
-    """Return the columns of the source by lower-case name, for all of the target's unless the rule fills them.
+    """Return a dict from lower-case name to source column. It has all target columns unless the rule fills them.
 
     Raises:
         NoSuchColumnError: the source lacks a column of the target.
@@ -376,7 +376,7 @@ def _written(events: DataFrame, write: Write, kept: Kept, save: Save | None) -> 
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the events with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    """Return the events with their metadata columns. No shuffle or sort may follow, since ids rise in file order."""
     is_delete = f"{_KIND} = {_DELETED}"
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft({_WRITER}, {WRITER_SHIFT})"
     write_id = layout.number_of_statement(write.write_id)
@@ -406,7 +406,7 @@ _WORD = 0xFFFFFFFF
 
 
 def spread(rows: DataFrame, number: str) -> DataFrame:
-    """Return rows distributed to tasks by a number from 0 on, in Spark SQL; Spark still merges small tasks."""
+    """Return rows distributed to tasks by a number from 0, given in Spark SQL. Spark still merges small tasks."""
     tasks = int(str(rows.sparkSession.conf.get(_SHUFFLED)))
     keys = ", ".join(map(str, keys_of_tasks(tasks)))
     return rows.repartition(F.expr(f"array({keys})[{number} % {tasks}]"))
@@ -414,7 +414,7 @@ def spread(rows: DataFrame, number: str) -> DataFrame:
 
 @lru_cache(maxsize=64)
 def keys_of_tasks(tasks: int) -> tuple[int, ...]:
-    """Return, for each task, a number that Spark's shuffle by an INT column sends to this task."""
+    """Return for each task a number that Spark's shuffle by an INT column sends to this task."""
     found: dict[int, int] = {}
     for key in count():
         found.setdefault(_signed(_hash(key)) % tasks, key)

@@ -1,4 +1,4 @@
-"""Keys of rows, original write id, bucket property and row id, as arrays: files of full ACID rows are sorted by them.
+"""The keys by which files of full ACID rows are sorted, as arrays: original write id, bucket property and row id.
 
 Executors get this module by value.
 """
@@ -25,7 +25,7 @@ def runs(*columns: Any) -> Iterator[tuple[int, int]]:
 
 
 def writers(write_ids: Any, buckets: Any, row_ids: Any, after: Key | None = None) -> Iterator[tuple[Writer, slice]]:
-    """Yield the writer and the place of each run of rows; row ids rise within a run.
+    """Yield the writer and the place of each run of rows, within which row ids rise.
 
     Raises:
         ValueError: the rows are not in the order of their keys, or do not come after ``after``.

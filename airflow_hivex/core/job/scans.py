@@ -30,11 +30,11 @@ from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import Scan, ScanPart
 
 _NO_GLOBBING = "__globPaths__"
-"""Spark's own switch that turns patterns off: ``*`` and ``[`` in paths mean themselves."""
+"""Spark's own option that turns patterns off, so that ``*`` and ``[`` in paths are plain characters."""
 
 
 class Deleted:
-    """The deleted rows of a scan: rows whose ids are unique only in their partition, and all other rows."""
+    """The deleted rows of a scan, in two sets: rows whose ids are unique only in their partition, and other rows."""
 
     def __init__(self, spark: SparkSession, scan: Scan) -> None:
         self.rows = DeletedRows(spark, scan)
@@ -47,7 +47,7 @@ class Deleted:
         return [view for view in (self.rows.view, self.in_partitions.view) if view is not None]
 
     def touches(self, part: ScanPart) -> bool:
-        """Return whether rows of a part may be deleted: delete deltas lie next to their directories."""
+        """Return whether rows of a part may be deleted, because delete deltas lie next to its directories."""
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
@@ -58,7 +58,7 @@ class Deleted:
 def register(spark: SparkSession, scan: Scan) -> list[str]:
     """Create the view of a scan's table, and return all new views.
 
-    Lists the directories, and reads no data except delete deltas.
+    The call lists the directories, and reads no data except delete deltas.
 
     Raises:
         InvalidOperationError: this release does not know the row layout.
@@ -83,7 +83,7 @@ def _frame(spark: SparkSession, scan: Scan, deleted: Deleted | None) -> DataFram
 
 
 def _with_row_id(rows: DataFrame, scan: Scan) -> DataFrame:
-    """Return the rows with Hive's ROW__ID, under its name in the query, behind all other columns."""
+    """Return the rows with Hive's ROW__ID as the last column, under its name in the query."""
     if scan.row_id is None:
         return rows
     kept = (*(METADATA_COLUMNS if scan.row_ids else ()), *scan.columns, *scan.partition_columns)
@@ -141,7 +141,7 @@ def _part(
     deleted: Deleted | None,
     numbered: Sequence[OriginalFile] = (),
 ) -> DataFrame | None:
-    """Return the rows of a part, or of its existing ``paths``; None if an external table has no such file."""
+    """Return the rows of a part, or of its existing ``paths``, or None if an external table has no such file."""
     rows = _load(spark, scan, part, paths, deleted, numbered)
     if rows is None or part.values is None:
         return rows
@@ -234,7 +234,7 @@ def _load_nested(spark: SparkSession, scan: Scan, part: ScanPart, deleted: Delet
 
 
 def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequence[str]) -> None:
-    """Refuse a part that has lost files, or has others; of an external table, ``paths`` without files.
+    """Refuse a part that lacks files or has additional ones, and ``paths`` of an external table without files.
 
     Raises:
         JobError: files are missing, or there are additional files.
@@ -256,7 +256,7 @@ def _check_file_count(rows: DataFrame, scan: Scan, part: ScanPart, paths: Sequen
 
 
 def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
-    """Refuse folders of an external table in which a server sees no files, and this process does.
+    """Refuse folders of an external table in which this process sees files, and a server sees no files.
 
     Raises:
         RootUnseenError: a server sees no files in a folder that has files for this process.
@@ -276,8 +276,8 @@ def _check_unseen(spark: SparkSession, paths: Sequence[str]) -> None:
 def _is_misjudged(column: Column, format: str) -> bool:
     """Return whether conditions on a column would lose rows in a format's reader.
 
-    Spark passes times to ORC without their microseconds. ORC and Parquet compare floating point numbers by their bits,
-    in statistics, dictionaries and bloom filters: there 0.0 and -0.0 are two numbers.
+    Spark passes times to ORC without their microseconds. ORC and Parquet compare floating point numbers in statistics,
+    dictionaries and bloom filters by their bits, so 0.0 and -0.0 differ.
     """
     kind = field(column).dataType
     if isinstance(kind, (FloatType, DoubleType)):
@@ -286,12 +286,12 @@ def _is_misjudged(column: Column, format: str) -> bool:
 
 
 def _is_written_here(part: ScanPart) -> bool:
-    """Return whether transactions have written all files of a part, and none is an original file."""
+    """Return whether transactions have written all files of a part, so that no file is an original file."""
     return part.layout is not None and all(parse_directory(path.rpartition("/")[2]) for path in part.paths)
 
 
 def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False) -> Expression:
-    """Return a column of files under its present name; ``numbered_times`` as described in :mod:`local_times`.
+    """Return a column of files with its current name; for ``numbered_times`` see :mod:`local_times`.
 
     Conditions on an ``opaque`` column are not pushed down.
     """
@@ -304,7 +304,7 @@ def _named(column: Column, *, opaque: bool = False, numbered_times: bool = False
 
 
 def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
-    """Return a column of files under its present name, in Spark SQL."""
+    """Return Spark SQL for a column of files with its current name."""
     value, declared = quoted(column.in_files), field(column).dataType
     if opaque and isinstance(declared, TimestampType):
         value = f"timestamp_micros(unix_micros({value}))"
@@ -316,7 +316,7 @@ def _named_in_sql(column: Column, *, opaque: bool = False) -> str:
 
 
 def _file_count(rows: DataFrame) -> int:
-    """Return the number of files of a scan. A list of their names would cost a call of the JVM for each file."""
+    """Return the number of files of a scan. A list of their names would need a call of the JVM for each file."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         return len(rows.inputFiles())

@@ -1,7 +1,7 @@
-"""Rows that several parts of a job read: computed once, in memory or on the executors' disks.
+"""Rows that several parts of a job read. They are computed once, and kept in memory or on the executors' disks.
 
 If an executor is lost, its rows are lost, too, and Spark computes them again, perhaps other rows or in another order.
-With a JVM in this process the job checks which executors have rows. Spark Connect does not report this, so there the
+With a JVM in this process the job checks which executors have rows. Spark Connect does not report the executors, so its
 rows are a checkpoint: Spark forgets how to compute them, and fails if it needs lost rows.
 """
 
@@ -31,7 +31,7 @@ Done = TypeVar("Done")
 
 
 class KeptRowsLostError(Exception):
-    """An executor was lost together with rows that Spark computes again, perhaps differently or in another order."""
+    """An executor was lost with its rows. Spark computes them again, perhaps differently or in another order."""
 
 
 class Kept:
@@ -50,7 +50,7 @@ class Kept:
             frame.unpersist()
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, computed only once, at the first read."""
+        """Return the same rows, which are computed only once, at the first read."""
         # Spark caches the rows of equal queries once for all sessions, and the first session that ends drops them for
         # all. This filter makes the query unique, and Spark leaves the filter out when it runs.
         own = rows.where(F.lit(uuid4().hex).isNotNull())
@@ -90,7 +90,7 @@ def with_kept(spark: SparkSession, work: Callable[[Kept], Done]) -> Done:
 
 
 def _executors_with_rows(spark: SparkSession) -> set[str]:
-    """Return the executors with stored rows; an empty set if the driver does their work, or cannot be asked."""
+    """Return the executors with stored rows, or an empty set if the driver does their work or does not know them."""
     if is_connect(spark):
         return set()
     # Not imported at the top: a client of Spark Connect may not have it.

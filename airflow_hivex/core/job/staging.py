@@ -29,13 +29,13 @@ from airflow_hivex.core.model.plans import Write
 log = logging.getLogger(__name__)
 
 Save: TypeAlias = Callable[[DataFrameWriter, str], Mapping[str, object]]
-"""Runs a writer of Spark's with the URI of a directory, in place of its own method of that name.
+"""A function that runs a writer of Spark with the URI of a directory, in place of the writer's own ``save``.
 
-Returns the values that were observed of the rows.
+It returns the values that Spark has observed in the rows.
 """
 
 InOrder: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Sorts the rows of each task into the order of its files, without a shuffle."""
+"""A function that sorts the rows of each task into the order of its files, without a shuffle."""
 
 _TASK = re.compile(r"part-(\d+)-")
 # Readers take the compression of a file from its name, if the file itself does not record it.
@@ -50,14 +50,14 @@ def _orc_rows(file: Place) -> int:
 
 
 _FOOTERS: Mapping[str, Callable[[Place], int]] = {"orc": _orc_rows, "parquet": parquet_rows}
-"""The functions that count the rows of a file, by its format."""
+"""A dict from format to the function that counts the rows of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """A file with rows: the values of its partition columns, as text, and the task that wrote it.
 
-    ``ending`` stays a part of the file's name in every place.
+    ``ending`` is the part of the file's name that is kept in every place.
     """
 
     place: Place
@@ -72,7 +72,7 @@ class Staging:
     """The directory of one write, its ``place``. Its files are never visible to queries."""
 
     def __init__(self, write: Write, save: Save | None = None) -> None:
-        """Take ``save``, which runs Spark's writer; the files belong to the write as soon as it returns."""
+        """Prepare the directory. ``save`` runs Spark's writer; the files belong to the write when it returns."""
         self._save = save
         self._name = layout.staging_name(write)
         self._uri = f"{write.path.rstrip('/')}/{self._name}"
@@ -89,14 +89,14 @@ class Staging:
         self.place = place(write.path) / self._name
 
     def create(self) -> str:
-        """Make the directory for another writer than Spark; return its URI."""
+        """Create the directory for a writer other than Spark, and return its URI."""
         self.place.create_directory()
         return self._uri
 
     def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
-        """Write rows, one file for each task and value of the columns ``parted_by``, by which ``in_order`` sorts first.
+        """Write one file for each task and value of the columns ``parted_by``, by which ``in_order`` sorts first.
 
-        The rows are counted before they are sorted: behind a count, Spark would sort them once more.
+        The rows are counted before the sort. If the count came after it, Spark would sort the rows again.
         """
         rows = self._counted(rows)
         if in_order is not None:
@@ -130,7 +130,7 @@ class Staging:
         self._is_owned = True
 
     def _counted(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, counted while they are written; their tasks check the roots."""
+        """Return the same rows, which are counted while they are written. Their tasks check the roots."""
         if self._format not in _FOOTERS:
             self._fingerprint = Fingerprint(self._columns)
             self._written = self._fingerprint.written
@@ -144,7 +144,7 @@ class Staging:
         return root_checks.guarded(rows.observe(observation, F.count(F.lit(1)).alias(ROWS)))
 
     def last_task(self) -> int:
-        """Return the highest number of a task that has written a file, -1 without a file."""
+        """Return the highest number of a task that has written a file, or -1 if no task has."""
         tasks = (_TASK.match(path.rpartition("/")[2]) for path, _ in self.place.files())
         return max((int(task[1]) for task in tasks if task is not None), default=-1)
 
@@ -152,7 +152,7 @@ class Staging:
         """Yield all files that have rows.
 
         Raises:
-            InvalidOperationError: the format cannot store some values: the files would return other values.
+            InvalidOperationError: the format cannot store some values, so the files would return other values.
             WrittenRowsMissingError: the number of rows in the files differs from the number that tasks have written.
         """
         found = list(self._found(parted_by))
@@ -182,16 +182,16 @@ class Staging:
             root_checks.refuse_incomplete(self._table, file.path, str(error))
 
     def publish(self, file: StagedFile, target: Place) -> int:
-        """Move a file into a directory of the write, in its row layout; return its new size in bytes."""
+        """Move a file into a directory of the write, convert it to the row layout, and return its new size in bytes."""
         if self._layout == layout.HIVE:
             return nest(file.place, target)
         file.place.move(target)
         return file.size_bytes
 
     def _read_back(self) -> dict[str, int]:
-        """Return the number of rows of each file, by path, by reading the files.
+        """Read the files, and return a dict from path to number of rows.
 
-        Used for formats that do not record the number, and may not store all values exactly.
+        This is necessary for formats that do not record the number, and may not store all values exactly.
 
         Raises:
             InvalidOperationError: the files return other values than were written.
@@ -214,9 +214,9 @@ class Staging:
         self.place.delete()
 
     def remove(self) -> None:
-        """Delete the directory at the end. A failure is only logged, since no reader looks there.
+        """Delete the directory at the end. A failure is only logged, since no reader reads it.
 
-        A directory that may belong to another process is left to the owner of the write.
+        If the directory may belong to another process, the owner of the write deletes it.
         """
         if not self._is_owned:
             return
@@ -242,7 +242,7 @@ ROWS = "rows"
 
 
 class Fingerprint:
-    """The number of written rows, and the sums of hashes of each of their ``columns``."""
+    """The number of written rows, and for each of their ``columns`` the sums of hashes."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
@@ -251,11 +251,11 @@ class Fingerprint:
 
     @property
     def aggregates(self) -> list[Expression]:
-        """Return the aggregates to compute from rows in files, of all rows or of parts, for a comparison."""
+        """Return the aggregates to compute from all rows in files, or from parts of them, for a comparison."""
         return self._aggregates([column.in_files for column in self._columns])
 
     def observed(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows; this is their fingerprint as soon as they are written."""
+        """Return the same rows. This object is their fingerprint when they are written."""
         return rows.observe(self._observation, *self._aggregates([column.name for column in self._columns]))
 
     def _aggregates(self, names: Sequence[str]) -> list[Expression]:
@@ -267,7 +267,7 @@ class Fingerprint:
         return [F.count(F.lit(1)).alias(ROWS), *sums]
 
     def take(self, values: Mapping[str, object]) -> None:
-        """Take the observed values from another process that has begun the write."""
+        """Set the observed values of another process that has begun the write."""
         self._taken = values
 
     def written(self) -> Mapping[str, object]:
@@ -275,7 +275,7 @@ class Fingerprint:
         return self._observation.get if self._taken is None else self._taken
 
     def changed(self, parts: Iterable[Row]) -> list[str] | None:
-        """Return the columns whose values differ in the rows that were read, in parts; None if all rows are the same.
+        """Return the columns whose values differ in the rows that were read, or None if all rows are the same.
 
         Each part has the :attr:`aggregates` of some rows.
         """
@@ -294,13 +294,13 @@ def _names(number: int) -> tuple[str, str]:
 
 
 def _halves(column: Column, name: str) -> tuple[str, str]:
-    """Return the halves of the hash of a column's value ``name``, in SQL; the sums of halves do not overflow."""
+    """Return SQL for the halves of the hash of a column's value. Sums of halves do not overflow."""
     whole = f"xxhash64({_hashable(quoted(name), field(column).dataType, 0)})"
     return f"{whole} & 4294967295L", f"shiftrightunsigned({whole}, 32)"
 
 
 def _hashable(value: str, type: DataType, level: int) -> str:
-    """Return a value in a form whose hash covers all its parts: Spark's hash skips NULLs, and refuses maps."""
+    """Return a value in a form whose hash covers all its parts. Spark's own hash skips NULLs, and refuses maps."""
     match type:
         case ArrayType():
             item = f"i{level}"

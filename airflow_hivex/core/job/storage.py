@@ -1,6 +1,6 @@
 """Files by URI, in the process of the job: renames, deletes and small writes through pyarrow.
 
-A location is taken literally, as Hadoop does: ``%2F`` in a partition's name is three characters.
+As in Hadoop, a location is not decoded: ``%2F`` in a partition's name is three characters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Place:
         return isinstance(self.filesystem, pafs.LocalFileSystem) and is_own_disk(self.path)
 
     def create_directory(self) -> None:
-        """Make the directory and its parents; it may exist."""
+        """Create the directory and its parents, if they do not exist."""
         self.filesystem.create_dir(self.path, recursive=True)
 
     def exists(self) -> bool:
@@ -54,12 +54,12 @@ class Place:
         return bool(self.filesystem.get_file_info(self.path).type == pafs.FileType.File)
 
     def stamp(self) -> tuple[int | None, object]:
-        """Return the size of a file in bytes, and the time of its last change; None for a missing file."""
+        """Return the size of a file in bytes, and the time of its last change. A missing file has the size None."""
         info = self.filesystem.get_file_info(self.path)
         return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int]]:
-        """Return path and size of every file below this directory, at any depth; an empty list if it is missing."""
+        """Return path and size of every file below this directory, at any depth. A missing directory has no files."""
         selector = pafs.FileSelector(self.path, recursive=True, allow_not_found=True)
         start = len(self.path.rstrip("/")) + 1
         return sorted(
@@ -69,7 +69,7 @@ class Place:
         )
 
     def move(self, target: Place) -> None:
-        """Rename a file; both are in one file system."""
+        """Rename a file within its file system."""
         self.filesystem.move(self.path, target.path)
 
     def open(self) -> Any:
@@ -77,7 +77,7 @@ class Place:
         return self.filesystem.open_input_file(self.path)
 
     def write(self, data: bytes | memoryview | Any) -> int:
-        """Make or replace the file; return the number of written bytes."""
+        """Write or replace the file; return the number of written bytes."""
         with self.filesystem.open_output_stream(self.path) as stream:
             stream.write(data)
         return len(data)
@@ -87,7 +87,7 @@ class Place:
         self.filesystem.delete_file(self.path)
 
     def delete(self) -> None:
-        """Remove the directory with all its files; it may be missing."""
+        """Remove the directory with all its files, if it exists."""
         if self.exists():
             self.filesystem.delete_dir(self.path)
 
@@ -111,9 +111,9 @@ def is_own_disk(path: str) -> bool:
 
 
 class _Roots:
-    """The roots that this process knows, by URI without a slash at its end, and functions to open their file systems.
+    """A dict from root (a URI without a slash at its end) to the function that opens its file system.
 
-    Tasks get this module without keys, so other processes know no roots.
+    Tasks get this module without keys, so in other processes the dict is empty.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class _Roots:
         return None
 
     def opened_in(self, text: str) -> dict[str, Any]:
-        """Return the file systems of the roots that a text names, by root."""
+        """Return a dict from each root that a text names to its file system."""
         return {root: opens() for root, opens in self._opens.items() if root in text}
 
 
@@ -141,15 +141,15 @@ _roots = _Roots()
 
 
 def use_for(root: str, opens: Callable[[], Any]) -> None:
-    """Use ``opens`` to make pyarrow's file system for all places below a root, for example with a cluster's keys.
+    """Use ``opens`` to open pyarrow's file system for all places below a root, for example with a cluster's keys.
 
-    In other processes, such as on a cluster, the keys come from the environment.
+    Other processes, such as on a cluster, read the keys from the environment.
     """
     _roots.add(root, opens)
 
 
 def opened_in(text: str) -> dict[str, Any]:
-    """Return pyarrow's file systems with the keys of clusters, by root, for the roots that a document names."""
+    """Return a dict from each root that a document names to pyarrow's file system with the keys of the cluster."""
     return _roots.opened_in(text)
 
 

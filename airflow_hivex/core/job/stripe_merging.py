@@ -1,9 +1,9 @@
-"""The files of each bucket merged into one new file: most stripes are copied, and only some are rewritten.
+"""The merge of the files of each bucket into one new file: most stripes are copied, and only some are rewritten.
 
-Stripes with rows to leave out, and small stripes next to each other, are rewritten. The files of a bucket follow each
-other in the order of their rows' keys: the write ids of a delta are below the write ids of the next delta, bucket
-properties distinguish the statements of a transaction, and the rows of each file are sorted. The statistics of the
-stripes' keys must prove this order, and rows that are read are checked. Source: docs/reference/spark.md, "Compaction".
+Stripes with rows to exclude, and adjacent small stripes, are rewritten. The files of a bucket follow each other in the
+order of their rows' keys: the write ids of a delta are below the write ids of the next delta, bucket properties
+distinguish the statements of a transaction, and the rows of each file are sorted. The statistics of the stripes' keys
+must prove this order, and rows that are read are checked. Source: docs/reference/spark.md, "Compaction".
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from airflow_hivex.core.model.plans import Scan, Write, WriteIdFilter
 log = logging.getLogger(__name__)
 
 SMALL_STRIPE = 20_000
-"""Stripes with fewer rows slow readers down; small stripes next to each other are merged."""
+"""The number of rows below which a stripe is small. Small stripes slow readers down; adjacent ones are merged."""
 PIECE_BYTES = 16 << 20
-"""The number of bytes of the stripes that a task merges into one."""
+"""The largest number of bytes in the stripes that a task merges into one."""
 FEW_ROWS = 100_000
-"""Up to this number, rows are rewritten in this process: Spark's tasks would take longer to begin."""
+"""The largest number of rows to rewrite in this process. For so few rows, Spark's tasks take longer to begin."""
 MOST_TASKS = 4000
 
 _READERS = 16
@@ -66,14 +66,13 @@ _SUFFIX = re.compile(r"bucket_[0-9]+_([0-9]+)")
 
 
 class _UnfitError(Exception):
-    """The files cannot be merged by stripes; one pass over all rows has the same result."""
+    """The files cannot be merged by stripes. One pass over all rows has the same result."""
 
 
 def put_together(spark: SparkSession, scan: Scan, write: Write, staging: Staging, made: NewDirectories) -> bool:
-    """Make the files of a base or delta from the scan's files, which have the write's row layout.
+    """Write the files of a base or delta from files of the same row layout; return whether it was possible.
 
-    Returns whether it was possible; if not, files are left only in the staging directory. Spark runs only if many rows
-    are rewritten.
+    If it was not, files are left only in the staging directory. Spark runs only if many rows are rewritten.
     """
     try:
         if not scan.parts:
@@ -106,7 +105,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stripe:
-    """A stripe, and its deleted rows; ``is_touched`` if any row is left out, ``is_gone`` if all rows are."""
+    """A stripe, and its deleted rows. ``is_touched`` is set if any row is excluded, ``is_gone`` if all rows are."""
 
     file: _File
     number: int
@@ -126,7 +125,7 @@ class _Stripe:
 
 
 def _stripes(scan: Scan, write: Write) -> dict[int, list[_Stripe]]:
-    """Return the stripes of each bucket in the order of their rows' keys."""
+    """Return a dict from bucket to its stripes, in the order of their rows' keys."""
     found = _bucket_files(scan)
     left_out = _LeftOut(scan)
     with ThreadPoolExecutor(_READERS) as pool:
@@ -151,7 +150,7 @@ def _file(uri: str) -> tuple[str, _File]:
 
 
 def _bucket_files(scan: Scan) -> dict[int, list[str]]:
-    """Return the URIs of each bucket's files in the order of their rows' keys."""
+    """Return a dict from bucket to the URIs of its files, in the order of their rows' keys."""
     if len(scan.parts) != 1 or scan.parts[0].originals:
         raise _UnfitError("they are of several row layouts")
     (part,) = scan.parts
@@ -232,7 +231,7 @@ class _Part:
     size_bytes: int = 0
 
     def add(self, stripe: _Stripe) -> None:
-        """Put a stripe behind the others."""
+        """Append a stripe."""
         self.stripes.append(stripe)
         self.size_bytes += stripe.size_bytes
 
@@ -281,7 +280,7 @@ def _parts(stripes: Sequence[_Stripe], write: Write) -> list[_Part]:
 
 
 def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) -> bool:
-    """Return whether stripes can be rewritten so that they fit behind the first one."""
+    """Return whether stripes can be rewritten so that they can follow the first one in a file."""
     is_nested = write.layout == layout.HIVE
     # Other options need Spark's writer.
     return {name.lower() for name in write.options} <= _KNOWN_OPTIONS and all(
@@ -296,7 +295,7 @@ def _are_rewritable(stripes: Sequence[_Stripe], first: _Stripe, write: Write) ->
 def _rewrite(
     spark: SparkSession, parts: Sequence[_Part], valid: WriteIdFilter | None, write: Write, staging: Staging
 ) -> dict[_Part, str]:
-    """Return the names, in the staging directory, of the new files of parts that still have rows."""
+    """Rewrite parts; return a dict from each part that still has rows to its new file in the staging directory."""
     tail = parts[0].file.tail
     if any(part.file.tail.form != tail.form for part in parts):
         raise _UnfitError(f"{parts[0].file.uri} and others differ in how they are written")

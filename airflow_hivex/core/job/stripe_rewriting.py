@@ -1,7 +1,7 @@
-"""The task that rewrites stripes of full ACID files without the rows to leave out, with pyarrow alone.
+"""The task that rewrites stripes of full ACID files without excluded rows, by pyarrow alone.
 
 Decoding and encoding in C++ takes a fraction of Spark's time, and rows that are already in the order of their keys need
-neither a shuffle nor a sort. Executors get this module by value, with its imports of ours.
+neither a shuffle nor a sort. Executors get this module by value, with its imports from this package.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of the new stripes; ``is_nested`` if the row is a struct.
+    """The form of the new stripes. With ``is_nested`` the row is a struct.
 
-    Rows of write ids above ``high_watermark``, or among the ``exceptions``, are left out.
+    Rows of write ids above ``high_watermark``, or among the ``exceptions``, are excluded.
     """
 
     compression: str
@@ -46,9 +46,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Stripes that become one file, each by the URI of its file and its number there, in the order of their keys.
+    """Stripes that become one file, in the order of their keys. Each is given by its file's URI and its number.
 
-    ``deleted`` has the ids of deleted rows by writer, in ascending order.
+    ``deleted`` is a dict from writer to the ascending ids of deleted rows.
     """
 
     stripes: Sequence[tuple[str, int]]
@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The result of a piece: the number of rows in the file ``name``, which exists if it has rows.
+    """The result of a piece: the number of rows in the file ``name``, which exists only if it has rows.
 
     ``problem`` is the reason why the file could not be written.
     """
@@ -70,8 +70,7 @@ class Rewritten:
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
     """Write the remaining rows of a piece to a new file in a directory.
 
-    The columns keep their positions, whatever their names are. If rows are structs, a placeholder has the position of
-    the struct.
+    The columns match by position, and not by name. If rows are structs, a placeholder has the position of the struct.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:
@@ -209,7 +208,7 @@ def _pieces(rows: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
 def task(
     form: Form, directory: str, markers: Sequence[root_markers.Marker]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function of a task: it returns a row of :data:`RESULT` for each row of :func:`as_table`."""
+    """Return the function of a task, which returns a row of :data:`RESULT` for each row of :func:`as_table`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         root_markers.check(markers)

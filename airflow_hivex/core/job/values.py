@@ -1,4 +1,4 @@
-"""Small INSERT ... VALUES without Spark: the same directories and files, in milliseconds.
+"""Small INSERT ... VALUES without Spark: the directories and files are the same, and take milliseconds.
 
 Source: docs/reference/spark.md, "Inserts".
 """
@@ -49,12 +49,12 @@ class _File:
 def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
     """Write the constants of a VALUES list; return the new directories, or None if Spark must run the INSERT.
 
-    None is returned, without any write, if it is not certain that a value becomes the value that Spark would store (for
-    example at an overflow, whose error Spark raises), or if this module cannot write the type of a column.
+    The result is None, without any write, if the value that Spark would store is not certain (for example at an
+    overflow, for which Spark raises an error), or if this module cannot write the type of a column.
 
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than the write has columns.
-        TypeMismatchError: a column needs an explicit CAST, or a text is not readable as its type.
+        TypeMismatchError: a column needs an explicit CAST, or a text is not a valid value of its type.
         StorageError: the files cannot be written.
     """
     if write.layout == layout.PLAIN:
@@ -91,7 +91,7 @@ def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | N
 
 
 def _needs_spark(write: Write, values: dict[str, list[Any]]) -> bool:
-    """Return whether a default value has to be computed, or a row may violate a constraint."""
+    """Return whether Spark has to compute a default value, or to check a constraint."""
     missing_default = any(name not in values and name not in layout.static_values(write) for name in write.defaults)
     static = layout.static_values(write)
     has_null = any(
@@ -112,14 +112,14 @@ class _InMemory:
 
 
 def _put(write: Write, data: pa.Buffer, target: Place) -> int:
-    """Make a file in the write's row layout; return its size in bytes."""
+    """Write a file in the write's row layout; return its size in bytes."""
     if write.layout == layout.HIVE:
         return nest(Place(_InMemory(data), target.path), target)
     return target.write(data)
 
 
 def _files(write: Write, values: dict[str, list[Any]], count: int) -> list[_File] | None:
-    """Return the files of all partitions and buckets, still in memory; None if Spark must make them."""
+    """Return the files of all partitions and buckets, still in memory, or None if Spark must write them."""
     sorted_by = {column.name.lower() for column in write.sort_columns}
     if any(column.name.lower() in sorted_by and _is_floating(column) for column in write.columns):
         # Spark sorts NaN differently.
@@ -174,7 +174,7 @@ def _schema(write: Write) -> pa.Schema:
 def _partitions(
     write: Write, values: dict[str, list[Any]], count: int
 ) -> dict[tuple[str | None, PartitionValues], list[int]] | None:
-    """Return the rows of each partition; None if the text of a key's value is not certain."""
+    """Return a dict from partition to its rows, or None if the text of a key's value is not certain."""
     texts: dict[str, list[str | None]] = {}
     for column in layout.dynamic_columns(write):
         if not _has_one_text(column.parsed_type):
@@ -188,7 +188,7 @@ def _partitions(
 
 
 def _has_one_text(type: ColumnType) -> bool:
-    """Return whether a value of this type has the same text in a key with all settings of Spark."""
+    """Return whether a value of this type has the same text as a partition key with all settings of Spark."""
     return isinstance(type, Primitive) and (type.family in _PARTITION_FAMILIES or type.name == "date")
 
 
@@ -263,7 +263,7 @@ _ARROW_TYPES = {
 
 
 def arrow_type_of(type: ColumnType) -> pa.DataType | None:
-    """Return pyarrow's type for a primitive type in files; None for other types, or if pyarrow has no such type."""
+    """Return pyarrow's type for a primitive type in files, or None for any other type or if pyarrow lacks it."""
     if not isinstance(type, Primitive):
         return None
     return pa.decimal128(*type.parameters) if type.family is Family.DECIMAL else _ARROW_TYPES.get(type.name)

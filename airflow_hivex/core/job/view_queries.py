@@ -1,8 +1,9 @@
-"""Queries over the temporary views of a job only: their rows, their plans, and lists of VALUES.
+"""Queries over the temporary views of a job: their rows, their plans, and lists of VALUES.
 
 The reader replaces each table that it finds in a text by a view. If Spark finds another relation, such as a table of
-the session's own catalog, the query is refused before it runs: it would have neither a snapshot nor a lock. The JVM
-returns the relations that a plan reads; with Spark Connect only the settings of ``configuration`` protect against it.
+the session's own catalog, the query is refused before it runs, because it would have neither a snapshot nor a lock. The
+JVM returns the relations that a plan reads; with Spark Connect only the settings of ``configuration`` protect against
+it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ A ``ResolvedInlineTable`` is ``VALUES`` with an expression such as ``current_tim
 
 
 def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Sequence[str]) -> DataFrame:
-    """Return the rows of a query that reads only these temporary views.
+    """Return the rows of a query that reads only some temporary views.
 
     Raises:
         InvalidOperationError: Spark would read another relation.
@@ -65,9 +66,9 @@ def query(spark: SparkSession, sql: str, arguments: Mapping[str, Any], views: Se
 
 
 def _leaves(rows: DataFrame) -> Any:
-    """Return the leaves of a plan and of its sub-queries, as a set in the JVM; None without a JVM.
+    """Return the leaves of a plan and of its sub-queries, as a set in the JVM, or None without a JVM.
 
-    The leaves are in their canonical form, which is the same wherever a view is used.
+    The leaves are in their canonical form, which is the same for all uses of a view.
     """
     classic = getattr(rows, "_jdf", None)
     if classic is None:
@@ -76,7 +77,7 @@ def _leaves(rows: DataFrame) -> Any:
 
 
 def _leaves_of_view(spark: SparkSession, view: str) -> Any:
-    """Return the leaves of a temporary view's plan, as :func:`_leaves`."""
+    """Return the leaves of a temporary view's plan, as :func:`_leaves` does."""
     session: Any = spark
     found = session._jsparkSession.sessionState().catalog().getTempView(view)
     plan = found.get().child() if found.isDefined() else None
@@ -103,9 +104,9 @@ _WITHOUT_PYTHON_TYPE = (CalendarIntervalType, YearMonthIntervalType, VariantType
 def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | None]:
     """Return the columns of a query and at most ``max_rows`` of its rows (None: all).
 
-    With 0 no job runs, and only the columns are returned. Columns of intervals of months, and of VARIANT, are returned
-    as texts, since Python has no such values. If several fields of a struct have one name, their values are called
-    ``name_0``, ``name_1``, as in Spark's ``toPandas``.
+    If ``max_rows`` is 0, no job runs, and only the columns are returned. Columns of intervals of months, and of
+    VARIANT, are returned as texts, since Python has no such values. If several fields of a struct have one name, their
+    values are called ``name_0``, ``name_1``, as in Spark's ``toPandas``.
     """
     columns = tuple(Column(field.name, type_text(field.dataType)) for field in rows.schema.fields)
     if max_rows == 0:
@@ -125,7 +126,7 @@ def fetch(rows: DataFrame, max_rows: int | None) -> tuple[JobResult, pa.Table | 
 
 
 def explain(rows: DataFrame, mode: str) -> str:
-    """Return the text of a query's plan in a form of EXPLAIN. Spark plans the query without running it."""
+    """Return the text of a query's plan, in a form of EXPLAIN. Spark plans the query without running it."""
     classic = getattr(rows, "_jdf", None)
     if classic is None:
         connected: Any = rows
@@ -196,12 +197,12 @@ _NULL, _TEXT, _STRING = "void", "constant text", "string"
 def spread(
     spark: SparkSession, values: PlannedValues, write: Write, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> tuple[DataFrame, Write, tuple[int, ...]]:
-    """Return the rows of VALUES with a column for each type of a column's values, their write, and their targets.
+    """Return the rows of VALUES with one column for each type of value, their write, and the columns' targets.
 
-    Spark uses one type for each column of VALUES: next to a double a bigint loses digits, next to a decimal the text of
-    an integer gets a point, and a date becomes a time. So a column with values of several types becomes several columns
-    here, and the store assignment merges them. Source: docs/reference/statements.md, "Texts in columns of other types";
-    ResolveInlineTables of Spark.
+    Spark uses one type for each column of VALUES. Therefore a bigint loses digits next to a double, the text of an
+    integer gets a point next to a decimal, and a date becomes a time. So a column with values of several types becomes
+    several columns here, and the store assignment merges them. Source: docs/reference/statements.md, "Texts in columns
+    of other types"; ResolveInlineTables of Spark.
 
     The targets are positions among the given columns of the write.
 
@@ -243,7 +244,7 @@ def spread(
 def _types(
     spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> list[list[str]]:
-    """Return the type of each value; Spark returns the types of expressions in columns with several rows."""
+    """Return the type of each value. Spark finds the types of expressions in columns with several rows."""
     asked: dict[str, str] = {}
     if len(values.cells) > 1:
         for cells, types in zip(values.cells, values.types, strict=True):
@@ -259,7 +260,7 @@ def _types(
 
 
 def _groups(column: Column, types: Sequence[str]) -> list[int]:
-    """Return a group number for each value of a column: values of one group stay unchanged in one column of Spark."""
+    """Return a group number for each value of a column. Values of one group stay unchanged in one column of Spark."""
     target = column.parsed_type
     is_text = isinstance(target, Primitive) and target.family is Family.TEXT
     exact = {name: found for name in dict.fromkeys(types) if (found := _exact(name)) is not None}
@@ -284,7 +285,7 @@ def _exact(name: str) -> Primitive | None:
 def _keeps_all(target: object, numbers: Sequence[Primitive]) -> bool:
     """Return whether the common type of exact numbers can store each of them, and does not change the stored value.
 
-    False for a float target, for which Spark rounds decimals differently, and for a text, which shows the scale.
+    It does not for a float target, for which Spark rounds decimals differently, nor for a text, which shows the scale.
     """
     if not numbers or not isinstance(target, Primitive) or (target.family not in _EXACT and target.name != "double"):
         return False

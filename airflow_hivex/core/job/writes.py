@@ -1,4 +1,4 @@
-"""INSERT: the rows of a query into new base or delta directories, without a shuffle.
+"""INSERT: the rows of a query are written into new base or delta directories, without a shuffle.
 
 Spark writes to a hidden directory first; its files are then renamed into the directories of the write. No row is
 visible before the transaction commits. Source: docs/reference/spark.md, "Inserts".
@@ -36,14 +36,14 @@ def write_rows(
 ) -> tuple[WrittenDirectory, ...]:
     """Write rows; return the new directories, one for each partition that has got rows.
 
-    An overwrite of a whole table or of one named partition makes its base even without rows. ``places`` are the
-    positions of each column's target among the given columns, if several columns have one target.
+    An overwrite of a whole table or of one named partition writes a base even without rows. If several columns have one
+    target, ``places`` has the position of each column's target among the given columns.
 
     Raises:
         ColumnCountMismatchError: the query returns more or fewer columns than the write has.
         NoSuchColumnError: the query returns a column by name that the table does not have.
         TypeMismatchError: a column needs an explicit CAST.
-        ConstraintViolationError: a row violates a constraint of the table. It comes as an error of Spark.
+        ConstraintViolationError: a row violates a constraint of the table. Spark raises it in its own error.
     """
     width = len(rows.columns)
     if places is not None:
@@ -79,7 +79,7 @@ def write_rows(
 
 
 def _complete(rows: DataFrame, write: Write) -> DataFrame:
-    """Return all columns of the table, NULL for columns that the INSERT leaves out, then the partition's texts."""
+    """Return all columns of the table, NULL if the INSERT does not give them, then the texts of the partition."""
     there = {name.lower() for name in rows.columns}
     columns = [
         F.col(quoted(column.name)) if column.name.lower() in there else nothing(column) for column in write.columns
@@ -95,12 +95,12 @@ def _complete(rows: DataFrame, write: Write) -> DataFrame:
 
 
 def partition_text(column: Column) -> Expression:
-    """Return a partition column's value as text for the name of its directory, under its own name."""
+    """Return a partition column as text for the name of its directory, with the name of the column."""
     return F.expr(f"{_partition_text(column)} AS {quoted(column.name)}")
 
 
 def new_partition_text(column: Column, write: Write) -> str:
-    """Return a partition value's text in Spark SQL for a written row; it fails if no directory can have it."""
+    """Return Spark SQL for a partition value's text in a written row, which fails if no directory can have the text."""
     text, declared = _partition_text(column), column.parsed_type
     if isinstance(declared, Primitive) and declared.family is Family.TEXT:
         name, refused = quoted(column.name), constraints.no_partition_value(column, write)
@@ -122,7 +122,7 @@ def _partition_text(column: Column) -> str:
 
 
 def _folder_bytes(name: str) -> str:
-    """Return, in Spark SQL, the length of a value in a folder's name, where some characters take three bytes."""
+    """Return Spark SQL for the bytes of a value in a folder's name, where some characters take three bytes."""
     escaped = f"CAST(X'{''.join(ESCAPED).encode().hex()}' AS STRING)"
     return f"octet_length({name}) + 2 * (length({name}) - length(translate({name}, {escaped}, '')))"
 
@@ -132,7 +132,7 @@ def _stage(staging: Staging, rows: DataFrame, write: Write, keys: list[str]) -> 
 
 
 def in_buckets(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows of a bucketed table in a task for each bucket, and rows of other tables unchanged."""
+    """Return the rows of a bucketed table with one task for each bucket, and rows of other tables unchanged."""
     if write.num_buckets <= 0:
         return rows
     numbered = rows.withColumn(_BUCKET_NUMBER, bucket_number(write))
@@ -166,7 +166,7 @@ def bucket_number(write: Write) -> Expression:
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows with their metadata columns. No shuffle or sort may follow: ids rise in file order."""
+    """Return the rows with their metadata columns. No shuffle or sort may follow, since ids rise in file order."""
     if write.layout == layout.PLAIN:
         return rows
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"
@@ -206,7 +206,7 @@ def queried(
     *,
     views: Sequence[str] = (),
 ) -> list[DataFrame]:
-    """Return the rows of each INSERT, for EXPLAIN. Runs no job; temporary views are as in :func:`write_inserts`."""
+    """Return the rows of each INSERT, for EXPLAIN. No job runs. For temporary views see :func:`write_inserts`."""
     for source in sources:
         view_queries.query(spark, source.sql, arguments, (*made, *views)).createOrReplaceTempView(source.view)
         made.append(source.view)
@@ -222,7 +222,7 @@ def write_inserts(
     *,
     views: Sequence[str] = (),
 ) -> tuple[tuple[WrittenDirectory, ...], ...]:
-    """Return the directories of each INSERT, as :func:`write_rows` makes them.
+    """Write the rows of each INSERT as :func:`write_rows` does; return the directories of each.
 
     New temporary views are added to ``made``, for the caller to drop. The queries may read ``views``, too.
 

@@ -1,6 +1,6 @@
 """The methods of Hive's Thrift interface, read from the bindings of a package.
 
-The bindings are those of Hive 4 that pyiceberg ships. A client of Hive 2.3 understands the answers
+The bindings for Hive 4 are a part of pyiceberg. A client of Hive 2.3 understands the answers
 (``docs/reference/hive-metastore-calls.md``, "Clients of earlier releases").
 """
 
@@ -22,12 +22,14 @@ _OPTIONAL = frozenset({"environment_context", "hiveObject", "catName", "getOpenT
 _NAMES = frozenset(
     {"dbname", "db_name", "dbName", "tbl_name", "table_name", "tableName", "tblName", "funcName", "name"}
 )
-"""Names of databases, tables and functions, which a call must have."""
+"""The fields with names of databases, tables and functions, which a call must have."""
 _WITHOUT_NAMES = frozenset({"get_config_value"})
 
 _SWAPPED = frozenset({"get_partition_names"})
-"""Methods whose only exception in Hive 2.3 is a MetaException, the first field. Its clients read only this field, and
-all exceptions have the same content, a message."""
+"""Methods whose only exception in Hive 2.3 is a MetaException, in the first field.
+
+Clients of Hive 2.3 read only this field, and all exceptions have the same content, a message.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,16 @@ class Method:
     exceptions: dict[type[Any], str]
     has_success: bool
     needed: tuple[str, ...] = ()
-    """The structures and names among its arguments that a call must have."""
+    """The structures and names among the arguments that a call must have."""
 
     def declared(self, error: Any) -> str | None:
-        """Return the field of the result for an exception, None if the method does not declare it."""
+        """Return the field of the result for an exception, or None if the method does not declare the exception."""
         return self.exceptions.get(error.__class__)
 
 
 @cache
 def method(name: str) -> Method | None:
-    """Return the method of this name, or None."""
+    """Return the method of this name, or None if the interface does not have it."""
     for service in (ThriftHiveMetastore, FacebookService):
         arguments = getattr(service, f"{name}_args", None)
         if arguments is None:

@@ -1,4 +1,4 @@
-"""A client of the endpoint: its login by SASL PLAIN, its state, and its names of databases and clusters. Pure."""
+"""A client of the endpoint: its login by SASL PLAIN, its user and settings, and its names of databases. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.errors.secrets import remember
 
 HIVE_CATALOG = "hive"
-"""The one catalog that each client of Hive 3 and later knows. It is not a cluster."""
+"""The only catalog that each client of Hive 3 and later knows. It is not a cluster."""
 CLUSTER_KEY = "hivex.cluster"
 """The key of ``setMetaConf`` and of an EnvironmentContext that names a cluster."""
 
@@ -22,7 +22,7 @@ CLUSTER_KEY = "hivex.cluster"
 class DatabaseName(NamedTuple):
     """The name of a database in a call.
 
-    Answers must have the text ``given``, too: Spark's next call takes the name from the answer. ``cluster`` is the
+    Answers must have the same text ``given``, since Spark's next call uses the name in the answer. ``cluster`` is the
     cluster in the name, or None.
     """
 
@@ -32,9 +32,9 @@ class DatabaseName(NamedTuple):
 
 
 def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
-    """Return the database of ``name`` or ``@cluster#name``, in which clients of Hive 3 name a catalog.
+    """Return the database of ``name`` or ``@cluster#name``, the form of clients of Hive 3, which know catalogs.
 
-    A catalog is a cluster: ``catalog`` is the value of a request with a field for it.
+    A catalog is a cluster. ``catalog`` is the catalog of a request that has a field for it.
     """
     given = text or ""
     cluster = catalog
@@ -50,13 +50,13 @@ def read_database(text: str | None, catalog: str | None = None) -> DatabaseName:
 
 
 def user_and_cluster(user: str) -> tuple[str, str | None]:
-    """Return the user and the cluster of ``alice@c2``; None without a cluster."""
+    """Split ``alice@c2`` into user and cluster. The cluster is None if the name has none."""
     name, at, cluster = user.rpartition("@")
     return (name, cluster) if at and name and cluster else (user, None)
 
 
 def without_password(user: str) -> tuple[str, str | None]:
-    """Return a user and the password of ``alice:secret`` or ``alice:secret@c2``; None without a password.
+    """Split ``alice:secret`` or ``alice:secret@c2`` into the user, with the cluster, and the password or None.
 
     The call that names a user has no field for a password. If a client gives one, logs and locks do not show it.
     """
@@ -69,7 +69,7 @@ def without_password(user: str) -> tuple[str, str | None]:
 
 @dataclass(slots=True)
 class Client:
-    """The state of one connection."""
+    """The client of one connection: its address, user, cluster and settings."""
 
     peer: str
     endpoint_cluster: str | None = None
@@ -80,10 +80,10 @@ class Client:
     is_authenticated: bool = False
 
     def cluster(self, name: DatabaseName | None = None, context: Mapping[str, str] | None = None) -> str | None:
-        """Return the cluster of a call, None if a client does not name a cluster.
+        """Return the cluster of a call, or None if the client does not name a cluster.
 
-        The name of the database decides, then the context of the call, ``setMetaConf``, the name of the user, and the
-        cluster of the endpoint.
+        These may name it, in this order: the name of the database, the context of the call, ``setMetaConf``, the name
+        of the user, and the endpoint.
         """
         return (
             (name.cluster if name is not None else None)
@@ -100,12 +100,12 @@ _LONGEST = 8192
 
 
 class SaslError(Exception):
-    """The client has not logged in, as this server requires."""
+    """The client has not logged in, which this server requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The passwords or tokens of users. A client sends its own by PLAIN, which TLS protects."""
+    """The passwords or tokens of users. A client sends its secret by PLAIN, protected by TLS."""
 
     secrets: Mapping[str, str] = field(repr=False)
 
@@ -129,14 +129,14 @@ class Credentials:
         return cls(found)
 
     def are_valid(self, user: str, secret: str) -> bool:
-        """Return whether the secret is the user's, after the same time for an unknown user."""
+        """Return whether the secret belongs to the user. The check takes the same time for an unknown user."""
         known = self.secrets.get(user)
         is_same = hmac.compare_digest((known if known is not None else secret + "x").encode(), secret.encode())
         return known is not None and is_same
 
 
 class PlainExchange:
-    """The login of one connection. After it ``user`` is certain, or ``failed`` has the reason.
+    """The login of one connection. At its end ``user`` is verified, or ``failed`` has the reason.
 
     Each step is a status byte, a length and that many bytes (Thrift's TSaslTransport). A client sends START with the
     name of the mechanism, then its response; the server answers COMPLETE, or BAD with a reason.
@@ -150,11 +150,11 @@ class PlainExchange:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the user is certain."""
+        """Return whether the user is verified."""
         return self.user is not None
 
     def take(self, buffer: bytearray) -> bytes | None:
-        """Take one step out of a buffer and return the answer, which may be empty; None if bytes are missing.
+        """Remove one step from a buffer, and return the answer, which may be empty, or None if bytes are missing.
 
         Raises:
             SaslError: the bytes are not a step.

@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 access_log = logging.getLogger("airflow_hivex.metastore.access")
 
 LONGEST_REMEMBERED = 64 << 10
-"""The limit in bytes of a call whose decoded arguments are kept."""
+"""The largest size in bytes of a call whose decoded arguments are kept."""
 _MOST_AHEAD = 64 << 10
-"""The bytes that a client may send while its call runs, before reading pauses."""
+"""The number of bytes that a client may send while its call runs, before the server stops reading."""
 
 _U32 = Struct(">I")
 _FIRST_BYTES = {
@@ -52,7 +52,10 @@ _FIRST_BYTES = {
 
 
 class Connection(asyncio.Protocol):
-    """The connection of one client. Bytes that are not a call close it. An error does not affect other clients."""
+    """The connection of one client. Bytes that are not a call close the connection.
+
+    Errors do not affect other clients.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -98,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._buffer.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Serve the received calls: at once from memory, or in another thread."""
+        """Serve the received calls, at once from memory, or in another thread."""
         self.used_at = self._server.monotonic()
         if not self._buffer and self._is_framed is False and not self.is_busy and self._serve_remembered(data):
             return
@@ -129,14 +132,14 @@ class Connection(asyncio.Protocol):
         return self.is_busy
 
     def close(self) -> None:
-        """Close the connection after the written bytes are sent."""
+        """Close the connection after all written bytes are sent."""
         # A second close of a TLS transport would drop its answers.
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     @property
     def client(self) -> Client:
-        """Return the state of the client."""
+        """Return the client of the connection, with its user and settings."""
         assert self._client is not None
         return self._client
 
@@ -172,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._refuse(str(error))
 
     def _take_one(self) -> bool:
-        """Serve one message of the buffer; return whether the buffer may have another."""
+        """Serve one message of the buffer; return whether the buffer may have another one."""
         if self._sasl is not None and not self._sasl.is_complete:
             return self._take_sasl()
         if self._is_framed is None and not self._find_form():
@@ -305,7 +308,7 @@ class Connection(asyncio.Protocol):
         return self._answer(head, call, args)
 
     def _recalled(self, head: Head, call: Call, args: Any) -> bytes | None:
-        """Return the result of a call from memory, None if the database must be read."""
+        """Return the result of a call from memory, or None if the database must be read."""
         assert call.recall is not None
         assert self._client is not None
         try:
@@ -347,7 +350,7 @@ class Connection(asyncio.Protocol):
         self._run_elsewhere(head, lambda: self._answer(head, call, args))
 
     def _run_elsewhere(self, head: Head, answer: Callable[[], tuple[bytes, str]]) -> None:
-        """Answer a call in another thread. The client's next calls wait for the answer."""
+        """Answer a call in another thread. Later calls of the client wait for the answer."""
         began = self._server.monotonic()
         self._begin()
         self._server.executor.submit(self._answer_elsewhere, asyncio.get_running_loop(), head, began, answer)
@@ -372,7 +375,7 @@ class Connection(asyncio.Protocol):
             loop.call_soon_threadsafe(self.done, head, began, reply, outcome)
 
     def _answer(self, head: Head, call: Call, args: Any) -> tuple[bytes, str]:
-        """Return the reply of a call and its outcome. Runs in a thread of its own."""
+        """Return the reply of a call and its outcome. The method runs in a thread of its own."""
         assert self._client is not None
         known = call.method
         missing = [each for each in known.needed if getattr(args, each) is None]
@@ -415,7 +418,7 @@ class Connection(asyncio.Protocol):
         return written_head(head, messages.REPLY) + encoded(result(**values))
 
     def done(self, head: Head, began: float, reply: bytes, outcome: str) -> None:
-        """Write the reply of a call that began at ``began``, and serve the next one."""
+        """Write the reply of a call that began at ``began``, and serve the next call."""
         self.is_busy = False
         self.used_at = self._server.monotonic()
         self._reply(head, reply)
@@ -522,14 +525,14 @@ _OTHER_NAMES: dict[type[Any], tuple[type[Any], ...]] = {
     ttypes.AlreadyExistsException: (ttypes.InvalidOperationException,),
     ttypes.InvalidOperationException: (ttypes.InvalidObjectException,),
 }
-"""For an exception, the one that a method may declare in its place."""
+"""A dict from exception to the one that a method may declare in its place."""
 
 
 def exception_of(error: HivexError, method: Method) -> Any | None:
-    """Return the exception that a method answers with; None if it declares no exception for the error.
+    """Return the exception with which a method answers an error, or None if it declares no such exception.
 
-    A client of Hive repeats a call that is answered with an exception that its method does not declare. So the result
-    is None for an error that a repetition may cure, and that has changed nothing.
+    A client of Hive repeats a call after an exception that the method does not declare. So the result is also None for
+    an error that has changed nothing, and that a repetition may cure.
     """
     if error.retryable and error.outcome is not Outcome.UNKNOWN and isinstance(error, errors.StoreError):
         return None

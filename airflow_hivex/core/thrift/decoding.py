@@ -1,12 +1,12 @@
-"""Decodes the arguments of calls, and counts their memory. Pure.
+"""The decoding of the arguments of calls, with a limit of their memory. Pure.
 
-The decoder of the bindings makes an object of some hundred bytes of a structure that has one byte on the wire, and
-blocks other threads until it has finished. So it decodes only short messages with few structures. This module decodes
-all others: it counts the memory of each value before it makes the next one, and refuses a message that takes much more
-memory than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
+The decoder of the bindings turns a structure of one byte on the wire into an object of some hundred bytes, and blocks
+other threads meanwhile. So it decodes only short messages with few structures. This module decodes all other messages.
+It counts the memory of each value before it decodes the next one, and refuses a message that takes much more memory
+than its bytes. Other threads run meanwhile. Fields that the bindings do not know take no memory.
 
-Clients repeat names, and the columns of a table for each partition. Each short text is kept once, and so are columns
-equal to the previous ones. So the structures of honest clients take some three times their bytes.
+Clients repeat names, and repeat the columns of a table for each partition. Each short text is kept once, and so are
+columns that equal the previous ones. So the structures of well-behaved clients take about three times their bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = {TType.BYTE: Struct(">b"), TType.I16: Struct(">h"), TType.I32: Struct
 _DOUBLE = Struct(">d")
 _I16, _I32 = Struct(">h").unpack_from, Struct(">i").unpack_from
 _SHORT = 64
-"""The limit in bytes of a text that is kept once."""
+"""The largest size in bytes of a text that is kept once."""
 _MOST_SHORT = 4096
 _LONG = 1 << 16
 _LONG_FIELDS = frozenset(
@@ -34,19 +34,19 @@ _LONG_FIELDS = frozenset(
         *("default_value", "check_expression"),
     }
 )
-"""The fields that may have long texts. All others are names, which errors repeat and the catalog looks up."""
+"""The fields that may have long texts. All other texts are names, which errors repeat and the catalog looks up."""
 _REFERENCE = 8
 _ALWAYS = 8 << 20
 """The memory in bytes that the values of each message may take."""
 _TIMES = 3.5
-"""The values of a message may take this multiple of its bytes in addition."""
+"""The multiple of a message's bytes that its values may take in addition."""
 
 
 def decode_counted(struct: Any, message: bytes, start: int) -> Any:
     """Return a structure of the bindings, filled from the bytes of a message from ``start`` on.
 
     Raises:
-        MalformedMessageError: a text is not UTF-8, a value is not of its type, or the values take too much memory.
+        MalformedMessageError: a text is not UTF-8, a value does not have its type, or the values take too much memory.
     """
     _Decoder(message, start).fill(struct, struct.thrift_spec)
     return struct
@@ -72,7 +72,7 @@ class _Decoder:
     # -- structures
 
     def fill(self, struct: Any, spec: Any) -> None:
-        """Fill the fields of a structure. A field of an unexpected type is skipped, as by the bindings."""
+        """Set the fields of a structure. As in the bindings, a field of an unexpected type is skipped."""
         message = self._message
         while True:
             kind = message[self._position]
@@ -214,7 +214,7 @@ class _Decoder:
     # -- unknown fields
 
     def _skip(self, kind: int) -> None:
-        """Skip a value without decoding it. The scanner has found its end, and checked its depth."""
+        """Skip a value without decoding it. The scanner has already found its end, and checked its depth."""
         message = self._message
         fixed = SIZES.get(kind)
         if fixed is not None:

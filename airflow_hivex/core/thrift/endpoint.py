@@ -1,4 +1,4 @@
-"""The endpoint: the warehouse for the calls of Hive's interface."""
+"""The endpoint: access to the warehouse for the calls of Hive's interface."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Endpoint:
-    """The warehouse of the calls: the metastore, the default cluster of clients, and kept bytes of answers."""
+    """The warehouse for calls: the metastore, the default cluster of clients, and cached bytes of answers."""
 
     def __init__(
         self,
@@ -43,9 +43,10 @@ class Endpoint:
         most_bytes: int = 64 << 20,
         lock_patience_s: float = 10,
     ) -> None:
-        """``cluster`` is the view of clients that do not name one; ``most_bytes`` limits the kept answers.
+        """Create the endpoint; ``cluster`` is the cluster of clients that do not name one.
 
-        A change waits at most ``lock_patience_s`` seconds for locks of others.
+        The cached answers have at most ``most_bytes``. A change waits at most ``lock_patience_s`` seconds for locks of
+        other clients.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -66,7 +67,7 @@ class Endpoint:
         return self.services.catalog
 
     def client(self, peer: str) -> Client:
-        """Return the state of a new connection."""
+        """Return a new client, for a new connection."""
         return Client(peer, self.cluster)
 
     def context(
@@ -76,7 +77,7 @@ class Endpoint:
         context: Mapping[str, str] | None = None,
         owner: str | None = None,
     ) -> StatementContext:
-        """Return the context of a statement that makes the change of a call."""
+        """Return the context of a statement for the change of a call."""
         database = name.name if name is not None and name.name else "default"
         state = SessionState(
             owner or client.user or "hive",
@@ -88,15 +89,15 @@ class Endpoint:
         return StatementContext(replace(self.services, locks=locks), state)
 
     def described(self, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose locations a client sees, None if each table decides.
+        """Return the cluster whose locations a client sees, or None if each table decides.
 
         Raises:
-            UnknownClusterError: it is not configured.
+            UnknownClusterError: the cluster is not configured.
         """
         return None if cluster is None else self.services.clusters.get(cluster)
 
     def move_back_folders(self) -> None:
-        """Move back the folders of tables whose renames were killed. Log a database that does not answer."""
+        """Move back the folders of tables whose renames were killed. An unreachable database is only logged."""
         try:
             move_back_folders(self.context(Client("the start of the endpoint", None)))
         except HivexError as error:
@@ -105,29 +106,29 @@ class Endpoint:
     # -- tables --------------------------------------------------------------------------
 
     def seen_on(self, table: StoredTable, cluster: str | None) -> Cluster | None:
-        """Return the cluster whose copy of a table the client sees: its own, else the default, else the primary one."""
+        """Return the cluster whose copy of a table the client sees: its own, else the default, else the primary."""
         if cluster is not None:
             return self.services.clusters.get(cluster)
         default = self.services.clusters.default
         return self.services.clusters.get(default) if table.storage.on(default) else None
 
     def hive_table(self, table: StoredTable, given: str, cluster: str | None) -> Any:
-        """Return the structure of a table."""
+        """Return a table as a structure of Hive's interface."""
         return hive_table(table, given, self.seen_on(table, cluster))
 
     def table_bytes(self, table: StoredTable, given: str, cluster: str | None) -> bytes:
-        """Return the bytes of a table, kept as long as the cache returns this same object."""
+        """Return a table as an encoded structure. The bytes are cached as long as the cache returns this same table."""
         key = (table.id, given, cluster)
         return self.wire.made(key, lambda: encoded(self.hive_table(table, given, cluster)), table)
 
     def kept_table(self, name: DatabaseName, table: str, ids: GivenList, cluster: str | None) -> StoredTable | None:
-        """Return a table from memory, None if the database must be read. Never waits."""
+        """Return a table from memory, or None if the database must be read. The call never waits."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         return self._memory.cache.definition((name.name, normalise(table)), ids, cluster)  # type: ignore[arg-type]
 
     def kept_partitions(self, name: DatabaseName, table: str, ids: GivenList) -> tuple[StoredTable, Any] | None:
-        """Return a table with all its partitions from memory, None if the database must be read."""
+        """Return a table with all its partitions from memory, or None if the database must be read."""
         if self._memory is None or not (ids is None or hasattr(ids, "high_watermark")):
             return None
         found = self._memory.cache.partitions((name.name, normalise(table)), ids)  # type: ignore[arg-type]
@@ -138,7 +139,7 @@ class Endpoint:
     def partition_bytes(
         self, found: Sequence[StoredPartition], table: StoredTable, given: str, cluster: str | None
     ) -> list[bytes]:
-        """Return the bytes of partitions of a table, in the given order."""
+        """Return partitions of a table as encoded structures, in the given order."""
         like = None
         answers = []
         of = self.wire.of
@@ -156,7 +157,7 @@ class Endpoint:
     # -- links ---------------------------------------------------------------------------
 
     def link(self, name: DatabaseName, table: str) -> tuple[Link, StoredTable] | None:
-        """Return a link of the form ``table@namespace`` with its source, None if the name is a table's.
+        """Return the link ``table@namespace`` with its source, or None if the name is that of a table.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -167,7 +168,7 @@ class Endpoint:
         return link, self.services.links.source(link)
 
     def linked_table(self, link: Link, source: StoredTable, given: str, cluster: str | None) -> Any:
-        """Return the structure of a link: its source under the link's name."""
+        """Return a link as a structure of Hive's interface: its source with the link's name."""
         return linked_table(link, source, given, self.seen_on(source, cluster))
 
 
@@ -178,8 +179,9 @@ _MOST_OWNERS = 100
 class LockOwners:
     """The users of the locks of clients, who may differ from the users of the connections.
 
-    The library of Iceberg locks as the user of its process, and Trino as the owner of a query. Both may have named
-    another user at the beginning of the connection, or no user. A client may use several connections of one user.
+    The library of Iceberg locks as the user of its process, and Trino locks as the owner of a query. Both may have
+    named another user, or no user, at the beginning of the connection. A client may use several connections of one
+    user.
     """
 
     def __init__(self) -> None:
@@ -199,7 +201,7 @@ class LockOwners:
         return owner
 
     def known_of(self, client: Client) -> frozenset[str]:
-        """Return the users whose locks are the client's own."""
+        """Return the users whose locks belong to the client."""
         with self._guard:
             return frozenset({client.user, *self._owners.get(_key(client), ())} - {""})
 
@@ -211,9 +213,9 @@ def _key(client: Client) -> str:
 class ClientLocks(LockManager):
     """A lock manager for the statements of one client's call.
 
-    A client of Hive acquires its locks itself, and then calls the metastore. The objects that it has already locked
-    (``owners`` are the users of its locks) are not locked again: the call would wait for its own client. The call waits
-    only briefly for other locks, because it keeps a thread of the server busy.
+    A client of Hive acquires its locks itself, and then calls the metastore. The objects that the client has already
+    locked (``owners`` are the users of its locks) are not locked again, since the call would wait for its own client.
+    The call waits only a short time for other locks, because it keeps a thread of the server busy.
     """
 
     def __init__(self, services: Services, owners: Collection[str], patience_s: float) -> None:

@@ -4,9 +4,9 @@ A literal takes the type of its key, and a condition is decided exactly: Airflow
 without filtering it themselves. NULL and a value that is not of its key's type satisfy no condition. But in a key of
 texts NULL is the text of Hive's default partition.
 
-LIKE has the pattern of a Hive Metastore, where ``.*`` stands for any text and ``.`` for one character. All else, and a
-dot after a backslash, stands for itself. Spark also sends backslashes that stand for themselves, so both meanings of a
-backslash before a dot count.
+LIKE has the pattern of a Hive Metastore, where ``.*`` stands for any text and ``.`` for one character. Any other
+character, and a dot after a backslash, stands for itself. Spark also sends backslashes that stand for themselves, so a
+backslash before a dot has both meanings.
 
 Source: Hive's MetaStoreDirectSql.PartitionFilterGenerator; DataNucleus for LIKE.
 """
@@ -50,9 +50,9 @@ from airflow_hivex.core.thrift.partition_filter import (
 )
 
 Comparable: TypeAlias = str | bool | Decimal | tuple[int, ...] | tuple[bool, float]
-"""A value of a key. Python's comparison orders the values of one key."""
+"""A value of a key in a form that Python's comparison orders."""
 Texts: TypeAlias = Sequence[str | None]
-"""The stored values of keys, in the order of the keys."""
+"""The stored texts of a partition's values, in the order of the keys."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _DAY = re.compile(r"([+-]?[0-9]{4,7})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])")
@@ -68,7 +68,7 @@ _COMPARE: dict[str, Callable[[Comparable, Comparable], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that a filter may name: its place among the values, and its type."""
+    """A key that a filter may name: its position among the values, and its type."""
 
     name: str
     place: int
@@ -80,7 +80,7 @@ class Key:
         return isinstance(self.type, Primitive) and self.type.family is Family.TEXT
 
     def read(self, text: str | None) -> Comparable | None:
-        """Return the value of a literal's or a stored text; None if the key cannot have it."""
+        """Return the value for the text of a literal or of the store, or None if the key cannot have it."""
         if text is None or not isinstance(self.type, Primitive):
             return None
         match self.type.family:
@@ -100,7 +100,7 @@ class Key:
         """Return the value of a literal.
 
         Raises:
-            InvalidFilterError: it is not a value of the key.
+            InvalidFilterError: the literal is not a value of the key.
         """
         found = self.read(text)
         if found is None:
@@ -110,7 +110,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A condition with its truth for the values of its key. ``known`` keeps the decided values."""
+    """A condition on a key. ``known`` is a cache of its truth by value."""
 
     condition: Condition
     key: Key
@@ -118,7 +118,7 @@ class _Decided:
     known: dict[str | None, bool | None] = field(default_factory=dict)
 
     def holds(self, texts: Texts) -> bool | None:
-        """Return whether the condition holds, None for SQL's NULL."""
+        """Return whether the condition is true, or None for SQL's NULL."""
         text = texts[self.key.place]
         if text not in self.known:
             value = self.key.read(text) if self.condition.operator != "like" else _shown(self.key, text)
@@ -138,8 +138,8 @@ def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
     """Return the filter on partition keys that a client sends.
 
     Raises:
-        InvalidFilterError: the text is not a filter, a name is not one of a partition key, or a literal is not a
-            value of its key.
+        InvalidFilterError: the text is not a filter, a name is not a partition key, or a literal is not a value of its
+            key.
     """
     known = {key.name.lower(): Key(key.name.lower(), place, key.parsed_type) for place, key in enumerate(keys)}
 
@@ -153,7 +153,7 @@ def decide_filter(text: str | None, keys: Sequence[Column]) -> DecidedFilter:
 
 
 def decided(found: Filter, key_of: Callable[[str], Key]) -> Callable[[Texts], bool | None]:
-    """Return the function that decides whether a filter holds for values, None for SQL's NULL.
+    """Return the function that decides whether values satisfy a filter. It returns None for SQL's NULL.
 
     Raises:
         InvalidFilterError: ``key_of`` does not know a key, or a literal is not a value of its key.
@@ -218,7 +218,7 @@ def _test(condition: Condition, key: Key) -> Callable[[Comparable], bool]:
 
 
 def _floating(text: str, *, is_single: bool) -> Comparable | None:
-    """Return a number in the order of Hive and Spark: NaN is equal to itself, and the largest."""
+    """Return a number in the order of Hive and Spark, where NaN equals itself and is the largest number."""
     if not _NUMBER.fullmatch(text) and text not in ("NaN", "Infinity", "-Infinity"):
         return None
     number = float(text)
@@ -255,7 +255,7 @@ def _moment(text: str, *, has_time: bool) -> Comparable | None:
 
 
 def _shown(key: Key, text: str | None) -> str | None:
-    """Return the text that LIKE matches. Only a key of texts has a text for NULL."""
+    """Return the text that LIKE compares, or None. Only a key of texts has a text for NULL."""
     return None if text is None or (text == DEFAULT_PARTITION and not key.is_text) else text
 
 
@@ -267,7 +267,7 @@ _WILD: dict[str, str | None] = {".*": None, ".": "."}
 
 
 def _meanings(pattern: str) -> list[list[str | None]]:
-    """Return the parts of a pattern, for each of its meanings."""
+    """Return the parts of a pattern in each of its meanings."""
     expressions = (_OF_ESCAPED_PATTERN, _OF_PATTERN) if "\\." in pattern else (_OF_PATTERN,)
     return [
         [
@@ -279,7 +279,7 @@ def _meanings(pattern: str) -> list[list[str | None]]:
 
 
 def _like_of_spark(pattern: str) -> str | None:
-    """Return the pattern of Spark's LIKE that matches the same texts, None if it has two meanings."""
+    """Return the pattern of Spark's LIKE that matches the same texts, or None if the pattern has two meanings."""
     if "\\" in pattern:
         return None
     wild = {".*": "%", ".": "_"}
@@ -323,7 +323,7 @@ def _known_to_catalog(condition: Condition, key: Key) -> Predicate:
 
 
 def _constant(key: Key, text: str) -> Constant:
-    """Return a literal that the catalog compares exactly with values of the key; None if it would not."""
+    """Return a literal that the catalog compares exactly with values of the key, or None if it cannot."""
     if str(key.type) == "string":
         return text
     value = key.literal(text)

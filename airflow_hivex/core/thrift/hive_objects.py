@@ -1,4 +1,4 @@
-"""Converts objects of the catalog to Hive's structures. Pure.
+"""The conversion of objects of the catalog to Hive's structures. Pure.
 
 The inverse is ``core/imports/conversion.py``.
 """
@@ -56,17 +56,17 @@ _CLASSES = {
         "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
     ),
 }
-"""The classes of Hive for each format of CREATE TABLE STORED AS."""
+"""A dict from each format of CREATE TABLE STORED AS to the classes of Hive."""
 _OF_DATA_SOURCES = (
     "org.apache.hadoop.mapred.SequenceFileInputFormat",
     "org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat",
     "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
 )
-"""The stand-ins that Spark keeps for a table of a data source that Hive does not read."""
+"""The placeholders that Spark stores for a table of a data source that Hive does not read."""
 
 
 def hive_database(database: Database, given: str, location: str) -> Any:
-    """Return a database; ``given`` is its name in answers, ``location`` its full URI."""
+    """Return the structure of a database; ``given`` is its name in answers, ``location`` its full URI."""
     return ttypes.Database(
         name=given,
         description=database.description,
@@ -80,10 +80,10 @@ def hive_database(database: Database, given: str, location: str) -> Any:
 
 
 def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_created: bool = True) -> Any:
-    """Return a table or view; ``given`` is the name of its database in answers.
+    """Return the structure of a table or view; ``given`` is the name of its database in answers.
 
-    ``cluster`` decides its location. With ``as_created`` a table that its creator called managed is managed, as
-    clients before Hive 3 expect it.
+    ``cluster`` decides the location. With ``as_created`` the type is managed if the creator has declared the table as
+    managed, as clients before Hive 3 expect.
     """
     parameters = {key: value for key, value in table.parameters.items() if key != MOVING_FOLDER}
     kind = table.type
@@ -125,7 +125,7 @@ def hive_table(table: StoredTable, given: str, cluster: Cluster | None, *, as_cr
 
 
 def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster | None) -> Any:
-    """Return the table of a link: its source under the link's name in the link's namespace."""
+    """Return the structure of a link: its source with the link's name in the link's namespace."""
     table = hive_table(source, given, cluster)
     table.tableName = link.name.in_database
     table.owner = link.owner
@@ -134,7 +134,10 @@ def linked_table(link: Link, source: StoredTable, given: str, cluster: Cluster |
 
 
 def hive_partition(partition: Partition, given: str, like: Any) -> Any:
-    """Return a partition; ``like`` is the structure of its table, which gives the storage that it does not have."""
+    """Return the structure of a partition.
+
+    Storage that it lacks is copied from ``like``, the structure of its table.
+    """
     if partition.storage is None:
         sd = ttypes.StorageDescriptor(**vars(like.sd))
         sd.location = partition.location
@@ -153,7 +156,7 @@ def hive_partition(partition: Partition, given: str, like: Any) -> Any:
 
 
 def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mapping[str, str]) -> Any:
-    """Return a storage descriptor; ``parameters`` are the table's."""
+    """Return the structure of a storage descriptor; ``parameters`` are the parameters of the table."""
     serde_parameters = dict(storage.serde_parameters)
     input_format, output_format, library = None, None, None
     if storage.format != OTHER_ENGINE:
@@ -191,7 +194,7 @@ def hive_descriptor(storage: StorageDescriptor, location: str, parameters: Mappi
 
 
 def cluster_parameters(table: Table, cluster: Cluster | None) -> dict[str, str]:
-    """Return the parameters with the cluster whose copy a client sees, and with the clusters of other copies."""
+    """Return the parameters that name the cluster whose copy a client sees, and the clusters of other copies."""
     storage = table.storage
     shown = storage.primary if cluster is None else (storage.on(cluster.name) or storage.primary)
     copies = [storage.primary, *storage.secondaries]
@@ -227,7 +230,7 @@ def _view_descriptor(table: Table) -> Any:
 def _expanded_text(table: Table) -> str | None:
     """Return the query of a view with qualified names.
 
-    Spark qualifies the names in its own views by parameters, and reads back the text that it has sent.
+    Spark qualifies the names in its own views by parameters, and expects the text that it has sent.
     """
     return table.view_original_text if _is_view_of_spark(table) else table.view_expanded_text
 

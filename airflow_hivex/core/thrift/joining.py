@@ -1,7 +1,7 @@
-"""Serves calls of several clients together: while some are served, the next ones gather.
+"""The serving of calls of several clients together: while some calls run, the next ones are collected.
 
-A commit of the database takes as long for many changes as for one, and the counters of ids let one database
-transaction pass at a time. So a client that is alone waits for no other, and many clients share their waiting.
+A commit of the database takes as long for many changes as for one, and the counters of ids admit one database
+transaction at a time. So a single client does not wait for others, and many clients share the wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST = 16
-"""The limit of calls that are served together: each waits for all."""
+"""The largest number of calls that are served together. Each call waits for all of them."""
 
 
 class JoinedCall(NamedTuple):
@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call now, or with others after the present ones."""
+        """Serve a call now, or together with others after the running ones."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()
@@ -57,7 +57,7 @@ class JoinedCalls:
         self._executor.submit(self._serve, asyncio.get_running_loop(), batch)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, batch: list[JoinedCall]) -> None:
-        """Serve calls and answer them. Runs in another thread."""
+        """Serve calls and answer them, in another thread."""
         assert self._call.serve_together is not None
         replies: list[tuple[bytes, str] | None] = [None] * len(batch)
         try:

@@ -1,4 +1,4 @@
-"""Messages of Thrift's binary protocol: their ends, heads of calls, replies, and exceptions of the server."""
+"""Messages of Thrift's binary protocol: the end of a message, heads of calls, replies, and exceptions of the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_head(message: bytes | bytearray) -> Head:
     """Return the head of a message whose end is known.
 
     Raises:
-        MalformedMessageError: it is not the head of a call.
+        MalformedMessageError: the message has no valid head of a call.
     """
     (first,) = _I32.unpack_from(message, 0)
     if first < 0:
@@ -60,7 +60,7 @@ def encoded(struct: Any) -> bytes:
 
 
 def decoded(struct: Any, content: bytes, longest: int) -> Any:
-    """Return the structure, filled from few bytes that end with it. No other thread runs meanwhile.
+    """Return a structure, decoded from few bytes that end with it. No other thread runs meanwhile.
 
     Raises:
         MalformedMessageError: a text is not UTF-8, or the bytes do not encode the structure.
@@ -82,7 +82,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replacements(value: Any) -> int:
-    """Return the number of replacement characters that the decoder has put in place of bytes that are not UTF-8."""
+    """Return the number of replacement characters, which the decoder puts in place of bytes that are not UTF-8."""
     if isinstance(value, str):
         return value.count(_REPLACEMENT)
     if isinstance(value, list | tuple | set | frozenset):
@@ -115,7 +115,7 @@ def list_result(structs: list[bytes]) -> bytes:
 
 
 LARGE = 1 << 20
-"""The size in bytes from which an unfinished call is counted."""
+"""The smallest size in bytes of an unfinished call that is counted."""
 
 
 class Sender(Protocol):
@@ -130,9 +130,11 @@ class Sender(Protocol):
 
 
 class UnfinishedCalls:
-    """The clients that have sent large parts of calls. Beyond ``most_bytes`` the largest lose their connections.
+    """The clients that have sent large parts of calls.
 
-    The limit of one message does not help against many clients that each send part of a message.
+    Beyond ``most_bytes`` the clients with the largest parts are disconnected.
+
+    A limit for one message would not help against many clients that each send a part of a message.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -140,7 +142,7 @@ class UnfinishedCalls:
         self._senders: set[Sender] = set()
 
     def add(self, sender: Sender) -> None:
-        """Note that a client has sent a large part of a call."""
+        """Add a client that has sent a large part of a call."""
         self._senders.add(sender)
         sizes = {each: each.unfinished_bytes for each in self._senders}
         self._senders = {each for each, size in sizes.items() if size >= LARGE}
@@ -153,7 +155,7 @@ class UnfinishedCalls:
             each.abort("the clients of this server send too many large calls at once that do not end")
 
     def remove(self, sender: Sender) -> None:
-        """Forget a client that has disconnected."""
+        """Remove a client that has disconnected."""
         self._senders.discard(sender)
 
 
@@ -161,11 +163,11 @@ SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 """The types whose values have a fixed size: bool, byte, double, i16, i32, i64."""
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 LEAST = {**SIZES, _STRING: 4, _STRUCT: 1, _MAP: 6, _SET: 5, _LIST: 5}
-"""The least bytes of a value of each type."""
+"""The smallest number of bytes of a value of each type."""
 _READ_I32 = Struct(">i").unpack_from
 _DEEPEST = 64
 FEW = 1000
-"""The limit of structures and containers in a message for the decoder of the bindings."""
+"""The largest number of structures and containers in a message that the decoder of the bindings decodes."""
 _MOST_FREE = 10_000
 _BYTES_EACH = 12
 
@@ -178,16 +180,16 @@ class MalformedMessageError(Exception):
 
 
 class MessageScanner:
-    """Finds the end of one message after the other in a growing buffer, without decoding it.
+    """A scanner that finds the ends of successive messages in a growing buffer, without decoding them.
 
-    It reads bytes as they arrive, remembers its position, and refuses a message before it waits for bytes that cannot
-    be right: so a client that announces two gigabytes costs no memory, and no byte is read twice.
+    The scanner reads bytes as they arrive, remembers its position, and refuses a message as soon as it cannot be valid.
+    So a client that announces two gigabytes costs no memory, and no byte is read twice.
     """
 
     __slots__ = ("_longest", "_position", "_stack", "_state", "parts")
 
     def __init__(self, longest: int) -> None:
-        """``longest`` is the limit of a message in bytes."""
+        """Create the scanner; ``longest`` is the largest size of a message in bytes."""
         self._longest = longest
         self._position = 0
         self._state = 0
@@ -200,7 +202,7 @@ class MessageScanner:
         self._position, self._state, self._stack, self.parts = 0, 0, [], 0
 
     def end(self, buffer: bytes | bytearray) -> int | None:
-        """Return the index after the message at the beginning of ``buffer``; None as long as bytes are missing.
+        """Return the index after the message at the beginning of ``buffer``, or None as long as bytes are missing.
 
         Raises:
             MalformedMessageError: the bytes cannot become a message.
@@ -284,7 +286,7 @@ class MessageScanner:
             raise MalformedMessageError(f"it has {self.parts} structures in its first {position} bytes")
 
     def _texts(self, buffer: bytes | bytearray, size: int, frame: list[int], position: int) -> int:
-        """Skip the received texts of a list, and return where the next text begins."""
+        """Skip the received texts of a list, and return the index of the next text."""
         longest, count = self._longest, frame[2]
         while count and position + 4 <= size:
             (length,) = _READ_I32(buffer, position)
@@ -299,7 +301,7 @@ class MessageScanner:
     def _value(
         self, buffer: bytes | bytearray, size: int, value: int, start: int
     ) -> tuple[int, list[int] | None] | None:
-        """Return where a value ends, or where its contents begin with their frame; None if bytes are missing."""
+        """Return the end of a value, or the start of its contents with their frame, or None if bytes are missing."""
         fixed = SIZES.get(value)
         if fixed is not None:
             end = start + fixed

@@ -1,8 +1,8 @@
-"""Reads the text of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
+"""The reader of Hive's filters: and, or, not, comparisons, IN, LIKE and BETWEEN of keys and literals. Pure.
 
     ds = "2026-01-01" and (hr >= 2 or hr in (0, 1))
 
-A literal takes the type of its key later (:mod:`airflow_hivex.core.thrift.filter_conditions`).
+A literal later gets the type of its key (:mod:`airflow_hivex.core.thrift.filter_conditions`).
 
 Source: Hive's Filter.g, and the filters that Spark's HiveShim makes.
 """
@@ -55,14 +55,14 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """Filters that must all hold; an empty conjunction holds always."""
+    """Filters that must all be true. An empty conjunction is always true."""
 
     operands: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Disjunction:
-    """Filters of which one must hold."""
+    """Filters of which one must be true."""
 
     operands: tuple[Filter, ...]
 
@@ -71,7 +71,7 @@ Filter: TypeAlias = Condition | Negation | Conjunction | Disjunction
 
 
 def read_filter(text: str) -> Filter:
-    """Return the conditions of a filter; an empty text is always true.
+    """Return the conditions of a filter. An empty text is a filter that is always true.
 
     Raises:
         InvalidFilterError: the text is not a filter.
@@ -157,7 +157,7 @@ class _Reader:
         return self._comparison()
 
     def _parenthesised_keys(self) -> list[str]:
-        """Return the keys of ``(a, b) in ...`` or ``(struct(a, b)) in ...``, else an empty list."""
+        """Return the keys of ``(a, b) in ...`` or ``(struct(a, b)) in ...``, or an empty list for other tokens."""
         before = self._at
         self._expect("(")
         is_struct = [text.lower() for _, text in self._tokens[self._at : self._at + 2]] == ["struct", "("]
@@ -257,9 +257,9 @@ class _Reader:
 
 
 def _in_lists(found: Disjunction) -> Filter:
-    """Return a filter in which comparisons of one key are a list.
+    """Return a filter in which the ``=`` comparisons of one key are combined into an IN.
 
-    Clients name many partitions by comparisons; a list is decided once for each value.
+    Clients name many partitions by comparisons, and an IN is decided only once for each value.
     """
     lists: dict[str, list[str]] = {}
     others: list[Filter] = []

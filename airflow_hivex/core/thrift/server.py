@@ -1,4 +1,4 @@
-"""The server listens over asyncio, limits and counts its clients, and holds the shared state of connections."""
+"""The server: it listens over asyncio, limits and counts its clients, and has the shared state of connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_REMEMBERED_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of clients: bytes of a message, connections, seconds without a call, threads that ask the database.
+    """The limits of clients: bytes of a message, connections, seconds without a call, threads that use the database.
 
     Unread answers of all clients are kept up to ``unread_bytes``, and for ``unread_s`` seconds in which a client
     reads nothing. All unfinished calls together have at most ``unfinished_bytes``.
@@ -48,7 +48,7 @@ class Limits:
 
 
 class Server:
-    """Serves the calls of an endpoint. Use it in one event loop."""
+    """A server of the calls of an endpoint. Use it in one event loop."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Server:
         self._idle: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port; 0 takes a free port.
+        """Listen, and return the port. Port 0 stands for any free port.
 
         Raises:
             OSError: the address cannot be used.
@@ -97,7 +97,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_s: float = 10) -> None:
-        """Accept no new connections, and close all. Wait at most ``grace_s`` seconds for calls and their readers."""
+        """Accept no new connections, and close all connections. Wait ``grace_s`` seconds at most for running calls."""
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -132,7 +132,7 @@ class Server:
         return len(self.connections) + (0 if self._encrypted is None else len(self._encrypted))
 
     def admits(self, peer: str) -> bool:
-        """Return whether another client may connect, and count a refused one."""
+        """Return whether another client may connect, and count a refused client."""
         if not self.is_stopping and self.clients < self.limits.connections:
             return True
         self.metrics.refused += 1
@@ -172,9 +172,10 @@ _NO_FILES_S = 0.1
 
 
 class EncryptedListener:
-    """Accepts the clients of a server, and ends a handshake that takes longer than the time of a login.
+    """A listener that accepts the clients of a server, and ends a handshake that takes longer than a login may take.
 
-    The loop's own server would report a client only after its handshake, and so not count a client that never ends it.
+    The server of the event loop would report a client only after its handshake, and so not count a client that never
+    ends the handshake.
     """
 
     def __init__(self, server: Server, context: ssl.SSLContext) -> None:
@@ -265,9 +266,8 @@ class _Waiting(NamedTuple):
 class UnreadAnswers:
     """The clients that do not read their answers.
 
-    Neither a client that never reads nor one answer for each of many clients may take all memory: a client that reads
-    nothing for ``longest_s`` loses its connection, and so do the longest waiting clients while the answers have more
-    than ``most_bytes``.
+    Clients that do not read must not take all memory. A client that reads nothing for ``longest_s`` seconds is
+    disconnected. While all answers have more than ``most_bytes``, the longest waiting clients are disconnected, too.
     """
 
     def __init__(self, most_bytes: int, longest_s: float, monotonic: Callable[[], float]) -> None:
@@ -277,7 +277,7 @@ class UnreadAnswers:
         self._waiting: dict[Reader, _Waiting] = {}
 
     def add(self, reader: Reader) -> None:
-        """Note that a client reads more slowly than it is answered."""
+        """Add a client that reads more slowly than the server answers."""
         self._waiting[reader] = _Waiting(reader.unread_bytes, self._monotonic())
         self.check()
         left = sum(each.unread_bytes for each in self._waiting)
@@ -288,7 +288,7 @@ class UnreadAnswers:
             self._drop(each, "the clients of this server have too many answers that they do not read")
 
     def remove(self, reader: Reader) -> None:
-        """Note that a client has read its answers, or has disconnected."""
+        """Remove a client that has read its answers, or has disconnected."""
         self._waiting.pop(reader, None)
 
     def check(self) -> None:
@@ -385,7 +385,7 @@ def _head(name: str) -> Iterator[str]:
 
 
 class RateOfErrors:
-    """Limits the errors that a client causes in the log in a minute, so that no client can fill it."""
+    """A limit of the errors per minute that one client can cause in the log."""
 
     def __init__(self, most: int = 10, per_s: float = 60, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Runs a server in the foreground, with HTTP pages of health, readiness and metrics."""
+"""A server in the foreground, with HTTP pages of health, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The addresses of a server. ``http_port`` serves the pages: None stands for no pages, 0 for a free port."""
+    """The addresses of a server. ``http_port`` is the port of the pages: None means no pages, 0 any free port."""
 
     host: str = "127.0.0.1"
     port: int = 9083
@@ -34,7 +34,7 @@ class Listening:
     limits: Limits = field(default_factory=Limits)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context, None without a certificate.
+        """Return the TLS context, or None without a certificate.
 
         Raises:
             InvalidSettingError: the files are not a certificate and its key.
@@ -62,7 +62,7 @@ def serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int, int | 
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the event loop of libuv, which serves calls in half the time; without libuv None, for asyncio's."""
+    """Return the factory of libuv's event loop, which serves calls in half the time, or None for asyncio's loop."""
     try:
         import uvloop
     except ImportError:
@@ -89,13 +89,13 @@ async def _serve(endpoint: Endpoint, listening: Listening, ready: Callable[[int,
 
 
 _OTHER_FILES = 128
-"""The open files that a server needs besides its clients' connections: for its database, file systems and pages."""
+"""The number of open files that a server needs for its database, file systems and pages."""
 
 
 def _within_open_files(limits: Limits) -> Limits:
-    """Return the limits with as many connections as the process may open files, after raising that limit.
+    """Raise the limit of open files, and return the limits with as many connections as it allows.
 
-    A server whose clients had taken all files could not connect to its database.
+    Otherwise the clients could use all files, and the server could not connect to its database.
     """
     try:
         import resource
@@ -125,7 +125,7 @@ def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
 
     class Pages(BaseHTTPRequestHandler):
         timeout = _PAGE_S
-        """A client that sends no request loses its connection."""
+        """The time in seconds after which a client that sends no request is disconnected."""
 
         def do_GET(self) -> None:
             status, text = _page(server, self.path)
@@ -155,7 +155,7 @@ _MOST_PAGES = 64
 
 
 class _PageServer(ThreadingHTTPServer):
-    """Serves a few requests at a time: each has a thread, and ``/ready`` reads the database."""
+    """A server of a few requests at a time, because each has a thread, and ``/ready`` reads the database."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,4 +1,4 @@
-"""ORC files changed without decoding them: only their tails are read and written."""
+"""Changes of ORC files without decoding: only their tails are read and written."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _RAW_DEFLATE = -15
 
 
 class Compression(enum.Enum):
-    """The compression of a file, by ORC's number."""
+    """The compressions of files, with ORC's numbers."""
 
     NONE = 0
     ZLIB = 1
@@ -87,7 +87,7 @@ def _with_size(chunk: bytes, codec: str, size: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """Return the decompressed size, with which a block of Snappy begins."""
+    """Return the decompressed size of a block of Snappy, which the block begins with."""
     size = 0
     for at, byte in enumerate(chunk[:5]):
         size |= (byte & 0x7F) << 7 * at
@@ -97,7 +97,7 @@ def _snappy_size(chunk: bytes) -> int:
 
 
 def _lz4_size(chunk: bytes) -> int:
-    """Return the decompressed size of an LZ4 block: its sequences' literals and matches.
+    """Return the decompressed size of an LZ4 block, the sum of its literals and matches.
 
     Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
     """
@@ -128,7 +128,10 @@ def _lz4_length(chunk: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def compress(data: bytes, kind: Compression, block_size: int) -> bytes:
-    """Return the data in chunks of at most ``block_size`` bytes; chunks that do not become smaller stay as they are."""
+    """Return the data in chunks of at most ``block_size`` bytes.
+
+    Chunks that do not become smaller stay uncompressed.
+    """
     if kind is Compression.NONE:
         return data
     step = min(max(block_size, 1), _MOST_IN_CHUNK)

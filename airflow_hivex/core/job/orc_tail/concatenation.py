@@ -1,7 +1,7 @@
-"""Several ORC files joined into one: their stripes are copied unchanged, file by file.
+"""The concatenation of ORC files: their stripes are copied unchanged into one file.
 
-Source: docs/reference/spark.md, "Compaction"; ``OrcFile.mergeFiles`` of Apache ORC, which skips files silently where
-this module refuses them.
+Source: docs/reference/spark.md, "Compaction"; ``OrcFile.mergeFiles`` of Apache ORC, which silently skips files that
+this module refuses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Concatenated:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Consecutive stripes of a file from the byte ``start`` on, and the tail of a file with only these stripes."""
+    """Consecutive stripes of a file, the first at byte ``start``, and the tail of a file with only these stripes."""
 
     file: Place
     tail: Tail
@@ -36,7 +36,7 @@ class Slice:
 
 
 def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
-    """Return the stripes of a file from ``first`` to before ``end``; their statistics are merged.
+    """Return the stripes of a file from ``first`` to before ``end``, with merged statistics.
 
     Raises:
         JobError: a full ACID file lacks the last keys of some stripes, or has other rows than inserts.
@@ -61,18 +61,18 @@ def stripes_of(file: Place, tail: Tail, first: int, end: int) -> Slice:
 
 
 def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
-    """Make one file with the stripes of all slices, in order, without decoding them.
+    """Write one file with the stripes of all slices, in order, without decoding them.
 
-    Statistics are merged, and of full ACID files the key index and the counts. The rows are not sorted: slices of
-    a full ACID table have to follow each other by their keys. The files stay.
+    Statistics are merged; so are the key index and the counts of full ACID files. The rows are not sorted, so the
+    slices of a full ACID table must be in the order of their keys. The source files stay.
 
     Args:
         target: the new file, which must not be a source of stripes.
-        slices: one or more, of files of equal types and compression. Attributes of types, which say what Spark
-            calls a type, may be missing in some.
+        slices: one or more slices, of files with equal types and compression. Some files may lack the attributes of
+            types, which have Spark's names of types.
 
     Raises:
-        JobError: two slices differ, and no file is written. Or a file was changed meanwhile, and the target is deleted.
+        JobError: two slices differ, and no file is written; or a file was changed meanwhile, and the target is deleted.
     """
     if not slices or any(target.path == each.file.path for each in slices):
         raise ValueError("A concatenation needs sources, and a target that is not one of them.")
@@ -84,7 +84,7 @@ def join(target: Place, slices: Sequence[Slice]) -> Concatenated:
 
 
 def _refuse_differences(sources: Sequence[Place], tails: Sequence[Tail]) -> None:
-    """Refuse files with differences that readers of the joined file could not see."""
+    """Refuse files with differences that the joined file cannot show."""
     attributed = _first_with_attributes(tails)
     noted = attributes(tails[attributed].types)
     for source, tail in zip(sources, tails, strict=True):
@@ -124,7 +124,7 @@ def _joined(tails: Sequence[Tail]) -> Tail:
 
 
 def _user_metadata(tails: Sequence[Tail]) -> dict[str, bytes]:
-    """Return the first value of each key; the key index and the counts of full ACID files are combined."""
+    """Return the first value of each metadata key. The key index and the counts of full ACID files are combined."""
     found = [tail.user_metadata for tail in tails]
     merged = dict(chain.from_iterable(metadata.items() for metadata in reversed(found)))
     if KEY_INDEX in merged:

@@ -1,10 +1,9 @@
-"""Full ACID files in Hive's layout, made from flat files by editing their tails.
+"""The conversion of flat files to full ACID files of Hive's layout, by editing their tails.
 
-ORC numbers its columns in pre-order: the sixth column of a flat file, a placeholder, has the number that
-the struct ``row`` needs, and the columns behind it have the numbers of the struct's fields. So only the tail is
-rewritten, whatever the size of the file is. Like the placeholder, a struct has a stream that says which values are
-present; readers ignore the placeholder's other stream.
-Source: docs/reference/directories.md, "Row layout"; https://orc.apache.org/docs/acid.html.
+ORC numbers its columns in pre-order. The sixth column of a flat file, a placeholder, has the number that the struct
+``row`` needs, and the columns after it have the numbers of the struct's fields. So only the tail is rewritten, for a
+file of any size. Like the placeholder, a struct has a stream that says which values are present; readers ignore the
+placeholder's other stream. Source: docs/reference/directories.md, "Row layout"; https://orc.apache.org/docs/acid.html.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ _OPERATIONS = (0, 1, 2)
 
 
 def nest(source: Place, target: Place) -> int:
-    """Make a flat file a full ACID file of Hive; return the size of the result in bytes.
+    """Turn a flat file into a full ACID file of Hive; return its new size in bytes.
 
-    The flat file's first six columns are, by their place and whatever their names, operation (int), original
-    write id (bigint), bucket (int), row id (bigint), write id (bigint) and a boolean, the placeholder: true
-    for rows, NULL for delete events, which then have a null ``row``; a file has only rows or only events. The columns
-    behind it become the fields of ``row``. The rows have to be sorted by the original write id, bucket and row id:
-    readers of Hive rely on this order.
+    The first six columns of a flat file, with any names, are operation (int), original write id (bigint), bucket (int),
+    row id (bigint), write id (bigint) and a boolean placeholder. The placeholder is true for rows, and NULL for delete
+    events, which then have a null ``row``. A file has only rows or only events. The columns after the placeholder
+    become the fields of ``row``. The rows must be sorted by original write id, bucket and row id, because readers of
+    Hive rely on this order.
 
     The file is moved to ``target``, which may be ``source`` itself in a local file system. If either place is not in a
     local file system, the file is copied and ``source`` stays.
 
     Raises:
-        JobError: ``source`` cannot be read, is not an ORC file or has another form; then no file is changed.
+        JobError: ``source`` cannot be read, is not an ORC file, or has another form. No file is changed.
     """
     return replace_tail(source, target, nested(source, read_tail(source)))
 
 
 def nested(file: Place, tail: Tail) -> Tail:
-    """Return the tail that makes a flat file, whose tail is given, a full ACID file of Hive; see :func:`nest`.
+    """Return the tail that turns a flat file into a full ACID file of Hive; see :func:`nest`.
 
     Raises:
         JobError: the file does not have the needed form.
@@ -75,9 +74,9 @@ def _refuse_other_forms(file: Place, tail: Tail) -> None:
 
 
 def _refuse_mixtures(file: Place, tail: Tail) -> None:
-    """Refuse rows in files with delete events: below a null ``row`` readers expect no values, not even null ones.
+    """Refuse rows in files with delete events, since readers expect no values, not even NULL, below a null ``row``.
 
-    If all rows are null, readers skip the fields of ``row``, and values there do no harm.
+    If all rows are null, readers skip the fields of ``row``, and values of the fields do no harm.
     """
     if tail.statistics:
         present = tail.statistics[ROW].number(VALUES)
@@ -107,7 +106,7 @@ def _of_struct(statistics: list[Message]) -> list[Message]:
 
 
 def _key_index(file: Place, tail: Tail) -> bytes:
-    """Return the last key of each stripe; a stripe is read only if its statistics do not have the key."""
+    """Return the key index: the last key of each stripe. A stripe is read only if its statistics lack the key."""
     statistics = tail.stripe_statistics
     keys = []
     for at in range(len(tail.stripes)):
@@ -121,7 +120,7 @@ def _key_index(file: Place, tail: Tail) -> bytes:
 
 
 def _counts(file: Place, tail: Tail) -> bytes:
-    """Return the numbers of inserts, updates and deletes, encoded for the tail."""
+    """Return the encoded numbers of inserts, updates and deletes for the tail."""
     counts = [0] * len(_OPERATIONS)
     known = integer_range(tail.statistics[_OPERATION]) if tail.statistics else None
     if known is not None and known.minimum == known.maximum and known.minimum in _OPERATIONS:

@@ -1,4 +1,4 @@
-"""Stripes of full ACID files that pyarrow rewrites: the conditions, and the tail of the new file.
+"""The rewriting of stripes of full ACID files by pyarrow: the conditions for it, and the tail of the new file.
 
 Source: Apache ORC's C++ reader and writer as pyarrow uses them.
 """
@@ -38,7 +38,7 @@ _LAST_MOMENT_MS = (1 << 63) // 1_000_000 - _DAY_MS
 
 
 class Keys(NamedTuple):
-    """The ranges of the parts of the rows' keys in a stripe; ``written_by`` has the write ids behind the keys."""
+    """The ranges of the parts of row keys in a stripe; ``written_by`` is the range of the write ids after the keys."""
 
     write_ids: Range
     buckets: Range
@@ -57,10 +57,10 @@ class Keys(NamedTuple):
 
 
 def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
-    """Return the ranges of the keys of each stripe, from its statistics.
+    """Return the range of row keys in each stripe, from its statistics.
 
     Raises:
-        JobError: the statistics do not have the ranges.
+        JobError: the statistics lack the range.
     """
     statistics = tail.stripe_statistics
     with as_job_error(file, "put together"):
@@ -70,7 +70,7 @@ def stripe_keys(file: Place, tail: Tail) -> list[Keys]:
 
 
 def known_keys(columns: Sequence[Message]) -> Keys | None:
-    """Return the ranges of a stripe's keys from the statistics of its columns; None if these do not have them."""
+    """Return the range of row keys in a stripe from the statistics of its columns, or None if they lack it."""
     wanted = (*KEY, WRITE_ID)
     ranges = [integer_range(columns[column]) for column in wanted if column < len(columns)]
     known = [found for found in ranges if found is not None]
@@ -85,9 +85,9 @@ def _keys(columns: Sequence[Message]) -> Keys:
 
 
 def is_rewritable(tail: Tail, stripes: Sequence[int], like: Tail, *, is_nested: bool) -> bool:
-    """Return whether pyarrow can rewrite these stripes behind the stripes of ``like`` without a change for readers.
+    """Return whether rewritten stripes can follow the stripes of ``like`` in a file, without a change for readers.
 
-    It cannot if files differ in form or types, nor structs, lists and maps, nor times before 1970 or after 2262.
+    It cannot if the files differ in form or types, or have structs, lists, maps, or times before 1970 or after 2262.
     """
     types = tail.types
     noted, of_like = attributes(types), attributes(like.types)
@@ -118,9 +118,10 @@ def _is_in_range(statistics: Message) -> bool:
 
 
 def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice:
-    """Return a file that pyarrow has written, described with the types and the form of its ``sources``.
+    """Return a file that pyarrow has written as a slice with the types and the form of its ``sources``.
 
-    Its columns are the columns of the ``sources`` by position; if rows are structs, with a placeholder, see ``nest``.
+    Its columns match the columns of the ``sources`` by position. If rows are structs, it has a placeholder; see
+    ``nest``.
 
     Raises:
         JobError: the file cannot be read, or has other columns.
@@ -136,6 +137,6 @@ def rewritten(file: Place, sources: Sequence[Tail], *, is_nested: bool) -> Slice
 
 
 def _stored(type_: Message) -> tuple[int, list[int], tuple[int, int]]:
-    """Return the type in the form of stripes, which store all kinds of texts alike."""
+    """Return the type in the form of stripes, which store all kinds of texts in the same way."""
     of = Kind.STRING if kind(type_) in _TEXTS else kind(type_)
     return of, children(type_), decimal_parameters(type_)

@@ -1,4 +1,4 @@
-"""The tail of an ORC file: its metadata, footer and postscript, behind the stripes.
+"""The tail of an ORC file: its metadata, footer and postscript, which follow the stripes.
 
 Source: https://orc.apache.org/specification/ORCv1, "File Tail"; orc_proto.proto of Apache ORC.
 """
@@ -33,7 +33,7 @@ _FOOTER_LENGTH = 2
 _FOOTER_STRIPE, _FOOTER_TYPE, _FOOTER_USER_METADATA, _FOOTER_ROWS, _FOOTER_STATISTICS = 3, 4, 5, 6, 7
 _FOOTER_STRIDE, _FOOTER_ENCRYPTION, _FOOTER_CALENDAR = 8, 10, 11
 JULIAN_GREGORIAN = 1
-"""The calendar of a file in which days before 1582-10-15 are days of the Julian calendar."""
+"""The number of the calendar in which days before 1582-10-15 are days of the Julian calendar."""
 _ITEM_NAME, _ITEM_VALUE = 1, 2
 _STRIPE_OFFSET, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER, _STRIPE_ROWS = range(1, 6)
 _METADATA_STRIPE_STATISTICS = 1
@@ -42,7 +42,7 @@ _STRIPE_STATISTICS_COLUMN = 1
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """The place of a stripe in its file, and its rows."""
+    """The place of a stripe in its file, and the number of its rows."""
 
     offset: int
     size_bytes: int
@@ -51,7 +51,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A file's tail; ``data_length`` is the number of bytes before it."""
+    """The tail of a file; ``data_length`` is the number of bytes before the tail."""
 
     postscript: Message
     footer: Message
@@ -75,7 +75,7 @@ class Tail:
 
     @property
     def form(self) -> dict[str, object]:
-        """Return the attributes of the whole file that readers need for its stripes, by name."""
+        """Return a dict from name to the attributes of the whole file that readers need for its stripes."""
         return {
             "compression": self.compression,
             "ORC version": self.postscript.numbers(_PS_VERSION),
@@ -86,7 +86,7 @@ class Tail:
 
     @property
     def writer_version(self) -> int:
-        """Return the version of the writer, by which readers know its faults."""
+        """Return the version of the writer, by which readers know the faults of the writer."""
         return self.postscript.number(_PS_WRITER_VERSION)
 
     @property
@@ -101,12 +101,12 @@ class Tail:
 
     @property
     def statistics(self) -> list[Message]:
-        """Return the statistics of all columns; an empty list if the writer has left them out."""
+        """Return the statistics of all columns, or an empty list if the file has none."""
         return self.footer.messages(_FOOTER_STATISTICS)
 
     @property
     def stripe_statistics(self) -> list[list[Message]]:
-        """Return the statistics of all columns for each stripe; an empty list if the writer has left them out."""
+        """Return the statistics of all columns for each stripe, or an empty list if the file has none."""
         found = self.metadata.messages(_METADATA_STRIPE_STATISTICS)
         return [stripe.messages(_STRIPE_STATISTICS_COLUMN) for stripe in found]
 
@@ -124,12 +124,12 @@ class Tail:
 
     @property
     def user_metadata(self) -> dict[str, bytes]:
-        """Return the metadata of the writers, by key."""
+        """Return the metadata of the writers, as a dict from key."""
         items = self.footer.messages(_FOOTER_USER_METADATA)
         return {item.data(_ITEM_NAME).decode(): item.data(_ITEM_VALUE) for item in items}
 
     def part(self, first: int, end: int) -> Tail:
-        """Return the tail of a file that begins with the stripes from ``first`` to before ``end`` and has no others.
+        """Return the tail of a file that has only the stripes from ``first`` to before ``end``.
 
         The statistics of the columns still cover all stripes.
         """
@@ -148,7 +148,7 @@ class Tail:
         )
 
     def described_as(self, other: Tail) -> Tail:
-        """Return the tail with the types of another tail, and with the calendar by which its dates are numbered."""
+        """Return the tail with the types of another tail, and with the calendar of that tail."""
         calendar = other.footer.numbers(_FOOTER_CALENDAR)
         return replace(self, footer=self.footer.replaced(_FOOTER_CALENDAR, calendar)).with_types(other.types)
 
@@ -169,9 +169,10 @@ class Tail:
         return replace(self, metadata=self.metadata.replaced(_METADATA_STRIPE_STATISTICS, per_stripe))
 
     def followed_by(self, others: Sequence[Tail]) -> Tail:
-        """Return the tail of a file that also has the stripes of other files behind its own.
+        """Return the tail of a file whose own stripes are followed by the stripes of other files.
 
-        The statistics of the columns are this tail's. The statistics of stripes are left out if a file has none.
+        The statistics of the columns are the ones of this tail. The tail has no statistics of stripes if a file has
+        none.
         """
         tails = [self, *others]
         stripes: list[Message] = []
@@ -198,7 +199,7 @@ class Tail:
         )
 
     def with_user_metadata(self, metadata: Mapping[str, bytes]) -> Tail:
-        """Return the tail with these keys added to its own; an equal key is replaced."""
+        """Return the tail with some metadata keys added or replaced."""
         items = [
             Message().replaced(_ITEM_NAME, [name.encode()]).replaced(_ITEM_VALUE, [value])
             for name, value in {**self.user_metadata, **metadata}.items()
@@ -216,10 +217,10 @@ class Tail:
 
 
 def read_tail(file: Place) -> Tail:
-    """Return the tail of a file, by one read of its end, or two reads for a long tail.
+    """Read the tail of a file by one read of its end, or two reads for a long tail.
 
     Raises:
-        JobError: the file cannot be read, is cut off or encrypted, or is not an ORC file.
+        JobError: the file cannot be read, is truncated or encrypted, or is not an ORC file.
     """
     with as_job_error(file), file.open() as data:
         size = data.size()
@@ -274,9 +275,9 @@ _PIECE = 8 * 1024 * 1024
 
 
 def replace_tail(source: Place, target: Place, tail: Tail) -> int:
-    """Make the file with this tail at ``target``; return its size in bytes.
+    """Write the file with a new tail to ``target``; return its size in bytes.
 
-    In a local file system the file is changed in its place and moved; elsewhere it is copied.
+    In a local file system the file is changed in its place and then moved. In other file systems it is copied.
     """
     with as_job_error(source, "rewritten"):
         if isinstance(source.filesystem, pafs.LocalFileSystem) and isinstance(target.filesystem, pafs.LocalFileSystem):

@@ -1,6 +1,6 @@
-"""Types of an ORC file's columns, for editing its tail, and their statistics, merged from several files.
+"""The types of an ORC file's columns for editing its tail, and the merge of statistics of several files.
 
-Statistics that cannot be merged exactly are left out: readers take missing ones as "anything may be there".
+Statistics that cannot be merged exactly are omitted. If they are missing, readers assume that any value may exist.
 Source: orc_proto.proto of Apache ORC and the ``merge`` methods of its ``ColumnStatisticsImpl``.
 """
 
@@ -19,14 +19,14 @@ _TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES, _TYPE_LENGTH, _TYPE_PRECISION, _TYPE_SC
 _TYPE_ATTRIBUTE = 7
 
 VALUES, HAS_NULL, BYTES_ON_DISK = 1, 10, 11
-"""Fields that the statistics of every type have."""
+"""The numbers of fields that the statistics of every type have."""
 INTEGERS, BOOLEANS, TIMESTAMPS = 2, 5, 9
 MINIMUM, MAXIMUM = 1, 2
 UTC_MINIMUM, UTC_MAXIMUM = 3, 4
 
 
 class Kind(enum.IntEnum):
-    """The types that this folder distinguishes, by ORC's number."""
+    """The types that this folder distinguishes, with ORC's numbers."""
 
     BOOLEAN = 0
     BYTE = 1
@@ -46,12 +46,12 @@ class Kind(enum.IntEnum):
 
 
 def kind(type_: Message) -> int:
-    """Return the type's number."""
+    """Return the number of a type."""
     return type_.number(_TYPE_KIND)
 
 
 def children(type_: Message) -> list[int]:
-    """Return the numbers of the columns below."""
+    """Return the numbers of the columns that a type consists of."""
     return type_.numbers(_TYPE_SUBTYPES)
 
 
@@ -61,12 +61,12 @@ def names(type_: Message) -> list[str]:
 
 
 def decimal_parameters(type_: Message) -> tuple[int, int]:
-    """Return the precision and the scale of a decimal type, 0 if they are missing."""
+    """Return the precision and the scale of a decimal type; missing ones are 0."""
     return type_.number(_TYPE_PRECISION), type_.number(_TYPE_SCALE)
 
 
 def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
-    """Return a struct with these names and columns, and with the attributes of ``like``."""
+    """Return a struct with some names and columns, and with the attributes of ``like``."""
     rest = like.without(_TYPE_KIND, _TYPE_SUBTYPES, _TYPE_NAMES)
     own = Message().replaced(_TYPE_KIND, [Kind.STRUCT])
     if fields:
@@ -76,7 +76,7 @@ def struct(like: Message, fields: Sequence[tuple[str, int]]) -> Message:
 
 
 def described(types: Sequence[Message]) -> list[Message]:
-    """Return the types without attributes, in a form to compare: writers pack and order their fields differently."""
+    """Return the types without attributes, in a form to compare. Writers pack and order the fields differently."""
     return [
         Message(
             tuple(
@@ -91,19 +91,19 @@ def described(types: Sequence[Message]) -> list[Message]:
 
 
 def attributes(types: Sequence[Message]) -> list[list[bytes]]:
-    """Return the attributes that writers have added to each type; Spark adds its own name of the type."""
+    """Return the attributes that writers have added to each type. Spark adds its own name of the type."""
     return [sorted(type_.all(_TYPE_ATTRIBUTE)) for type_ in types]
 
 
 class Range(NamedTuple):
-    """The lowest and the highest of a column's numbers."""
+    """The lowest and the highest number in a column."""
 
     minimum: int
     maximum: int
 
 
 def integer_range(statistics: Message) -> Range | None:
-    """Return the range of a column of integers; None if the statistics do not have it."""
+    """Return the range of a column of integers, or None if the statistics lack it."""
     integers = Message.parse(statistics.data(INTEGERS))
     if not (integers.has(MINIMUM) and integers.has(MAXIMUM)):
         return None
@@ -111,7 +111,7 @@ def integer_range(statistics: Message) -> Range | None:
 
 
 def timestamp_range(statistics: Message) -> Range | None:
-    """Return the range of a column of timestamps, in milliseconds of UTC; None if the statistics do not have it."""
+    """Return the range of a column of timestamps, in milliseconds of UTC, or None if the statistics lack it."""
     moments = Message.parse(statistics.data(TIMESTAMPS))
     if not (moments.has(UTC_MINIMUM) and moments.has(UTC_MAXIMUM)):
         return None
@@ -147,7 +147,7 @@ def _all_have(parts: Sequence[Message], number: int) -> bool:
 
 
 def _signed(parts: Sequence[Message], number: int, choose: Callable[[list[int]], int]) -> Message:
-    """Return the field of one number, computed from all parts; empty if a part lacks it or it does not fit."""
+    """Return one numeric field, computed from all parts, or no field if a part lacks it or it does not fit."""
     if not _all_have(parts, number):
         return Message()
     value = choose([signed(part.number(number)) for part in parts])
@@ -196,7 +196,7 @@ def _strings(parts: Sequence[Message]) -> Message:
 
 
 def _bound(parts: Sequence[Message], exact: int, cut: int, choose: Callable[[list[bytes]], bytes]) -> Message:
-    """Return the lowest or highest text of all parts: the value itself, or for a long value a bound."""
+    """Return the lowest or highest text of all parts, which is a value or, for a long value, a bound."""
     if not all(part.has(exact) or part.has(cut) for part in parts):
         return Message()
     chosen = choose([part.data(exact) if part.has(exact) else part.data(cut) for part in parts])
@@ -231,7 +231,7 @@ def _moment(
     default: int,
     choose: Callable[[list[tuple[int, int]]], tuple[int, int]],
 ) -> Message:
-    """Return the lowest or highest time; nanoseconds below the millisecond are stored plus one, or left out."""
+    """Return the lowest or highest time. Nanoseconds below the millisecond are stored plus one, or not at all."""
     if not _all_have(parts, milliseconds):
         return Message()
     moment, nano = choose([(signed(part.number(milliseconds)), part.number(nanos, default + 1) - 1) for part in parts])

@@ -69,12 +69,12 @@ class Message:
         return bytes(out)
 
     def number(self, number: int, default: int = 0) -> int:
-        """Return the value of a VARINT field, of its last occurrence."""
+        """Return the value of the last occurrence of a VARINT field."""
         found = self._last(number)
         return found if isinstance(found, int) else default
 
     def data(self, number: int) -> bytes:
-        """Return the value of any other field, of its last occurrence; empty when it is missing."""
+        """Return the value of the last occurrence of any other field, or an empty value if the field is missing."""
         found = self._last(number)
         return found if isinstance(found, bytes) else b""
 
@@ -109,11 +109,11 @@ class Message:
         return found
 
     def without(self, *numbers: int) -> Message:
-        """Return the message without these fields."""
+        """Return the message without some fields."""
         return Message(tuple(field for field in self.fields if field.number not in numbers))
 
     def replaced(self, number: int, values: Iterable[int | bytes | Message]) -> Message:
-        """Return the message with these values of a field, in the place of its first value or at the end."""
+        """Return the message with other values of a field, at the place of its first value or at the end."""
         new = tuple(_field(number, value) for value in values)
         places = [at for at, field in enumerate(self.fields) if field.number == number]
         at = places[0] if places else len(self.fields)
@@ -141,7 +141,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Return the encoding of a number of at most 64 bits, not negative."""
+    """Return the encoding of a number from 0 with at most 64 bits."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -156,10 +156,10 @@ def packed(values: Sequence[int]) -> bytes:
 
 
 def signed(value: int) -> int:
-    """Return the number of an encoded ``sint64``."""
+    """Return the number that a VARINT encodes as ``sint64``."""
     return (value >> 1) ^ -(value & 1)
 
 
 def unsigned(value: int) -> int:
-    """Return the VARINT that encodes a ``sint64``."""
+    """Return the VARINT that encodes a number as ``sint64``."""
     return (value << 1) ^ (value >> 63)

@@ -84,7 +84,7 @@ def _element(entry: Compaction) -> Any:
 
 @call("find_next_compact", "find_next_compact2")
 def find_next_compact(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return no work: only workers of this project compact."""
+    """Return no work, because only workers of this project compact."""
     return ttypes.OptionalCompactionInfoStruct(ci=None)
 
 

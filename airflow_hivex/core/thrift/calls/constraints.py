@@ -1,6 +1,6 @@
-"""Calls about the constraints of tables: DEFAULT, NOT NULL and CHECK, and keys that nothing enforces.
+"""Calls about the constraints of tables: DEFAULT, NOT NULL, CHECK, and keys that are not enforced.
 
-Hive has a name for each constraint. Here a CHECK has one, and the names of the others come from their columns.
+Hive has a name for each constraint. Here only a CHECK has a stored name; other names are made of the columns.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _default_constraints(table: Table, given: str) -> list[Any]:
 
 
 def _check_constraints(table: Table, given: str) -> list[Any]:
-    """Return the CHECKs of a table; one of a single column has its name, as in Hive."""
+    """Return the CHECKs of a table. As in Hive, a CHECK of a single column has the column's name."""
     found = []
     for name, text in Constraints.of(table.parameters).checks.items():
         columns = expression_columns(text)
@@ -161,7 +161,7 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
 
 
 def _described_keys(table: str, kind: KeyKind, given: Given, taken: Collection[str]) -> dict[str, Key]:
-    """Return the keys of a kind by their names. A client gives their columns one by one, numbered from 1.
+    """Return a dict from name to key, for keys of a kind. A client lists their columns one by one, numbered from 1.
 
     Raises:
         InvalidObjectError: a key is to be enforced.
@@ -196,7 +196,7 @@ def _key_column(constraint: Any) -> str:
 
 
 def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
-    """Return the name of a key, a new one if the client gives no name.
+    """Return the name of a key, or a new name if the client gives none.
 
     Raises:
         InvalidObjectError: another constraint has the name.
@@ -211,7 +211,7 @@ def _key_name(given: str | None, otherwise: str, taken: Collection[str]) -> str:
 
 
 def _dropping(table: Table, name: str) -> ChangeConstraints | None:
-    """Return the statement that drops a constraint by its name in answers, or None."""
+    """Return the statement that drops a constraint by its name in answers, or None if the table lacks it."""
     constraints = Constraints.of(table.parameters)
     named = TableName(table.name, table.database)
     wanted = normalise(name)
@@ -292,7 +292,10 @@ KINDS = (
     Kind("default_constraint", _default_constraints, "defaults"),
     Kind("check_constraint", _check_constraints, "checks"),
 )
-"""The kinds; their calls are made from this table. An added NOT NULL or CHECK is compared with the rows."""
+"""The kinds of constraints, from which the calls are registered.
+
+Rows are checked against an added NOT NULL or CHECK.
+"""
 
 
 # -- reading -----------------------------------------------------------------------------
@@ -309,7 +312,7 @@ def get_all_table_constraints(endpoint: Endpoint, client: Client, args: Any) -> 
 
 
 def _get(kind: Kind) -> Serve:
-    """Return the call that returns the constraints of a kind of a table or link."""
+    """Return the call that returns a table's or link's constraints of a kind."""
 
     def serve(endpoint: Endpoint, client: Client, args: Any) -> Any:
         name, table = _requested(endpoint, client, args.request)
@@ -320,7 +323,7 @@ def _get(kind: Kind) -> Serve:
 
 @call("get_foreign_keys")
 def get_foreign_keys(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the foreign keys of a table or link. Without such a table in the request there are no foreign keys."""
+    """Return the foreign keys of a table or link, or no foreign keys if the request does not name this table."""
     request = args.request
     if not request.foreign_tbl_name:
         return ttypes.ForeignKeysResponse(foreignKeys=[])
@@ -365,7 +368,7 @@ def _add(endpoint: Endpoint, client: Client, given: Given) -> None:
 
     Raises:
         NoSuchTableError: the table does not exist.
-        InvalidObjectError: they are of several tables, or cannot be kept.
+        InvalidObjectError: the constraints belong to several tables, or cannot be stored.
         ConstraintViolationError: a row of the table violates a constraint.
     """
     of = {_table_of(each) for each in (constraint for found in given for constraint in found or ())}
@@ -392,7 +395,7 @@ def drop_constraint(endpoint: Endpoint, client: Client, args: Any) -> None:
     """Drop a constraint by the name that answers give it.
 
     Raises:
-        NoSuchObjectError: the table lacks it.
+        NoSuchObjectError: the table lacks the constraint.
     """
     request = args.req
     name = read_database(request.dbname, request.catName)

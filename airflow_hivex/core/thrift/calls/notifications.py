@@ -15,7 +15,10 @@ from airflow_hivex.core.thrift.clients import Client, read_database
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 FORMAT = "hivex-1"
-"""The format of messages: JSON of this project, named so that no client takes it for Hive's ``json-0.2``."""
+"""The format of messages: JSON of this project.
+
+The name differs from Hive's ``json-0.2``, so no client mixes them up.
+"""
 _MOST = 10_000
 
 
@@ -88,12 +91,12 @@ def mark_partition_for_event(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("isPartitionMarkedForEvent")
 def is_partition_marked_for_event(endpoint: Endpoint, _client: Client, args: Any) -> bool:
-    """Return whether a partition is marked, which need not exist."""
+    """Return whether a partition, which need not exist, is marked."""
     return endpoint.metastore.partition_events.is_marked(*_asked(endpoint, args))
 
 
 def _asked(endpoint: Endpoint, args: Any) -> tuple[str, str, str, PartitionEventType]:
-    """Return the names of database, table and partition, and the event, of a call.
+    """Return the database, table and partition that a call names, and the event.
 
     Raises:
         MetaException: the call omits a field, or names a link, or an event that Hive does not have.

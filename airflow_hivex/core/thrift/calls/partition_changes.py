@@ -46,7 +46,7 @@ _Change = Callable[[Connection, ValidWriteIdList | None, int | None], None]
 
 
 class _Changed:
-    """The table whose partitions a client's call changes."""
+    """The table of a client's call that changes partitions."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Changed:
         self._converter = PartitionConverter(self.like, self.table, self.primary)
 
     def values(self, given: Sequence[str] | None) -> list[str | None]:
-        """Return a client's values of a partition, None for Hive's name of NULL.
+        """Return a client's values of a partition, with None for Hive's name of NULL.
 
         Raises:
             MetaException: the values are not one for each key.
@@ -91,16 +91,16 @@ class _Changed:
         return list(nullable(given or ()))
 
     def name_of(self, hive: Any) -> str:
-        """Return the name of a partition that a client describes."""
+        """Return the name of a partition, from a client's structure."""
         return self.endpoint.services.catalog.new_partition(self.table, self.values(hive.values)).name
 
     def absolute(self, location: str) -> str:
-        """Return the location of a partition, which may be relative to the table, as in Hive."""
+        """Return the absolute form of a partition's location, which in Hive may be relative to the table."""
         is_relative = not location.startswith("/") and ":" not in location
         return f"{self.like.sd.location}/{location}" if is_relative else location
 
     def converted(self, hive: Any) -> Partition:
-        """Return a partition that a client describes."""
+        """Return a partition, from a client's structure."""
         catalog = self.endpoint.services.catalog
         new = catalog.new_partition(self.table, self.values(hive.values))
         if hive.sd is None:
@@ -125,19 +125,19 @@ class _Changed:
         change_metadata(self.context, self.table, locks, change)
 
     def bytes_of(self, found: Sequence[StoredPartition]) -> list[bytes]:
-        """Return the bytes of the current partitions."""
+        """Return the current partitions as encoded structures."""
         seen = self.endpoint.services.catalog.get_table(self.table.database, self.table.name, cluster=self.cluster)
         return self.endpoint.partition_bytes(found, seen, self.name.given, self.cluster)
 
     def read(self, names: Sequence[str], cluster: str | None = None) -> list[StoredPartition]:
-        """Return the current partitions as a cluster sees them, by default the client's."""
+        """Return the current partitions as a cluster sees them, by default the client's cluster."""
         catalog = self.endpoint.services.catalog
         seen_on = cluster or self.cluster
         return catalog.get_partitions_by_names(self.table.database, self.table.name, names, cluster=seen_on)
 
 
 def nullable(values: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the values of a partition, None for Hive's name of NULL."""
+    """Return the values of a partition, with None for Hive's name of NULL."""
     return tuple(None if value in (DEFAULT_PARTITION, "") else value for value in values)
 
 
@@ -354,9 +354,9 @@ def _alter(of: _Changed, parts: Sequence[Any]) -> None:
 
 
 def _new_locations(of: _Changed, parts: Mapping[str, Any], at_home: Mapping[str, StoredPartition]) -> dict[str, str]:
-    """Return the changed locations of partitions below the root of their cluster, by the names of the partitions.
+    """Return a dict from partition name to changed location, relative to the root of the cluster.
 
-    A client sends the location that it sees, which may be a copy's.
+    A client sends the location that it sees, which may belong to a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.

@@ -1,4 +1,4 @@
-"""Calls that read partitions, by values, names, filters and expressions, one by one or in groups."""
+"""Calls that read partitions by values, names, filters and expressions, one by one or in groups."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Wanted:
         return (self.name.name, self.table) if self.link is None else self.link.source
 
     def stored(self) -> StoredTable:
-        """Return the table in the client's view."""
+        """Return the table as the client sees it."""
         return self.endpoint.catalog.get_table(*self.source, self.ids, self.cluster)
 
     def shown(self, found: Iterable[StoredPartition]) -> list[StoredPartition]:
-        """Return the partitions; a link shows only some."""
+        """Return the partitions without those that a link does not show."""
         return [each for each in found if self.link is None or self.link.shows(each.id)]
 
     def all(self) -> list[StoredPartition]:
-        """Return all partitions; empty for a table without keys, as in Hive."""
+        """Return all partitions. As in Hive, a table without keys has none."""
         try:
             batches = self.endpoint.catalog.get_partitions(*self.source, self.ids, cluster=self.cluster)
             return self.shown(each for batch in batches for each in batch)
@@ -60,7 +60,7 @@ class Wanted:
             return []
 
     def by_filters(self, *texts: str | None) -> list[StoredPartition]:
-        """Return exactly the partitions that match all filters.
+        """Return exactly the partitions that match all texts of filters.
 
         Raises:
             MetaException: a text is not a filter on keys of the table.
@@ -71,7 +71,7 @@ class Wanted:
         return self.left_by([checked_filter(text, keys) for text in texts])
 
     def left_by(self, filters: Sequence[DecidedFilter]) -> list[StoredPartition]:
-        """Return the partitions that match all filters."""
+        """Return the partitions that match all filters, which are already checked."""
         predicate = And(tuple(each.superset for each in filters))
         found = self.endpoint.catalog.get_partitions_by_expr(*self.source, predicate, self.ids, self.cluster)
         return [each for each in self.shown(found) if all(one.holds(each.values) for one in filters)]
@@ -112,7 +112,7 @@ class Wanted:
         return self.by_values(values)
 
     def by_names(self, names: Sequence[str]) -> list[StoredPartition]:
-        """Return the existing partitions of these names; impossible names are skipped, as in Hive."""
+        """Return the existing partitions of some names. Names that are not possible are skipped, as in Hive."""
         try:
             found = self.endpoint.catalog.get_partitions_by_names(*self.source, names, self.ids, self.cluster)
         except (InvalidObjectError, InvalidOperationError):
@@ -124,7 +124,7 @@ class Wanted:
         return self.shown(found)
 
     def matching(self, values: Sequence[str]) -> list[StoredPartition]:
-        """Return the partitions with the given values; an empty value stands for any."""
+        """Return the partitions with the given values. An empty value stands for any value."""
         stored = self.stored()
         if not values:
             raise ttypes.MetaException("No value of a partition key is given")
@@ -145,7 +145,7 @@ class Wanted:
         return sorted(each.name for each in self.all())
 
     def encoded(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[bytes]:
-        """Return the bytes of partitions, at most as many as the client wants."""
+        """Return partitions as encoded structures, at most as many as the client requests."""
         found = limited(found, most)
         if not found:
             return []
@@ -155,7 +155,7 @@ class Wanted:
         return [encoded(each) for each in self.hive(found)]
 
     def hive(self, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-        """Return the structures of partitions."""
+        """Return partitions as structures of Hive's interface, at most as many as the client requests."""
         table = self.stored()
         if self.link is None:
             like = self.endpoint.hive_table(table, self.name.given, self.cluster)
@@ -173,7 +173,7 @@ class Wanted:
 
 
 def _parts_of_name(name: str | None) -> list[tuple[str, str]]:
-    """Return the keys and values of a partition's name; a part without ``=`` is skipped, as in Hive."""
+    """Return the keys and values in a partition's name. As in Hive, a part without ``=`` is skipped."""
     parts = (part.partition("=") for part in (name or "").split("/"))
     return [(unescape(key), unescape(value)) for key, equals, value in parts if key and equals]
 
@@ -193,7 +193,7 @@ def values_of_name(table: StoredTable, name: str) -> tuple[str, ...]:
 
 
 def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
-    """Return the names that a partition of the table can have, as the table spells them."""
+    """Return the names that a partition of the table can have, in the table's spelling, without the other names."""
     found = []
     for each in names:
         with suppress(InvalidObjectError):
@@ -202,7 +202,7 @@ def possible_names(table: StoredTable, names: Sequence[str]) -> list[str]:
 
 
 def limited(found: Sequence[Any], most: int | None) -> Sequence[Any]:
-    """Return at most as many items as a client wants; a negative number stands for all."""
+    """Return at most ``most`` items. None and a negative number stand for all."""
     return found if most is None or most < 0 else found[:most]
 
 
@@ -226,7 +226,7 @@ def wanted(
     ids: str | None = None,
     catalog: str | None = None,
 ) -> Wanted:
-    """Return the table of a call."""
+    """Return the table of a call, for reading its partitions."""
     name = read_database(database, catalog)
     linked = endpoint.link(name, table or "")
     link = None if linked is None else linked[0]
@@ -281,7 +281,7 @@ def get_partition_by_name(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partition_req")
 def get_partition_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partition of the values, by the request's write id list."""
+    """Return the partition of some values, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return ttypes.GetPartitionResponse(partition=of.hive([of.by_values(args.req.partVals or ())])[0])
 
@@ -298,7 +298,7 @@ def get_partitions(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partitions_req")
 def get_partitions_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return all partitions, by the request's write id list."""
+    """Return all partitions, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return ttypes.PartitionsResponse(partitions=of.hive(of.all(), args.req.maxParts))
 
@@ -312,7 +312,7 @@ def get_partitions_ps(endpoint: Endpoint, client: Client, args: Any) -> Raw:
 
 @call("get_partitions_ps_with_auth_req")
 def get_partitions_ps_with_auth_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions with the given values, by the request's write id list."""
+    """Return the partitions with the given values, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     found = of.matching(args.req.partVals or ())
     return ttypes.GetPartitionsPsWithAuthResponse(partitions=of.hive(found, args.req.maxParts))
@@ -353,7 +353,7 @@ def recall_partitions_by_names(endpoint: Endpoint, client: Client, args: Any) ->
 
 
 _MOST_AT_ONCE = 5000
-"""The limit of partitions that are answered from memory, so that other clients need not wait long."""
+"""The largest number of partitions that one answer from memory has, so that other clients need not wait long."""
 
 
 def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[str, StoredPartition]:
@@ -367,7 +367,7 @@ def _by_name(endpoint: Endpoint, table: StoredTable, partitions: Any) -> dict[st
 
 @call("get_partitions_by_names_req")
 def get_partitions_by_names_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the existing partitions among the named ones, by the request's write id list."""
+    """Return the existing partitions among the named ones, as of the request's write id list."""
     request = args.req
     of = wanted(endpoint, client, request.db_name, request.tbl_name, request.validWriteIdList)
     return ttypes.GetPartitionsByNamesResult(partitions=of.hive(of.by_names(request.names or ())))
@@ -409,10 +409,10 @@ def get_num_partitions_by_filter(endpoint: Endpoint, client: Client, args: Any) 
 
 
 def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[StoredPartition], bool]:
-    """Return the partitions of an expression, and whether they are exactly the matching ones.
+    """Return partitions for an expression, and whether these are exactly the matching ones.
 
-    Hive sends a Java object, which is not read: then all partitions are returned, which may be too many. An expression
-    that is the text of a filter on keys of the table is decided.
+    Hive sends a Java object, which is not read. Then all partitions are returned, which may be too many. If the
+    expression is the text of a filter on keys of the table, only the matching partitions are returned.
     """
     try:
         text = expression if isinstance(expression, str) else bytes(expression or b"").decode()
@@ -424,7 +424,7 @@ def by_expression(of: Wanted, expression: bytes | str | None) -> tuple[list[Stor
 
 @call("get_partitions_by_expr")
 def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions of an expression."""
+    """Return partitions for an expression, as :func:`by_expression` does."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     found, is_certain = by_expression(of, request.expr)
@@ -437,7 +437,7 @@ def get_partitions_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any
 
 @call("get_partition_names")
 def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of all partitions. Names cannot mislead, even without a write id list."""
+    """Return the names of all partitions. A write id list is not required, since names cannot mislead a client."""
     of = _of(endpoint, client, args)
     try:
         # In Hive 0 means all names here, but no partitions in calls that return partitions.
@@ -449,7 +449,7 @@ def get_partition_names(endpoint: Endpoint, client: Client, args: Any) -> list[s
 
 @call("get_partition_names_req")
 def get_partition_names_req(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Return the names of all partitions, by the request's write id list."""
+    """Return the names of all partitions, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     return list(limited(of.names(), getattr(args.req, "maxParts", -1)))
 
@@ -464,7 +464,7 @@ def get_partition_names_ps(endpoint: Endpoint, client: Client, args: Any) -> lis
 
 @call("get_partition_names_ps_req")
 def get_partition_names_ps_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the names of the partitions with the given values, by the request's write id list."""
+    """Return the names of the partitions with the given values, as of the request's write id list."""
     of = _of_request(endpoint, client, args.req)
     found = sorted(each.name for each in of.matching(args.req.partValues or ()))
     return ttypes.GetPartitionNamesPsResponse(names=list(limited(found, args.req.maxParts)))
@@ -486,7 +486,7 @@ _MODES = ttypes.PartitionFilterMode
 
 
 def _specs(of: Wanted, found: Sequence[StoredPartition], most: int | None = -1) -> list[Any]:
-    """Return one group of complete partitions, or no group without partitions, as in Hive."""
+    """Return one group of complete partitions or, as in Hive, no group if there are no partitions."""
     found = limited(found, most)
     if not found:
         return []
@@ -517,7 +517,7 @@ def get_part_specs_by_filter(endpoint: Endpoint, client: Client, args: Any) -> l
 
 @call("get_partitions_spec_by_expr")
 def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions of an expression, as ``get_partitions_by_expr`` does."""
+    """Return groups of partitions for an expression, as ``get_partitions_by_expr`` does."""
     request = args.req
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     found, is_certain = by_expression(of, request.expr)
@@ -527,7 +527,7 @@ def get_partitions_spec_by_expr(endpoint: Endpoint, client: Client, args: Any) -
 
 @call("get_partitions_with_specs")
 def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the partitions that match a filter, with all fields, even if the client asks for a few."""
+    """Return the partitions that match a filter, with all fields, even if the client requests only some."""
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     spec = request.filterSpec
@@ -545,7 +545,7 @@ def get_partitions_with_specs(endpoint: Endpoint, client: Client, args: Any) -> 
 
 @call("get_partition_values")
 def get_partition_values(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the values of some partition keys, in the order that the client wants."""
+    """Return the values of some partition keys, in the order that the client requests."""
     request = args.request
     of = wanted(endpoint, client, request.dbName, request.tblName, request.validWriteIdList, request.catName)
     places = {key.name.lower(): place for place, key in enumerate(of.stored().partition_keys)}

@@ -12,14 +12,20 @@ from airflow_hivex.core.thrift.clients import Client
 from airflow_hivex.core.thrift.endpoint import Endpoint
 
 Serve: TypeAlias = Callable[[Endpoint, Client, Any], Any]
-"""Returns the result of a call from the structure of its arguments, and may wait for the database."""
+"""A function that returns the result of a call from the structure of its arguments. It may wait for the database."""
 Recall: TypeAlias = Callable[[Endpoint, Client, Any], bytes | None]
-"""Returns the encoded result of a call from memory, None if :data:`Serve` must be called. It never waits."""
+"""A function that returns the encoded result of a call from memory, or None if :data:`Serve` must be called.
+
+It never waits.
+"""
 ServeTogether: TypeAlias = Callable[[Endpoint, Sequence[tuple[Client, Any]]], Sequence[Any]]
-"""Returns the results of several clients' calls, served together. :data:`ALONE` stands for a call that was not."""
+"""A function that serves the calls of several clients together.
+
+The result of a call that it has not served is :data:`ALONE`.
+"""
 
 ALONE = object()
-"""Stands for the result of a call that :data:`Serve` must serve."""
+"""The placeholder for the result of a call that :data:`Serve` must serve."""
 
 
 class Raw(NamedTuple):
@@ -79,7 +85,7 @@ def together(name: str) -> Callable[[ServeTogether], ServeTogether]:
 
 
 def calls() -> dict[bytes, Call]:
-    """Return all served calls by the names of their methods."""
+    """Return a dict from the name of each served method to its call."""
     for module in _MODULES:
         import_module(f"airflow_hivex.core.thrift.calls.{module}")
     return {name.encode(): found for name, found in sorted(_CALLS.items())}

@@ -27,7 +27,7 @@ def get_status(_endpoint: Endpoint, _client: Client, _args: Any) -> int:
 
 @call("getStatusDetails")
 def get_status_details(_endpoint: Endpoint, _client: Client, _args: Any) -> str:
-    """Return no details, as Hive."""
+    """Return no details, as Hive does."""
     return "alive"
 
 
@@ -69,12 +69,12 @@ def get_options(_endpoint: Endpoint, _client: Client, _args: Any) -> dict[str, s
 
 @call("shutdown", "flushCache")
 def do_nothing(_endpoint: Endpoint, _client: Client, _args: Any) -> None:
-    """Do nothing: a client of Hive sends ``shutdown`` when it closes its connection."""
+    """Do nothing, since a client of Hive sends ``shutdown`` when it closes its connection."""
 
 
 @call("set_ugi")
 def set_ugi(endpoint: Endpoint, client: Client, args: Any) -> list[str]:
-    """Note the user of the connection; ``alice@c2`` names a cluster, too."""
+    """Set the user of the connection; ``alice@c2`` also names a cluster."""
     given, secret = without_password(args.user_name or "")
     remember([secret])
     user, cluster = user_and_cluster(given)
@@ -104,7 +104,7 @@ _DURATION = re.compile(r"\d+\s*[a-z]*", re.IGNORECASE)
 
 @call("setMetaConf")
 def set_meta_conf(endpoint: Endpoint, client: Client, args: Any) -> None:
-    """Set ``hivex.cluster`` or a key of Hive for the connection; unknown keys are refused, as by Hive."""
+    """Set ``hivex.cluster`` or a key of Hive for the connection. As in Hive, unknown keys are refused."""
     if args.key == CLUSTER_KEY:
         if args.value:
             endpoint.services.clusters.get(args.value)
@@ -146,7 +146,7 @@ _CONFIGURATION = ("hive.", "metastore.", "datanucleus.", "hdfs.", "mapred.")
 
 @call("get_config_value")
 def get_config_value(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a parameter of this package, the folder of the warehouse, else the client's default."""
+    """Return a parameter of this package or the folder of the warehouse, or else the client's default."""
     name = args.name
     if name is None:
         return args.defaultValue
@@ -182,7 +182,7 @@ def get_catalogs(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 
 @call("get_catalog")
 def get_catalog(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return a catalog: ``hive`` is the view without a cluster, any other is a cluster."""
+    """Return a catalog: ``hive`` is the view without a cluster, any other name is a cluster."""
     name = args.catName.name
     clusters = endpoint.services.clusters
     if name != "hive" and name not in clusters:
@@ -204,25 +204,25 @@ def partition_name_has_valid_characters(_endpoint: Endpoint, _client: Client, ar
 
 @call("get_role_names", "get_all_token_identifiers", "get_master_keys")
 def no_names(_endpoint: Endpoint, _client: Client, _args: Any) -> list[str]:
-    """Return an empty list: roles and tokens are not kept here."""
+    """Return an empty list, since roles and tokens are not stored here."""
     return []
 
 
 @call("list_roles", "list_privileges")
 def no_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> list[Any]:
-    """Return no privileges: grants are not kept here."""
+    """Return no privileges, since grants are not stored here."""
     return []
 
 
 @call("get_role_grants_for_principal")
 def get_role_grants(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return no grants: roles are not kept here."""
+    """Return no grants, since roles are not stored here."""
     return ttypes.GetRoleGrantsForPrincipalResponse(principalGrants=[])
 
 
 @call("get_principals_in_role")
 def get_principals_in_role(_endpoint: Endpoint, _client: Client, _args: Any) -> Any:
-    """Return no grants: roles are not kept here."""
+    """Return no grants, since roles are not stored here."""
     return ttypes.GetPrincipalsInRoleResponse(principalGrants=[])
 
 

@@ -1,4 +1,4 @@
-"""Calls about statistics of columns. Only ANALYZE writes a transactional table's."""
+"""Calls about statistics of columns. For transactional tables, only ANALYZE writes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EPOCH = date(1970, 1, 1)
 def _read(
     endpoint: Endpoint, database: str, table: str | None, ids: str | None, partitions: Sequence[str] = ()
 ) -> tuple[StoredTable, dict[str | None, Statistics]]:
-    """Return a table with its statistics (under None), and the named partitions'."""
+    """Return a table, and a dict to the statistics of named partitions and of the table (None)."""
     catalog = endpoint.services.catalog
     name = read_database(database).name
     stored = catalog.get_table(name, table or "", list_of(ids))
@@ -53,7 +53,7 @@ def _structures(table: StoredTable, found: Statistics | None, wanted: Sequence[s
 
 
 def _data(column: Column, known: ColumnStatistics) -> Any | None:
-    """Return the numbers of a column in Hive's structure for its type."""
+    """Return the statistics of a column in Hive's structure for its type, or None."""
     kind = column.parsed_type
     if not isinstance(kind, Primitive):
         return None
@@ -95,7 +95,7 @@ def _decimal(text: str | None) -> Any | None:
 
 @call("get_table_statistics_req")
 def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the statistics of the columns of a table that have any."""
+    """Return the existing statistics of columns of a table."""
     request = args.request
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList)
     return ttypes.TableStatsResult(tableStats=_structures(table, found.get(None), request.colNames or ()))
@@ -103,7 +103,7 @@ def get_table_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> 
 
 @call("get_partitions_statistics_req")
 def get_partitions_statistics_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the statistics of the columns of partitions that have any."""
+    """Return the existing statistics of columns of partitions."""
     request = args.request
     names = list(request.partNames or ())
     table, found = _read(endpoint, request.dbName, request.tblName, request.validWriteIdList, names)

@@ -74,12 +74,12 @@ def properties_of(context: Any) -> Mapping[str, str]:
 
 
 def with_time(parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return parameters with the time of the last change, which Hive sets if a client does not."""
+    """Return parameters with the time of the last change, which as in Hive is set if a client does not set it."""
     return {**parameters, _DDL_TIME: parameters.get(_DDL_TIME) or str(int(time.time()))}
 
 
 def without_ours(hive: Any) -> None:
-    """Remove the parameters that this endpoint adds to a storage descriptor: clients send them back."""
+    """Remove the parameters that this endpoint adds to a storage descriptor, since clients send them back."""
     sd = hive.sd
     if sd is not None and sd.parameters:
         sd.parameters = {key: value for key, value in sd.parameters.items() if not key.startswith(OF_CLUSTERS)}
@@ -179,7 +179,7 @@ def _create(
 def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) -> None:
     """Refuse a transactional table in a folder with files, which its readers would not see.
 
-    Spark's CREATE TABLE ... USING ... AS SELECT writes them before it creates the table, and sends their folder as a
+    Spark's CREATE TABLE ... USING ... AS SELECT writes files before it creates the table, and sends their folder as a
     parameter of the SerDe.
 
     Raises:
@@ -196,7 +196,7 @@ def _check_empty(endpoint: Endpoint, table: Table, sd: Any, cluster: Cluster) ->
 
 
 def _converted(name: DatabaseName, hive: Any, cluster: Cluster, default: str) -> Table:
-    """Return the table that a client describes, by the rules of CREATE TABLE."""
+    """Return a table from a client's structure, by the rules of CREATE TABLE."""
     hive.dbName = name.name
     hive.tableType = hive.tableType or TableType.MANAGED_TABLE.value
     hive.parameters = dict(hive.parameters or {})
@@ -226,7 +226,7 @@ def _with_constraints(table: Table, given: Given) -> Table:
     """Return a table with the constraints of a call, by the rules of CREATE TABLE.
 
     Raises:
-        InvalidObjectError: they cannot be kept, or the client's properties describe some.
+        InvalidObjectError: the constraints cannot be stored, or the client's properties have some.
         NoSuchColumnError: a constraint names a column that the table does not have.
     """
     check_no_constraint(table.full_name, table.parameters)
@@ -264,7 +264,7 @@ def alter_table_with_environment_context(endpoint: Endpoint, client: Client, arg
 
 @call("alter_table_req")
 def alter_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Store a changed table; for a transactional one the request has a write id list."""
+    """Store a changed table. For a transactional table the request has a write id list."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     properties = properties_of(request.environmentContext)
@@ -338,7 +338,7 @@ def _described(stored: StoredTable) -> Table:
 
 
 def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
-    """Refuse other names of partition keys, and key types that do not fit values of partitions, as Hive does.
+    """Refuse, as Hive does, other names of partition keys, and types of keys that do not fit values of partitions.
 
     Raises:
         InvalidOperationError: the partitions would not fit the table.
@@ -364,7 +364,7 @@ def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
 def _check_expected(connection: Connection, stored: StoredTable, properties: Mapping[str, str]) -> None:
     """Refuse a change of a table that another client has changed meanwhile.
 
-    Commits of Iceberg without locks rely on this.
+    Commits of Iceberg without locks rely on this check.
 
     Raises:
         TableChangedError: a parameter does not have the value that the client expects.
@@ -379,9 +379,9 @@ def _check_expected(connection: Connection, stored: StoredTable, properties: Map
 def _new_location(
     context: StatementContext, stored: StoredTable, seen: StoredTable, hive: Any, cluster: Cluster
 ) -> str | None:
-    """Return the changed location of an external table below the root of its cluster; None if it stays.
+    """Return the changed location of an external table, relative to the root of its cluster, or None if it stays.
 
-    ``seen`` is the table with the location that the client sees, which may be a copy's.
+    ``seen`` is the table with the location that the client sees, which may belong to a copy.
 
     Raises:
         InvalidOperationError: the table is transactional.
@@ -401,12 +401,12 @@ def _new_location(
 
 
 def same_place(location: str, other: str) -> bool:
-    """Return whether two locations are the same, whatever slashes they are spelled with."""
+    """Return whether two locations are equal, without regard to the number of slashes."""
     return _path(location) == _path(other)
 
 
 def _path(location: str) -> str:
-    """Return a location without the slashes in which its spellings differ."""
+    """Return a location without the slashes by which its spellings differ."""
     scheme, colon, path = location.partition(":")
     names = "/".join(part for part in path.split("/") if part)
     return f"{scheme}{colon}{names}" if colon else "/".join(part for part in location.split("/") if part)
@@ -428,12 +428,12 @@ def _check_transactional(stored: StoredTable, table: Table) -> None:
 
 
 def _fixed(stored: StoredTable) -> dict[str, str]:
-    """Return the properties of this package, which a client of Hive may not send back."""
+    """Return the properties of this package, some of which a client of Hive does not send back."""
     return {name: value for name, value in stored.parameters.items() if name.startswith("hivex.")}
 
 
 def _with_stored_names(stored: StoredTable, table: Table) -> Table:
-    """Return the table with all stored facts that Hive's structures have no field for."""
+    """Return the table with all stored values for which Hive's structures have no field."""
     names = {each.name: each.stored_name for each in stored.columns}
     columns = tuple(
         replace(each, stored_name=each.stored_name or names.get(each.name)) for each in table.storage.columns

@@ -1,4 +1,4 @@
-"""Calls that read tables and views, also those of links."""
+"""Calls that read tables, views and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_hivex.core.thrift.partition_filter import InvalidFilterError, read_
 
 
 def list_of(text: str | None) -> ValidWriteIdList | str | None:
-    """Return the write id list of a request in the catalog's form, or None."""
+    """Return the write id list of a request in the catalog's form, or None if the request has none."""
     return ValidWriteIdList.parse(text) if text and text.strip() else None
 
 
@@ -66,8 +66,8 @@ def described_table(
 ) -> StoredTable | Any:
     """Return a table, or the structure of a table that the client may not read.
 
-    A client also asks for a table before it drops it. So a call without a write id list gets a transactional table as
-    lists of tables do: without its location, so that no client reads its directories as plain files.
+    A client also reads a table before it drops the table. So a call without a write id list gets a transactional table,
+    but without its location, so that no client reads the directories as plain files.
     """
     if "@" in table:
         return read_table(endpoint, client, name, table, ids)
@@ -80,7 +80,7 @@ def described_table(
 
 
 def without_place(hive: Any) -> Any:
-    """Return the structure of a table that the client may not read."""
+    """Return a structure without location and with Hive's sign that the client may not read the table."""
     hive.sd.location, hive.accessType = None, _NO_ACCESS
     # Spark reads the table of a data source in its path; without a path the table is empty.
     options = hive.sd.serdeInfo.parameters
@@ -91,7 +91,7 @@ def without_place(hive: Any) -> Any:
 
 @call("get_table")
 def get_table(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table; a transactional table has no location."""
+    """Return a table. A transactional table has no location."""
     name = read_database(args.dbname)
     found = described_table(endpoint, client, name, args.tbl_name or "", None)
     if not isinstance(found, StoredTable):
@@ -110,7 +110,7 @@ def recall_table(endpoint: Endpoint, client: Client, args: Any) -> bytes | None:
 
 @call("get_table_req")
 def get_table_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return a table by the request's write id list; without a list a transactional table has no location."""
+    """Return a table as of the request's write id list. Without a list a transactional table has no location."""
     request = args.req
     name = read_database(request.dbName, request.catName)
     found = described_table(endpoint, client, name, request.tblName or "", list_of(request.validWriteIdList))
@@ -150,9 +150,9 @@ def _tables(
     *,
     reads_transactional: bool = False,
 ) -> list[Any]:
-    """Return tables by their names. One transactional table must not make the whole list fail.
+    """Return the named tables, or the tables that match a pattern, even if one of them is transactional.
 
-    So it has no location for a client that would read its directories as plain files.
+    A transactional table has no location for a client that would read its directories as plain files.
     """
     cluster = client.cluster(name)
     if pattern is not None:
@@ -208,7 +208,7 @@ _TYPES_WITHOUT_TABLES = ("INDEX_TABLE", "MATERIALIZED_VIEW")
 
 
 def table_names(endpoint: Endpoint, name: DatabaseName, pattern: str | None, type: str | None = None) -> list[str]:
-    """Return the sorted names of tables, views and links; empty for an unknown database, as in Hive."""
+    """Return the sorted names of tables, views and links. As in Hive, an unknown database has none."""
     try:
         if type is None:
             links = [each.name.in_database for each in endpoint.services.links.show(name.name, pattern)]
@@ -245,7 +245,7 @@ def _of_type(endpoint: Endpoint, name: DatabaseName, pattern: str | None, *, man
 
 @call("get_all_tables")
 def get_all_tables(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
-    """Return the names of all tables, views and links of a database; tables that links protect from a drop come first.
+    """Return the names of all tables, views and links of a database. Tables that links protect from a drop come first.
 
     Clients of Hive drop a database with its tables (CASCADE) in this order, one call for each table. So the refusal
     comes before the first drop.
@@ -312,13 +312,13 @@ def get_schema(endpoint: Endpoint, client: Client, args: Any) -> list[Any]:
 
 @call("get_fields_req")
 def get_fields_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the columns of a table without its partition keys, by the request's write id list."""
+    """Return the columns of a table without its partition keys, as of the request's write id list."""
     return ttypes.GetFieldsResponse(fields=list(_requested_table(endpoint, client, args.req).sd.cols))
 
 
 @call("get_schema_req")
 def get_schema_req(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Return the columns of a table with its partition keys, by the request's write id list."""
+    """Return the columns of a table with its partition keys, as of the request's write id list."""
     table = _requested_table(endpoint, client, args.req)
     return ttypes.GetSchemaResponse(fields=[*table.sd.cols, *table.partitionKeys])
 
@@ -359,7 +359,7 @@ def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) ->
 
 
 def _read(text: str) -> tuple[Callable[[Texts], bool | None], list[str]]:
-    """Return the function that decides a filter, and its keys in the order of its values."""
+    """Return the function that decides a filter, and the keys whose values are its arguments."""
     if not text.strip():
         raise ttypes.InvalidOperationException("The filter of tables is empty")
     keys: dict[str, Key] = {}

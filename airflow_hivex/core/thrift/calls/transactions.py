@@ -28,7 +28,7 @@ _OPERATIONS = {1: Operation.SELECT, 2: Operation.INSERT, 3: Operation.UPDATE, 4:
 
 
 def bits(ids: Sequence[int], set_ids: Sequence[int]) -> bytes:
-    """Return a bit for each id, set if ``set_ids`` has it. Source: java.util.BitSet.toByteArray."""
+    """Return a bit set, as bytes: bit i is 1 if ``ids[i]`` is in ``set_ids``. Source: java.util.BitSet.toByteArray."""
     wanted = set(set_ids)
     found = sum(1 << place for place, each in enumerate(ids) if each in wanted)
     return found.to_bytes((found.bit_length() + 7) // 8, "little")
@@ -51,7 +51,7 @@ def open_txns(endpoint: Endpoint, client: Client, args: Any) -> Any:
 
 @together("open_txns")
 def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Open a transaction for each client that asks for one."""
+    """Open a transaction for each of several clients."""
     transactions = endpoint.services.transactions
     is_plain = [args.rqst.num_txns == 1 and not (args.rqst.replPolicy or args.rqst.replSrcTxnIds) for _, args in asked]
     new = [
@@ -64,7 +64,7 @@ def open_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) 
 
 
 def _refuse_replication(call_name: str, policy: object) -> None:
-    """Refuse a request of Hive's REPL LOAD, which replays another warehouse's transactions by its policy.
+    """Refuse a request of Hive's REPL LOAD, which replays the transactions of another warehouse.
 
     Raises:
         InvalidTransactionRequestError: the request has a replication policy.
@@ -87,7 +87,7 @@ def _described(endpoint: Endpoint, client: Client, request: Any) -> dict[str, An
 
 @call("commit_txn")
 def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Commit a transaction; a second time is a success, as in Hive."""
+    """Commit a transaction. As in Hive, a second commit is a success."""
     request = args.rqst
     _refuse_replication("commit_txn", request.replPolicy)
     endpoint.metastore.commit(request.txnid)
@@ -95,7 +95,7 @@ def commit_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @together("commit_txn")
 def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]) -> list[Any]:
-    """Commit transactions of several clients that need not wait."""
+    """Commit the transactions of several clients, except transactions that must wait."""
     ids = [None if args.rqst.replPolicy else args.rqst.txnid for _, args in asked]
     committed = endpoint.services.transactions.commit_together([each for each in ids if each is not None])
     return [None if each in committed else ALONE for each in ids]
@@ -103,7 +103,7 @@ def commit_txns_together(endpoint: Endpoint, asked: Sequence[tuple[Client, Any]]
 
 @call("abort_txn")
 def abort_txn(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Abort a transaction; a second time is a success, as in Hive."""
+    """Abort a transaction. As in Hive, a second abort is a success."""
     request = args.rqst
     _refuse_replication("abort_txn", request.replPolicy)
     endpoint.metastore.abort(request.txnid, "aborted by its client")
@@ -118,7 +118,7 @@ def abort_txns(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("heartbeat")
 def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Note that the owner of a transaction, of a lock, or of both is alive."""
+    """Record that the owner of a transaction, of a lock, or of both is alive."""
     ids = args.ids
     if not ids.txnid and not ids.lockid:
         # Hive does nothing, either.
@@ -128,7 +128,7 @@ def heartbeat(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("heartbeat_txn_range")
 def heartbeat_txn_range(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Note that the owner of a range of transactions is alive."""
+    """Record that the owner of a range of transactions is alive."""
     found = endpoint.services.transactions.heartbeat_range(args.txns.min, args.txns.max)
     return ttypes.HeartbeatTxnRangeResponse(aborted=set(found.aborted), nosuch=set(found.no_such))
 
@@ -144,7 +144,7 @@ def get_open_txns(endpoint: Endpoint, _client: Client, _args: Any) -> Any:
 
 @call("get_open_txns_req")
 def get_open_txns_req(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the open and aborted transactions without some types."""
+    """Return the open and aborted transactions, except transactions of some types."""
     found = endpoint.services.transactions.valid_txns()
     excluded = {_TYPES.get(each) for each in args.getOpenTxnsRequest.excludeTxnTypes or ()}
     if excluded:
@@ -240,7 +240,7 @@ def _names(request: Any) -> list[str]:
 
 @call("get_max_allocated_table_write_id")
 def get_max_allocated_table_write_id(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the highest allocated write id of a table, else 0."""
+    """Return the highest allocated write id of a table, or 0 if it has none."""
     request = args.rqst
     name = f"{read_database(request.dbName).name}.{request.tableName}"
     transactions = endpoint.services.transactions
@@ -264,7 +264,7 @@ def seed_txn_id(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("add_dynamic_partitions")
 def add_dynamic_partitions(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Note the partitions that a dynamic-partition write has written."""
+    """Record the partitions that a write with dynamic partitions has written."""
     request = args.rqst
     endpoint.services.transactions.add_dynamic_partitions(
         request.txnid,
@@ -282,9 +282,9 @@ _LOCK_STATES = {LockState.ACQUIRED: 1, LockState.WAITING: 2, LockState.ABORT: 3,
 
 @call("lock")
 def lock(endpoint: Endpoint, client: Client, args: Any) -> Any:
-    """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` asks again.
+    """Request locks. The answer is ACQUIRED or WAITING; ``check_lock`` repeats the check.
 
-    A lock is on a name: a client of Iceberg locks the name of a table before it creates the table.
+    A lock belongs to a name, since a client of Iceberg locks the name of a table before it creates the table.
     """
     request = args.rqst
     response = endpoint.services.locks.acquire(
@@ -350,13 +350,13 @@ def _response(found: LockResponse) -> Any:
 
 @call("check_lock")
 def check_lock(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Check waiting locks again."""
+    """Repeat the check of waiting locks."""
     return _response(endpoint.services.locks.check(args.rqst.lockid))
 
 
 @call("unlock")
 def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
-    """Release locks that belong to no transaction, or still wait; ignore other locks, as in Hive."""
+    """Release locks that belong to no transaction, or still wait. As in Hive, other locks are ignored."""
     if args.rqst.lockid < 1:
         return
     endpoint.services.locks.unlock(args.rqst.lockid)
@@ -364,7 +364,7 @@ def unlock(endpoint: Endpoint, _client: Client, args: Any) -> None:
 
 @call("show_locks")
 def show_locks(endpoint: Endpoint, _client: Client, args: Any) -> Any:
-    """Return the locks, all or those on an object."""
+    """Return all locks, or the locks on an object."""
     request = args.rqst
     database = read_database(request.dbname).name if request.dbname else None
     found = endpoint.services.locks.show(
