@@ -1,4 +1,4 @@
-"""The MetadataReader with a cache: an entry that a snapshot confirms is not read again."""
+"""Reading as of a snapshot with a cache: an entry that a snapshot confirms is not read again."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class CachedMetadata(ObjectStore):
     """An ObjectStore that keeps the metadata that statements have read.
 
     The snapshot of a statement confirms each entry by the write id list and the version of the table
-    (``MetadataReader``). So an answer is never stale, even if events of other processes have not arrived. In a database
-    transaction of the caller (:meth:`joining`), all reads query the database, which has the changes of that
+    (``SnapshotReading``). So an answer is never stale, even if events of other processes have not arrived. In a
+    database transaction of the caller (:meth:`joining`), all reads query the database, which has the changes of that
     transaction.
     """
 
@@ -74,7 +74,7 @@ class CachedMetadata(ObjectStore):
         It is called before a fill for a reader with a list.
         """
 
-    # -- MetadataReader
+    # -- reading as of a snapshot
 
     def snapshot(
         self,
@@ -84,7 +84,7 @@ class CachedMetadata(ObjectStore):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return the tables of these names and their write id lists; see ``MetadataReader``.
+        """Return the tables of these names and their write id lists; see ``SnapshotReading``.
 
         One round trip, which reads only the tables that are not cached, and another one if a cached table has changed.
 
@@ -124,7 +124,7 @@ class CachedMetadata(ObjectStore):
     def contents(
         self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
     ) -> TableContents:
-        """Return the partitions that match ``predicate``, with directories and copies; see ``MetadataReader``.
+        """Return the partitions that match ``predicate``, with directories and copies; see ``SnapshotReading``.
 
         No round trip if the cache has all contents that the snapshot sees.
         """

@@ -21,7 +21,7 @@ from airflow_hivex.core.store.batches import batches
 
 
 class CachedStore(CachedMetadata):
-    """The RawStore that answers from memory. Source: Hive CachedStore.
+    """The ObjectStore that answers from memory. Source: Hive CachedStore.
 
     A read with a write id list that sees the same commits as the entry makes no database call. Another read queries the
     database, and tags the entry with the current list of the database, since the list of the caller may count the

@@ -23,7 +23,7 @@ from airflow_hivex.core.transactions import table_names
 
 
 class DatabaseMethods(StorePart):
-    """The methods of ``RawStore`` for databases."""
+    """The methods of ``ObjectStore`` for databases."""
 
     def create_database(self, database: Database) -> Database:
         """Add a database and return it as stored.

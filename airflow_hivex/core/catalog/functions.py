@@ -164,7 +164,7 @@ def _resources(function: PermanentFunction) -> list[dict[str, str]]:
 
 
 class FunctionMethods(StorePart):
-    """The methods of ``RawStore`` for permanent functions."""
+    """The methods of ``ObjectStore`` for permanent functions."""
 
     def create_function(self, function: PermanentFunction) -> PermanentFunction:
         """Add a function and return it as stored.

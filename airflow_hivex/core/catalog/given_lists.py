@@ -1,4 +1,4 @@
-"""The write id lists that callers pass to the RawStore, each for the state of a table that the caller reads."""
+"""The write id lists that callers pass to the catalog, each for the state of a table that the caller reads."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Reading tables and their contents as of a snapshot: the MetadataReader of the database."""
+"""Reading tables and their contents as of a snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
@@ -16,7 +15,15 @@ from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
 
 
-class MetadataReader(Protocol):
+def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
+    return {(table.database, table.name): table for table in found}
+
+
+def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
+    return table is None or mark is None or table.id != mark.id or table.version != mark.version
+
+
+class SnapshotReading(StorePart):
     """Reads tables, partitions, directories and copies as of a snapshot.
 
     A cache decides by a snapshot whether its entries are still true (``Snapshot.agrees_with``): a commit changes the
@@ -34,51 +41,12 @@ class MetadataReader(Protocol):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return the tables of these names, and all of their write id lists, at one moment. One round trip.
+        """Return the tables of these names, and all of their write id lists, at one moment.
 
         Without further arguments this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction
         takes now, with ``valid_txns`` a snapshot that was taken before. ``known`` are tables from an earlier snapshot
-        of the caller; unchanged tables are not read again.
-
-        Raises:
-            NoSuchDatabaseError, NoSuchTableError: a table does not exist.
-        """
-        ...
-
-    def contents(
-        self, snapshot: Snapshot, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]
-    ) -> TableContents:
-        """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
-
-        The result has all directories that the snapshot sees, and may have more: ``bind_table`` selects the visible
-        ones. At most one round trip, and one more if the database cannot decide the predicate and many partitions
-        remain.
-        """
-        ...
-
-
-def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
-    return {(table.database, table.name): table for table in found}
-
-
-def _is_behind(table: StoredTable | None, mark: TableMark | None) -> bool:
-    return table is None or mark is None or table.id != mark.id or table.version != mark.version
-
-
-class SnapshotReading(StorePart, MetadataReader):
-    """Reads from the database, without a cache."""
-
-    def snapshot(
-        self,
-        names: Collection[QualifiedName],
-        txn_id: int | None = None,
-        *,
-        valid_txns: ValidTxnList | None = None,
-        known: Iterable[StoredTable] = (),
-    ) -> Snapshot:
-        """Return the tables of these names and their write id lists; see ``MetadataReader``.
-
-        One round trip; one more if a table of ``known`` has changed, or with ``valid_txns``.
+        of the caller; unchanged tables are not read again. One round trip; one more if a table of ``known`` has
+        changed, or with ``valid_txns``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -120,6 +88,11 @@ class SnapshotReading(StorePart, MetadataReader):
         predicate: Predicate | None,
         clusters: Collection[str],
     ) -> TableContents:
-        """Return the partitions that match ``predicate``, with directories and copies; see ``MetadataReader``."""
+        """Return the partitions that match ``predicate``, with their directories and their copies on ``clusters``.
+
+        The result has all directories that the snapshot sees, and may have more: ``bind_table`` selects the visible
+        ones. At most one round trip, and one more if the database cannot decide the predicate and many partitions
+        remain.
+        """
         with self._read() as connection:
             return read_contents(connection, table, predicate, clusters)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class PartitionMethods(StorePart):
-    """The methods of ``RawStore`` for partitions, and :meth:`forget_partitions`."""
+    """The methods of ``ObjectStore`` for partitions, and :meth:`forget_partitions`."""
 
     def new_partition(self, table: Table, values: Sequence[Value], location: str = "") -> Partition:
         """Return a partition of ``table`` as an argument for :meth:`add_partitions`; no round trip.

@@ -30,7 +30,7 @@ from airflow_hivex.core.transactions import commit_record, table_names
 
 
 class TableMethods(StorePart):
-    """The methods of ``RawStore`` for tables, :meth:`forget_tables` and :meth:`set_location`."""
+    """The methods of ``ObjectStore`` for tables, :meth:`forget_tables` and :meth:`set_location`."""
 
     def create_table(
         self,

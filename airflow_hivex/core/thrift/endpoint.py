@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.catalog.given_lists import GivenList
-from airflow_hivex.core.catalog.raw_store import RawStore
+from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.commands.following_folders import move_back_folders
 from airflow_hivex.core.errors import HivexError
 from airflow_hivex.core.execution.context import Services, SessionState, StatementContext
@@ -62,7 +62,7 @@ class Endpoint:
         self._memory = metastore.services.catalog if isinstance(metastore.services.catalog, CachedStore) else None
 
     @property
-    def catalog(self) -> RawStore:
+    def catalog(self) -> ObjectStore:
         """Return the catalog."""
         return self.services.catalog
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.partition_rows import stored_values
-from airflow_hivex.core.catalog.raw_store import RawStore
 from airflow_hivex.core.catalog.statistics import store_statistics
 from airflow_hivex.core.catalog.table_rows import select_tables
 from airflow_hivex.core.commands import tables, views
@@ -337,7 +337,7 @@ def _described(stored: StoredTable) -> Table:
     return without_note(replace(stored.definition, storage=replace(stored.storage, secondaries=())))
 
 
-def _check_keys(catalog: RawStore, stored: StoredTable, table: Table) -> None:
+def _check_keys(catalog: ObjectStore, stored: StoredTable, table: Table) -> None:
     """Refuse, as Hive does, other names of partition keys, and types of keys that do not fit values of partitions.
 
     Raises:

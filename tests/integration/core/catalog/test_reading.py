@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.cache.cached_store import CachedStore
 from airflow_hivex.core.cache.table_cache import ObjectLists, TableCache
 from airflow_hivex.core.catalog.bound_tables import bind_table
-from airflow_hivex.core.catalog.metadata_reader import MetadataReader
+from airflow_hivex.core.catalog.metadata_reader import SnapshotReading
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.registration import Registration
 from airflow_hivex.core.clusters.properties import Clusters
@@ -32,7 +32,7 @@ P = ("default", "p")
 
 
 @pytest.fixture(params=[False, True], ids=["database", "cache"])
-def reader(request: pytest.FixtureRequest, store: Store, clusters: Clusters, clock: Clock) -> MetadataReader:
+def reader(request: pytest.FixtureRequest, store: Store, clusters: Clusters, clock: Clock) -> SnapshotReading:
     """A reader that keeps nothing, and one with a cache; other writers change what it has read."""
     catalog = ObjectStore(store, clusters, clock, end_of_dropped)
     storage = StorageDescriptor((Column("a", "int"),), ClusterStorageDescriptor("c1", ""))
@@ -44,7 +44,7 @@ def reader(request: pytest.FixtureRequest, store: Store, clusters: Clusters, clo
     catalog.create_table(
         Table("default", "e", storage, partition_keys=(Column("d", "int"),), type=TableType.EXTERNAL_TABLE)
     )
-    reader: MetadataReader = catalog
+    reader: SnapshotReading = catalog
     if request.param:
         cache = TableCache(ObjectLists(Settings({})), 1_000_000)
         reader = CachedStore(store, clusters, clock, end_of_dropped, cache)
@@ -69,7 +69,7 @@ def insert(
 
 
 def test_snapshot_has_the_lists_that_the_transaction_manager_gives(
-    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager
 ) -> None:
     commits = [insert(catalog, transactions, name, partition) for name, partition in [("t", None), ("p", "d=x")] * 3]
     for commit in commits[::2]:
@@ -94,7 +94,7 @@ def test_snapshot_has_the_lists_that_the_transaction_manager_gives(
 
 
 def test_snapshot_of_any_number_of_tables_is_one_round_trip(
-    reader: MetadataReader, catalog: ObjectStore, store: Store
+    reader: SnapshotReading, catalog: ObjectStore, store: Store
 ) -> None:
     storage = catalog.get_table(*T).storage
     for number in range(9):
@@ -111,7 +111,7 @@ def test_snapshot_of_any_number_of_tables_is_one_round_trip(
         assert (len(trips), len(again)) == (1, 1)
 
 
-def test_missing_names_are_distinguished(reader: MetadataReader) -> None:
+def test_missing_names_are_distinguished(reader: SnapshotReading) -> None:
     with pytest.raises(NoSuchTableError):
         reader.snapshot([T, ("default", "no")])
     with pytest.raises(NoSuchDatabaseError):
@@ -119,7 +119,7 @@ def test_missing_names_are_distinguished(reader: MetadataReader) -> None:
 
 
 def test_tables_that_are_known_are_read_again_when_they_have_changed(
-    reader: MetadataReader, catalog: ObjectStore
+    reader: SnapshotReading, catalog: ObjectStore
 ) -> None:
     first = reader.snapshot([T])
     table = first.tables[T]
@@ -136,7 +136,7 @@ def test_tables_that_are_known_are_read_again_when_they_have_changed(
 
 
 def test_contents_are_one_round_trip_also_where_names_decide(
-    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager, store: Store
 ) -> None:
     for day in ("x", "y", "z"):
         insert(catalog, transactions, "p", f"d={day}")()
@@ -157,7 +157,7 @@ def test_contents_are_one_round_trip_also_where_names_decide(
 
 
 def test_of_many_partitions_only_the_contents_of_wanted_ones_are_read(
-    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager, store: Store
 ) -> None:
     table = catalog.get_table(*P)
     catalog.add_partitions(*P, [catalog.new_partition(table, [f"other{number}"]) for number in range(300)])
@@ -175,7 +175,7 @@ def test_of_many_partitions_only_the_contents_of_wanted_ones_are_read(
 
 
 def test_a_snapshot_agrees_with_an_earlier_one_until_a_commit(
-    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager
 ) -> None:
     commit = insert(catalog, transactions, "t")
     first = reader.snapshot([T, P])
@@ -190,7 +190,7 @@ def test_a_snapshot_agrees_with_an_earlier_one_until_a_commit(
 
 
 def test_a_change_without_a_write_id_changes_the_version(
-    reader: MetadataReader, catalog: ObjectStore, transactions: TransactionManager, store: Store
+    reader: SnapshotReading, catalog: ObjectStore, transactions: TransactionManager, store: Store
 ) -> None:
     insert(catalog, transactions, "t")()
     external = ("default", "e")
