@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from airflow_hivex.core.errors import InvalidOperationError, InvalidParametersError
 from airflow_hivex.core.model.column_types import Family, Primitive, primitives
-from airflow_hivex.core.model.configuration import TIME_ZONE
+from airflow_hivex.core.model.job_configuration import TIME_ZONE
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.predicates import typed
 

@@ -2,7 +2,7 @@
 
 A setting of ``spark.sql`` is one of three kinds:
 
-- *of ours*: jobs rely on it (:data:`DEFAULT_CONF`, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
+- *of ours*: jobs rely on it (``DEFAULT_CONF``, which a cluster's ``spark_conf`` may change, and ``FIXED_CONF``);
 - *of speed*: it changes times or sizes, and never a value; the user's setting is used (``_OF_SPEED``);
 - *of meaning*: all other settings, known or not, such as ``spark.sql.ansi.enabled`` and all of ``spark.sql.legacy``:
   the cluster's ``spark_conf`` is used, else Spark's default.
@@ -23,72 +23,17 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from airflow_hivex.core.job.functions import is_connect
-
-TEXT_CONF: Mapping[str, str] = {
-    # ${name} is text, also in strings and comments: Spark would put variables of the environment there.
-    "spark.sql.variable.substitute": "false",
-    # | is an operator of numbers, not another spelling of |>.
-    "spark.sql.parser.singleCharacterPipeOperator.enabled": "false",
-    # orc.`/some/path` reads no file.
-    "spark.sql.runSQLOnFiles": "false",
-}
-"""The settings that differ from Spark's defaults."""
-
-TEXT_DEFAULTS = frozenset(
-    {
-        # Where strings end, and what their escapes mean.
-        "spark.sql.parser.escapedStringLiterals",
-        "spark.sql.legacy.consecutiveStringLiterals.enabled",
-        "spark.sql.ansi.doubleQuotedIdentifiers",
-        # The meaning of names: `a.*` is not a pattern of names, and an inner WITH hides an outer one.
-        "spark.sql.caseSensitive",
-        "spark.sql.parser.quotedRegexColumnNames",
-        "spark.sql.legacy.ctePrecedencePolicy",
-        # The precedence in a UNION b INTERSECT c, in FROM a, b JOIN c, and behind !.
-        "spark.sql.legacy.setopsPrecedence.enabled",
-        "spark.sql.ansi.relationPrecedence",
-        "spark.sql.legacy.bangEqualsNot",
-        "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
-        # 1e3 is a double.
-        "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
-    }
+from airflow_hivex.core.model.job_configuration import (
+    DEFAULT_CONF,
+    EXCLUDED_RULES,
+    FIXED_CONF,
+    NESTED_PUSHDOWN,
+    TEXT_DEFAULTS,
 )
-"""The settings that keep Spark's default on every cluster."""
 
-
-TIMESTAMP_TYPE = "spark.sql.timestampType"
-TIME_ZONE = "spark.sql.session.timeZone"
-_NESTED_PUSHDOWN = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
-_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 # This rule computes the rows of VALUES, with the number of their task, before they are distributed to tasks: rows would
 # be in the file of another bucket than the bucket in their ids, and Hive would not find their delete events.
 _EXCLUDED_RULE = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-
-DEFAULT_CONF = {
-    TIME_ZONE: "UTC",
-    # Listing many directories takes milliseconds in the driver, and most of a second as a Spark job.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Each task that writes needs one of 4096 bucket ids.
-    "spark.sql.files.maxPartitionNum": "4000",
-    # Also for fields of structs: conditions on timestamps would lose rows (scans).
-    _NESTED_PUSHDOWN: "parquet",
-    # Small files share a task.
-    "spark.sql.files.openCostInBytes": str(256 * 1024),
-}
-"""The configuration of every job, unless its cluster overrides it."""
-
-FIXED_CONF = {
-    **TEXT_CONF,
-    # ORC's reader reads TIMESTAMP columns of files in the session's type of timestamps, which definitions ignore.
-    TIMESTAMP_TYPE: "TIMESTAMP_LTZ",
-    # A missing or damaged file is an error, never a file without rows. Readers get the same options (READ_OPTIONS).
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreInvalidPartitionPaths": "false",
-    # Files are counted, and a bucket is one file.
-    "spark.sql.files.maxRecordsPerFile": "0",
-}
-"""The configuration of every job, which its cluster cannot override."""
 
 READ_OPTIONS = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """The options of readers of this package, which are valid for a DataFrame at any time and in any session."""
@@ -97,7 +42,7 @@ OWN_FILES_OPTIONS = {**READ_OPTIONS, "orc.force.positional.evolution": "false"}
 """The options of readers of files with row ids. Without them, a setting of ORC may find columns by position."""
 
 # The settings that a DataFrame needs when it is computed, perhaps long after it was made.
-_LASTING = (_NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
+_LASTING = (NESTED_PUSHDOWN, "spark.sql.legacy.javaCharsets")
 
 _OF_SPEED = re.compile(
     r"spark\.sql\.(?:"
@@ -178,7 +123,7 @@ def _change(spark: SparkSession, conf: Mapping[str, str]) -> dict[str, str | Non
         **conf,
         **dict.fromkeys(TEXT_DEFAULTS),
         **FIXED_CONF,
-        _EXCLUDED_RULES: _excluded(conf, found),
+        EXCLUDED_RULES: _excluded(conf, found),
     }
     others = {key: value for key, value in wanted.items() if found.get(key) != value}
     # Other settings were fixed when the application started.
@@ -234,5 +179,5 @@ def _call(spark: Any, operation: Any) -> Any:
 
 def _excluded(conf: Mapping[str, str], found: Mapping[str, str]) -> str:
     # A user's own session may exclude other rules already.
-    others = conf.get(_EXCLUDED_RULES) or found.get(_EXCLUDED_RULES) or ""
+    others = conf.get(EXCLUDED_RULES) or found.get(EXCLUDED_RULES) or ""
     return ",".join(dict.fromkeys(filter(None, (*others.split(","), _EXCLUDED_RULE))))

@@ -32,12 +32,13 @@ from airflow_hivex.core.job import (
     view_queries,
     writes,
 )
-from airflow_hivex.core.job.configuration import TIME_ZONE, TIMESTAMP_TYPE, configure, configured
+from airflow_hivex.core.job.configuration import configure, configured
 from airflow_hivex.core.job.failures import as_error, with_table_names
 from airflow_hivex.core.job.functions import functions_of, is_connect
 from airflow_hivex.core.job.progress import DriverProgress
 from airflow_hivex.core.job.staging import Save
 from airflow_hivex.core.model.column_types import primitives
+from airflow_hivex.core.model.job_configuration import TIME_ZONE, TIMESTAMP_TYPE
 from airflow_hivex.core.model.objects import Column
 from airflow_hivex.core.model.plans import JobResult, Plan, Write, WrittenDirectory
 

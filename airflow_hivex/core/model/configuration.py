@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_hivex.core.errors.secrets import is_secret_name
-
-TIME_ZONE = "spark.sql.session.timeZone"
+from airflow_hivex.core.model.job_configuration import RELIED_ON, TIMESTAMP_TYPE
 
 HIVEVAR = "hivevar:"
 """The prefix of the names of Hive's variables, which are replaced by their values in the texts of statements."""
@@ -20,40 +19,12 @@ STORE_ASSIGNMENT = "spark.sql.storeAssignmentPolicy"
 LEGACY_ASSIGNMENT = "LEGACY"
 _ASSIGNMENTS = ("ANSI", LEGACY_ASSIGNMENT)
 
-_TIMESTAMP_TYPE = "spark.sql.timestampType"
-
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 _OWN_NAME = re.compile(r"\w+")
 _OF_SPARK_SQL = "spark.sql."
 # Parameters of Hive and of its engines that change only the speed, or allow features that are always allowed here.
 _WITHOUT_EFFECT = re.compile(r"(?:hive|tez|mapred|mapreduce|yarn|dfs|io|fs\.trash|hcatalog|parquet|orc)\.")
 _OF_THE_METASTORE = re.compile(r"(?:metastore|hivex|hive\.metastore|hive\.cluster)\.")
-# Jobs rely on these. Source: core/job/configuration.py.
-_FIXED = frozenset(
-    {
-        "spark.sql.variable.substitute",
-        "spark.sql.parser.singleCharacterPipeOperator.enabled",
-        "spark.sql.runSQLOnFiles",
-        "spark.sql.parser.escapedStringLiterals",
-        "spark.sql.legacy.consecutiveStringLiterals.enabled",
-        "spark.sql.ansi.doubleQuotedIdentifiers",
-        "spark.sql.caseSensitive",
-        "spark.sql.parser.quotedRegexColumnNames",
-        "spark.sql.legacy.ctePrecedencePolicy",
-        "spark.sql.legacy.setopsPrecedence.enabled",
-        "spark.sql.ansi.relationPrecedence",
-        "spark.sql.legacy.bangEqualsNot",
-        "spark.sql.legacy.parser.havingWithoutGroupByAsWhere",
-        "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
-        "spark.sql.files.ignoreMissingFiles",
-        "spark.sql.files.ignoreCorruptFiles",
-        "spark.sql.files.ignoreInvalidPartitionPaths",
-        "spark.sql.files.maxRecordsPerFile",
-        "spark.sql.files.maxPartitionNum",
-        "spark.sql.optimizer.excludedRules",
-        "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources",
-    }
-)
 # Source: Spark's StaticSQLConf, and its parameters that name classes, which run any code.
 _OF_THE_APPLICATION = re.compile(
     r"spark\.sql\.(?:"
@@ -96,9 +67,9 @@ def refusal(name: str) -> str | None:
         if name.startswith("spark."):
             return f"{name} counts when Spark starts; it belongs to spark_conf of a cluster"
         return f"{name} is not a parameter of Spark SQL or Hive; for a value of a script DECLARE a variable"
-    if name == _TIMESTAMP_TYPE:
+    if name == TIMESTAMP_TYPE:
         return f"{name} is TIMESTAMP_LTZ for all statements, and jobs rely on it; a type TIMESTAMP_NTZ has no zone"
-    if name in _FIXED:
+    if name in RELIED_ON:
         return f"{name} is the same for all statements; jobs rely on it"
     if _OF_THE_APPLICATION.match(name):
         return f"{name} counts for all sessions of a Spark application; it belongs to spark_conf of a cluster"

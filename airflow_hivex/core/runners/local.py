@@ -28,6 +28,7 @@ from airflow_hivex.core.runners import java, pyspark_packages
 from airflow_hivex.core.runners.java import check_java
 from airflow_hivex.core.runners.kept_sessions import kept_session
 from airflow_hivex.core.runners.running_jobs import RunningJob, RunningJobs
+from airflow_hivex.core.runners.submission import counts_at_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _DRIVER_MEMORY = "2g"
-_FIXED = ("spark.sql.extensions", "spark.sql.catalog", "spark.sql.warehouse.dir")
-"""The prefixes of SQL configuration that takes effect only when Spark starts."""
 _START_INTERVAL_S = 0.1
 _END_LIMIT_S = 2.0
 
@@ -193,7 +192,7 @@ def _start(master: str, conf: Mapping[str, str], cluster: str) -> SparkSession:
     log.info("Starting Spark on %s", master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # SQL configuration would apply to every cluster here; a job sets its own in its session.
-    own = {key: value for key, value in conf.items() if not key.startswith("spark.sql.") or key.startswith(_FIXED)}
+    own = {key: value for key, value in conf.items() if counts_at_start(key)}
     try:
         with _utf8_locale():
             return jvm.start(master, {**_start_conf(master), **own}, cluster)

@@ -22,6 +22,7 @@ _VALUES = (
     "core/model/column_types",
     "core/model/directories",
     "core/model/file_properties",
+    "core/model/job_configuration",
     "core/model/literals",
     "core/model/objects",
     "core/model/partitions",

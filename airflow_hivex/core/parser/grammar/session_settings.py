@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.model.configuration import (
     HIVEVAR,
-    TIME_ZONE,
     has_no_effect,
     is_own_name,
     refusal,
     stored_name,
 )
+from airflow_hivex.core.model.job_configuration import TIME_ZONE
 from airflow_hivex.core.parser.grammar.clauses import Parts
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind, Token, unescape
 from airflow_hivex.core.parser.statements import ResetConfiguration, ResetSetting, SetConfiguration, SetSetting

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
-from airflow_hivex.core.job.configuration import FIXED_CONF, TEXT_CONF, TEXT_DEFAULTS
 from airflow_hivex.core.model.configuration import refusal
+from airflow_hivex.core.model.job_configuration import FIXED_CONF, TEXT_CONF, TEXT_DEFAULTS
 from airflow_hivex.core.model.session_objects import SessionObjects, Variable
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import (
