@@ -6,7 +6,6 @@ import getpass
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from airflow_hivex.core.cache.cached_store import CachedStore
@@ -463,10 +462,5 @@ class Metastore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow_hivex.core.dbapi.binding import Parameters, bind, join_rows
@@ -38,12 +37,7 @@ class ResultRows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Row]:
