@@ -69,13 +69,15 @@ $(CLASSES): $(INSTALLED) tests/spark_options.py | java
 	@echo "Keeping the classes of Spark for faster starts ..."
 	@$(BIN)/python -m tests.spark_options
 
-.PHONY: java postgresql chromium fuse jdbc
+.PHONY: java postgresql pgbouncer chromium fuse jdbc
 java:
 	@scripts/install-system-packages.sh java
 postgresql:
 	@scripts/install-system-packages.sh postgresql
 chromium:
 	@scripts/install-system-packages.sh chromium
+pgbouncer:
+	@scripts/install-system-packages.sh pgbouncer
 fuse:
 	@scripts/install-system-packages.sh fuse
 jdbc:
@@ -94,15 +96,15 @@ demo-clusters: setup postgresql ## Run the quickstart DAG over two Spark cluster
 prepared: $(CLASSES) $(OBJECT_STORE)
 
 .PHONY: test
-test: setup postgresql chromium fuse $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
+test: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) ## Run all tests, and of the long ones a share that each commit draws anew
 	$(BIN)/pytest $(SIDE_BY_SIDE) --durations=25 --durations-min=3 $(PYTEST)
 
 .PHONY: evidence
-evidence: setup postgresql chromium fuse $(CLASSES) $(OBJECT_STORE) $(HIVE_CLIENTS) ## Run all of the long tests, and write their counts into docs/evidence.md
+evidence: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) $(HIVE_CLIENTS) ## Run all of the long tests, and write their counts into docs/evidence.md
 	HIVEX_EVIDENCE=1 $(BIN)/pytest $(SIDE_BY_SIDE) -m evidence --write-counts=docs/evidence.md $(PYTEST)
 
 .PHONY: coverage
-coverage: setup postgresql chromium fuse $(CLASSES) $(OBJECT_STORE) ## Run the tests, and print how much of each module they ran, the least first
+coverage: setup postgresql pgbouncer chromium fuse $(CLASSES) $(OBJECT_STORE) ## Run the tests, and print how much of each module they ran, the least first
 	@rm -rf build/coverage && mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) --timeout=600 $(PYTEST)
 	@$(BIN)/coverage combine --quiet

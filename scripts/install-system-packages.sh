@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Make sure of what no Python package brings: a Java runtime for Spark (17 or newer) and, for the
-# tests, PostgreSQL's server programs, a browser and FUSE. The benchmarks want PostgreSQL's JDBC driver too, for a
-# Hive Metastore.
+# tests, PostgreSQL's server programs, pgbouncer, a browser and FUSE. The benchmarks want PostgreSQL's JDBC
+# driver too, for a Hive Metastore.
 # What is there already is used; what is missing is installed from Debian's packages where that is
 # possible, and named where it is not.
 #
-# Usage: scripts/install-system-packages.sh [java] [postgresql] [chromium] [fuse] [jdbc]      (default: java postgresql)
+# Usage: scripts/install-system-packages.sh [java] [postgresql] [pgbouncer] [chromium] [fuse] [jdbc]      (default: java postgresql)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
@@ -34,6 +34,10 @@ have_postgresql() {
 
 have_chromium() {
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null
+}
+
+have_pgbouncer() {
+    command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]]
 }
 
 have_fuse() {
@@ -69,9 +73,10 @@ for what in "${wanted[@]}"; do
     java) have_java || missing+=(java) ;;
     postgresql) have_postgresql || missing+=(postgresql) ;;
     chromium) have_chromium || missing+=(chromium) ;;
+    pgbouncer) have_pgbouncer || missing+=(pgbouncer) ;;
     fuse) have_fuse || missing+=(fuse) ;;
     jdbc) have_jdbc || missing+=(jdbc) ;;
-    *) fail "Unknown requirement '$what'; known are: java, postgresql, chromium, fuse, jdbc." ;;
+    *) fail "Unknown requirement '$what'; known are: java, postgresql, pgbouncer, chromium, fuse, jdbc." ;;
     esac
 done
 if ((${#missing[@]} == 0)); then
@@ -90,6 +95,7 @@ if ! may_install; then
         "  postgresql: PostgreSQL's server programs         Debian: postgresql" \
         "              (or set HIVEX_TEST_POSTGRES_URL to a server whose user may create databases)" \
         "  chromium:   a browser for the tests of the page  Debian: chromium" \
+        "  pgbouncer:  a pooler of connections, for tests   Debian: pgbouncer" \
         "  fuse:       folders that answer wrong, for tests Debian: fuse3" \
         "  jdbc:       its JDBC driver                      Debian: libpostgresql-jdbc-java"
 fi
@@ -106,6 +112,7 @@ for what in "${missing[@]}"; do
         ;;
     postgresql) packages+=(postgresql) ;;
     chromium) packages+=(chromium) ;;
+    pgbouncer) packages+=(pgbouncer) ;;
     fuse) packages+=(fuse3) ;;
     jdbc) packages+=(libpostgresql-jdbc-java) ;;
     esac

@@ -27,7 +27,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.texts import check_values
 from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, ExchangeError, as_sqlalchemy, begin_immediate
-from airflow_hivex.core.store.time_limits import LIMITS, TimeLimits
+from airflow_hivex.core.store.time_limits import LIMITS, POOLED, TimeLimits
 
 if TYPE_CHECKING:
     import psycopg
@@ -160,7 +160,7 @@ def _prepare_postgresql(limits: TimeLimits, connection: Any, record: Any) -> Non
     # A rollback with prepared statements of the driver drops all of them, also those of the exchanges.
     # Exchanges prepare the hot statements; all others are planned for the present tables.
     connection.prepare_threshold = None
-    record.info[LIMITS] = limits.set_on(connection)
+    record.info[LIMITS], record.info[POOLED] = limits.set_on(connection)
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_hivex.core.store.engine import Store
 from airflow_hivex.core.store.outages import Outage
+from airflow_hivex.core.store.time_limits import is_pooled
 
 if TYPE_CHECKING:
     import psycopg
+
+log = logging.getLogger(__name__)
 
 _WATCHED_S = 0.1
 """The seconds between two checks of a file."""
@@ -73,6 +77,7 @@ class _PostgresqlListener:
         self._channel = channel
         self._connection: psycopg.Connection[Any] | None = None
         self._outage = Outage("The listening for announcements, for which the database is asked instead,")
+        self._is_pooled = False
 
     def listen(self) -> bool:
         """Begin to listen, and return whether that succeeded."""
@@ -82,6 +87,12 @@ class _PostgresqlListener:
         began = time.monotonic()
         try:
             self._connection = self._store.connect_apart()
+            self._is_pooled = is_pooled(self._connection)
+            if self._is_pooled:
+                self._outage.note_success()
+                log.info("A pooler is between this process and the metastore database, which is asked twice a second")
+                self.close()
+                return False
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         except psycopg.Error as error:
             self._lose(error, time.monotonic() - began)
@@ -95,8 +106,9 @@ class _PostgresqlListener:
         if self._connection is None:
             # No event reports that the server is back; the caller checks after each pause.
             time.sleep(min(seconds, _DEAF_S))
-            # The caller checks for changes announced meanwhile.
-            self.listen()
+            # The caller checks for changes announced meanwhile. A pooler passes no announcements on.
+            if not self._is_pooled:
+                self.listen()
             return None
         try:
             heard = [notify.payload for notify in self._connection.notifies(timeout=seconds, stop_after=1)]

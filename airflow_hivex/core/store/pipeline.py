@@ -15,7 +15,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from airflow_hivex.core.model.texts import check_text
 from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Rows, Value
-from airflow_hivex.core.store.time_limits import LIMITS, TransactionLimits
+from airflow_hivex.core.store.time_limits import LIMITS, POOLED, TransactionLimits
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
@@ -58,6 +58,7 @@ class PostgresqlExchange:
         self._encoding: str = info.get("hivex_encoding") or info.setdefault("hivex_encoding", connection.info.encoding)
         self._owns = owns
         self._limits = asdict(info[LIMITS])
+        self._is_pooled: bool = info[POOLED]
         self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
 
     @property
@@ -81,9 +82,10 @@ class PostgresqlExchange:
             before.append(_WITHOUT_SCANS())
         after = [COMMIT()] if commit else [] if self._owns else [_WITH_SCANS()]
         calls = (*before, *calls, *after)
-        commands = [(call.statement.name, self._values(call)) for call in calls]
+        commands = [(call.statement, self._values(call)) for call in calls]
         prepared = self._prepared
-        new = {name: call for (name, _), call in zip(commands, calls, strict=True) if name not in prepared}
+        # With a pooler, each transaction may have another connection to the server, with other prepared statements.
+        new = {} if self._is_pooled else {each.name: each for each, _ in commands if each.name not in prepared}
         count = len(new) + len(commands)
         try:
             self._send(list(new.values()), commands)
@@ -102,13 +104,16 @@ class PostgresqlExchange:
         self._check(results, is_lost=False)
         return [self._rows(result) for result in results[len(new) + len(before) : count - len(after)]]
 
-    def _send(self, new: Sequence[Call], commands: Sequence[tuple[bytes, list[bytes | None]]]) -> None:
+    def _send(self, new: Sequence[Prepared], commands: Sequence[tuple[Prepared, list[bytes | None]]]) -> None:
         pgconn = self._pgconn
         pgconn.enter_pipeline_mode()
-        for call in new:
-            pgconn.send_prepare(call.statement.name, call.statement.for_postgresql()[0])
-        for name, values in commands:
-            pgconn.send_query_prepared(name, values)
+        for statement in new:
+            pgconn.send_prepare(statement.name, statement.for_postgresql()[0])
+        for statement, values in commands:
+            if self._is_pooled:
+                pgconn.send_query_params(statement.for_postgresql()[0], values)
+            else:
+                pgconn.send_query_prepared(statement.name, values)
         pgconn.pipeline_sync()
         # Bytes beyond the socket's buffer wait until the server reads, and the server may wait
         # until its answers are read.

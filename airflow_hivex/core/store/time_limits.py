@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LIMITS = "hivex_limits"
 """The key of the :class:`TransactionLimits` in the ``info`` of a connection."""
 
+POOLED = "hivex_pooled"
+"""The key in the ``info`` of a connection of whether a pooler is between it and the server."""
+
 LOCK_SLICE_S = 10
 """The longest wait of one attempt for a locked row. The next attempt also asks who has locked the row."""
 
@@ -30,9 +33,20 @@ SELECT name, setting, CASE
     WHEN source IN ('client', 'user', 'database', 'database user') THEN true
     WHEN is_of_session AND (name <> 'client_connection_check_interval' OR version() LIKE '%%linux%%')
         THEN set_config(name, value, false) IS NULL
-    ELSE false END
+    ELSE false END, pg_backend_pid()
 FROM pg_settings JOIN unnest(%s::text[], %s::text[], %s::boolean[]) AS own (name, value, is_of_session) USING (name)
 """
+
+
+def is_pooled(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a pooler such as pgbouncer is between a connection and the server. One round trip."""
+    (process,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (None,)
+    return _is_other(connection, process)
+
+
+def _is_other(connection: psycopg.Connection[Any], process: int | None) -> bool:
+    # A pooler has a number of its own for each connection, by which the client would cancel a query.
+    return process != connection.pgconn.backend_pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +79,13 @@ class TimeLimits:
             "tcp_user_timeout": timeout,
         }
 
-    def set_on(self, connection: psycopg.Connection[Any]) -> TransactionLimits:
-        """Set the limits of a new connection, and return those of its transactions. One round trip."""
+    def set_on(self, connection: psycopg.Connection[Any]) -> tuple[TransactionLimits, bool]:
+        """Set the limits of a new connection. One round trip.
+
+        Returns the limits of its transactions, and whether a pooler such as pgbouncer is between it and the server.
+        A pooler may give each transaction another connection to the server, so a connection then has no prepared
+        statements and no announcements.
+        """
         idle, interval, count, timeout = self._keepalives()
         of_session = {
             "tcp_keepalives_idle": idle,
@@ -88,8 +107,9 @@ class TimeLimits:
             found = connection.execute(_SET, arguments).fetchall()
         finally:
             connection.autocommit = autocommit
-        of_user = {name: setting for name, setting, is_of_user in found if is_of_user}
-        return TransactionLimits(**{name: of_user.get(name, value) for name, value in of_transaction.items()})
+        of_user = {name: setting for name, setting, is_of_user, _ in found if is_of_user}
+        limits = {name: of_user.get(name, value) for name, value in of_transaction.items()}
+        return TransactionLimits(**limits), _is_other(connection, found[0][-1])
 
     def _keepalives(self) -> tuple[str, str, str, str]:
         """Return the idle time, the interval and the number of TCP's probes, and the time-out in milliseconds."""
