@@ -1,7 +1,7 @@
-"""The reader of statements: the kind of each, its reads and its writes.
+"""The reader of statements, which finds the kind of each, its reads and its writes.
 
-The only folder that knows sqlglot. Our own statements, and statements that define objects, are read from the tokens
-directly. sqlglot parses queries to find their tables, columns and filters, while their text stays as the user wrote it.
+No other folder knows sqlglot. Statements of this project, and statements that define objects, are read directly from
+the tokens. sqlglot parses queries to find their tables, columns and filters, while the user's text stays unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``{name}`` in a statement, which stands for a DataFrame that comes with it, as in ``spark.sql`` of PySpark."""
+"""``{name}`` in a statement, which stands for a DataFrame, as in ``spark.sql`` of PySpark."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from airflow_hivex.core.parser.statements import (
 )
 
 FrameOf = Callable[[TableReference], int | None]
-"""Return the number of the DataFrame that a reference reads, None if it reads a table."""
+"""A function that returns the number of the DataFrame that a reference reads, or None for a table."""
 
 TAKE_FRAMES = (Select, DescribeQuery, ExplainQuery, ExplainRoute, Insert, MultiInsert, ChangeRows, CreateTable)
-"""The statements that can read DataFrames: they do not need them after their end."""
+"""The statements that can read DataFrames, because they do not need them after their end."""
 
 _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
@@ -41,13 +41,13 @@ def read_with_frames(
 ) -> Statement:
     """Return a statement that reads the i-th of the DataFrames ``names`` as table :func:`frame_name` of i.
 
-    ``{name}`` stands for the name of a table: it is also the alias, and may qualify a column. In a string it is text.
-    Positions count in ``text``.
+    ``{name}`` stands for the name of a table, is also its alias, and may qualify a column. In a string it is plain
+    text. Positions count in ``text``.
 
     Raises:
         HivexError: as :func:`reader.read`.
         InvalidOperationError: the statement takes no DataFrames.
-        StatementSyntaxError: ``{name}`` stands at a place that reads no table, or no DataFrame has the name.
+        StatementSyntaxError: ``{name}`` is at a place where no table is read, or no DataFrame has the name.
         InvalidParametersError: the statement does not read a DataFrame.
     """
     numbers = {name: number for number, name in enumerate(names)}
@@ -103,7 +103,7 @@ def frames_not_taken(statement: Statement, names: Collection[str]) -> InvalidOpe
 
 
 def with_frames(statement: Statement, frame_of: FrameOf) -> Statement:
-    """Return the statement with the DataFrames' names in its references; the targets of changes stay."""
+    """Return the statement with the names of DataFrames in its references. The targets of changes stay."""
     if isinstance(statement, ExplainRoute):
         inner = with_frames(statement.statement, frame_of)
         assert isinstance(inner, RoutedStatement)

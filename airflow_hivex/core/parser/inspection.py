@@ -1,6 +1,6 @@
 """The reads and writes of statements, and the source columns of each written column.
 
-Both are found in the text alone: no metastore is read and nothing is run.
+Both are found in the text alone. No metastore is read, and no statement is run.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Inspection:
 def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
     """Inspect each statement of a text, in order.
 
-    The names of common table expressions, aliases and sub-queries are not objects. A view counts as an object: the
-    tables that it reads are in the catalog, not in the text. A temporary view that the text makes is replaced by the
-    objects that its query reads.
+    The names of common table expressions, aliases and sub-queries are not objects. A view is an object, as only the
+    catalog knows the tables that it reads. A temporary view that the text creates is replaced by the objects that its
+    query reads.
 
     Args:
         text: any number of statements, separated by semicolons. Markers need no values.
-        database: the current database, for tables that are named without one; a USE in the text changes it for the
-            statements behind it. Without it the ``database`` of such tables is None.
+        database: the current database, for tables without a database in their names. A USE in the text changes it for
+            the following statements. Without it the ``database`` of such tables is None.
 
     Raises:
         StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` count in the text.
@@ -87,7 +87,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
-    """Return the object or, for a temporary view that the text has made before, the objects that its query reads."""
+    """Return the object or, for a temporary view that the text has created, the objects that its query reads."""
     if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
         return (use,)
     found = temporary.get(use.name or "")
@@ -95,7 +95,7 @@ def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """Return the object with the current database, if it has none; a link keeps the database of its namespace."""
+    """Return the object with the current database, if it has none. A link keeps the database of its namespace."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:
@@ -124,8 +124,8 @@ def column_lineage(text: str, columns_of: ColumnsOf, database: str | None = None
 
     Args:
         text: any number of statements. Markers need no values.
-        columns_of: returns the columns of a table in their order, its partition columns last; None for an unknown
-            table.
+        columns_of: a function that returns the columns of a table in their order, its partition columns last, or None
+            for an unknown table.
         database: the current database.
 
     Raises:

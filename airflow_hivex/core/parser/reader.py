@@ -1,4 +1,4 @@
-"""One statement of the user's text, as a value of ``parser.statements``."""
+"""The reader of statements: it turns the user's text into values of ``parser.statements``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ REVOKE SOURCE UNCACHE UNDROP UNLOCK UPSERT
 
 _OTHER_FIRST_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "EXPLAIN")
 _STAND_IN = Literal(1, "int")
-"""The value of a marker in a statement that is read and not run."""
+"""The placeholder for the value of a marker in a statement that is read and not run."""
 
 # A link has neither locks nor compactions of its own.
 _ABOUT_TABLES = (ShowLocks, ShowCompactions)
@@ -96,10 +96,10 @@ def spans(text: str) -> list[Span]:
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
-    """Return the only statement in ``text``; a semicolon may follow it. Positions count in ``text``.
+    """Return the only statement in ``text``, after which a semicolon may follow. Positions count in ``text``.
 
-    ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database:
-    with it, ``database.table.column`` is understood if FROM names only ``table``.
+    ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database, with which
+    ``database.table.column`` is recognised if FROM names only ``table``.
 
     Raises:
         StatementSyntaxError: the text is not one statement that can be read.
@@ -133,12 +133,12 @@ class ReadStatement(NamedTuple):
 
 
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
-    """Return each statement of a script; markers need no values.
+    """Return each statement of a script. Markers need no values.
 
-    ``database`` is the current database before the first statement. Links are accepted wherever a table can stand.
+    ``database`` is the current database before the first statement. Links are accepted in all places of tables.
 
     Raises:
-        StatementSyntaxError: a statement cannot be read; the position is that in ``text``.
+        StatementSyntaxError: a statement cannot be read. The position counts in ``text``.
         UnsupportedStatementError: a statement is SQL that this release does not run.
         InvalidParametersError: ``text`` is not a text.
     """
@@ -173,10 +173,10 @@ def _whole_statement(cursor: Cursor) -> Statement:
 
 
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
-    """Refuse links in place of tables: links are read-only (HIVE-2989). DROP TABLE and DROP VIEW refuse them later.
+    """Refuse links in place of tables, because links are read-only (HIVE-2989). DROP TABLE and DROP VIEW do so later.
 
     Raises:
-        UnsupportedStatementError: the statement changes a link, or asks about its locks or compactions.
+        UnsupportedStatementError: the statement changes a link, or shows its locks or compactions.
     """
     if isinstance(statement, ExplainRoute):
         statement = statement.statement
@@ -190,7 +190,7 @@ def _refuse_links(cursor: Cursor, statement: Statement) -> None:
 
 
 def _checked(text: str, what: str = "A statement") -> str:
-    """Return the text of a statement, after checking that Spark and the metastore can store its characters.
+    """Check that Spark and the metastore can store the characters of a statement, and return its text.
 
     Raises:
         InvalidParametersError: ``text`` is not a text.
@@ -209,7 +209,7 @@ def _checked(text: str, what: str = "A statement") -> str:
 
 
 def read_table_name(text: str) -> TableName:
-    """Return the name of a table, ``table`` or ``database.table``, alone in a text.
+    """Return the name of a table from a text that has only ``table`` or ``database.table``.
 
     Raises:
         StatementSyntaxError: the text is not a name.
@@ -242,7 +242,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
-    """Return a statement that a special reader reads, whose first word is read; None for other statements."""
+    """Return a statement of a special reader, after its first word, or None for any other statement."""
     match first.word:
         case "DESCRIBE" | "DESC":
             return _describe(cursor)
@@ -253,7 +253,7 @@ def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
 
 @cache
 def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
-    """Return the statements that are read by their SYNTAX, by first word, in the order of chapters.
+    """Return a dict from first word to the statements that are read by their SYNTAX, in the order of chapters.
 
     A statement that begins with ``DESCRIBE FUNCTION`` comes before DESCRIBE of a table with the name FUNCTION.
     """
@@ -273,7 +273,7 @@ def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | Unsupp
 
 
 def _describe(cursor: Cursor) -> Statement | None:
-    """Return DESCRIBE of a query, whose word DESCRIBE is read; None for other forms of DESCRIBE."""
+    """Return DESCRIBE of a query, after the word DESCRIBE, or None for any other form of DESCRIBE."""
     is_from = cursor.at("FROM") and any(token.word == "SELECT" for token in cursor.tokens)
     if cursor.peek(1) is None:
         return None
@@ -296,7 +296,7 @@ def _describe(cursor: Cursor) -> Statement | None:
 
 
 def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for a statement that fits no form: it belongs to another system, or has a wrong word."""
+    """Return the error for a statement without a matching form: it is of another system, or has a wrong word."""
     cursor.index = start = cursor.tokens.index(first)
     # A value, or the end, can stand there, too, so the words before it begin a known statement.
     if error.reason is not None or not all(map(str.isupper, error.expected)):
@@ -322,7 +322,7 @@ _FEW = 2
 def _refused_change(
     cursor: Cursor, first: Token, error: NoFormError
 ) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for ALTER TABLE, whose two words are read; the words behind the table name its subject."""
+    """Return the error for ALTER TABLE, after these two words. The words after the table name its subject."""
     cursor.table_name()
     in_partition = cursor.at("PARTITION") and cursor.at_symbol("(", ahead=1) and cursor.accept("PARTITION")
     if in_partition:

@@ -1,1 +1,1 @@
-"""The words of a statement: tokens, constants, names and types, each with its place in the text."""
+"""The lexer: tokens, constants, names and types of a statement, each with its place in the text."""

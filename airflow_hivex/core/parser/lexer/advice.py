@@ -1,4 +1,4 @@
-"""The advice for refused statements: the statements to write instead."""
+"""The advice for refused statements, which names the statements to write instead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INPATH INTO JAR JARS LINK LINKS LOAD LOCAL LOCATION LOCKS MACRO MANAGED MATERIAL
 PROCEDURE PROPERTIES QUERY REMOTE REPAIR REPLACE RESOURCE ROLE ROLES SCHEDULED SCHEMA STREAMING TABLE TABLELINK TABLES
 TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
 """.split()  # noqa: SIM905
-"""Words that name a kind of statement, behind its first word."""
+"""Words that name a kind of statement, and follow its first word."""
 
 
 _SIMILAR = 0.75
@@ -101,11 +101,11 @@ _INSTEAD = {
     "UPSERT": "use MERGE INTO",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
 }
-"""The advice for the statements that begin with these words; longer beginnings come first."""
+"""The advice for statements that begin with some words. Longer beginnings come first."""
 
 
 def instead(words: str) -> str:
-    """Return the advice for a statement that begins with ``words``, behind a semicolon; or an empty text."""
+    """Return a semicolon and the advice for a statement that begins with ``words``, or an empty text."""
     return _advice(words, _INSTEAD)
 
 
@@ -137,16 +137,16 @@ _INSTEAD_OF_CHANGE = {
     "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
     "SET SKEWED": "SKEWED BY has no effect here",
 }
-"""The advice for ALTER TABLE with these words."""
+"""The advice for ALTER TABLE with some words."""
 
 
 def instead_of_change(words: str) -> str:
-    """Return the advice for an ALTER TABLE by the words behind the name, behind a semicolon; or an empty text."""
+    """Return a semicolon and the advice for an ALTER TABLE with ``words`` after the name, or an empty text."""
     return _advice(words, _INSTEAD_OF_CHANGE)
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return advice with the word of ``words`` that a mistyped word resembles, behind a semicolon; or an empty text."""
+    """Return a semicolon and the word of ``words`` that a mistyped word resembles, or an empty text."""
     found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
     return f"; perhaps {found[0]} is meant" if found else ""
 

@@ -1,6 +1,6 @@
-"""Constants: strings, numbers and dates in the text, as Python values with Spark types.
+"""The reader of constants: strings, numbers and dates in the text, as Python values with Spark types.
 
-If this module is not certain how Spark reads a constant, the answer is None, and Spark reads it itself.
+If it is not certain how Spark reads a constant, the result is None, and Spark reads the constant itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def unquote(token: Token) -> str:
 
 
 def number(text: str, negative: bool = False) -> Literal | None:
-    """Return the constant of a number with its suffix; None if it is out of its type's range.
+    """Return the constant of a number with its suffix, or None if it is out of the range of its type.
 
     ``1`` is an int, or a bigint or decimal if its size needs it, ``1.5`` a decimal, ``1e3`` a double.
     """
@@ -59,7 +59,7 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def date_value(text: str) -> date | None:
-    """Return a date with all its parts, ``2013-01-31`` or ``2013-1-31``; None for all other forms that Spark knows."""
+    """Return a date with all its parts, ``2013-01-31`` or ``2013-1-31``, or None for any other form."""
     found = _DATE.fullmatch(text)
     if found is None:
         return None
@@ -70,7 +70,7 @@ def date_value(text: str) -> date | None:
 
 
 def timestamp_value(text: str) -> datetime | None:
-    """Return a time without a zone, ``2013-01-31[ 12:30:00[.123456]]``; None for all other forms."""
+    """Return a time without a zone, ``2013-01-31[ 12:30:00[.123456]]``, or None for any other form."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -95,9 +95,9 @@ def _typed_string(word: str, text: str) -> Literal | None:
 
 
 def read_constant(cursor: Cursor) -> Literal | None:
-    """Return the constant that comes next; None, with the cursor unmoved, if no constant comes next.
+    """Return the constant that comes next, or None, without moving the cursor, if no constant comes next.
 
-    A marker counts as the constant that is given for it.
+    A marker is read as the constant that is its value.
     """
     start = cursor.index
     literal = _constant(cursor)

@@ -1,7 +1,7 @@
-"""The ``:name`` markers of a statement and the values given for them.
+"""The ``:name`` markers of a statement, and their values.
 
-Values are never put into text: Spark binds them as named arguments. This module uses them to check that none is
-missing, and to read filters and constant rows.
+Values never become a part of the text, since Spark binds them as named arguments. This module checks that no value is
+missing, and provides values to readers of filters and constant rows.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
 
 
 class Markers:
-    """The markers of a statement, and the parameters that are given for them.
+    """The markers of a statement, and the parameters that are their values.
 
-    With ``stand_in`` every marker without a value counts as this constant, for a text that is read and not run.
+    With ``stand_in`` each marker without a value has this constant as its value, for a text that is read and not run.
     """
 
     def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
@@ -43,12 +43,12 @@ class Markers:
         self._used: dict[str, None] = {}
 
     def literal(self, name: str) -> Literal | None:
-        """Return the value for a marker, or None without a value (which ``check`` reports)."""
+        """Return the value of a marker, or None for a marker without a value, which ``check`` reports."""
         self._used[name] = None
         return self._literals.get(name, self._stand_in)
 
     def is_stand_in(self, literal: Literal | None) -> bool:
-        """Return whether a value is the stand-in for a parameter that is given when the text is run."""
+        """Return whether a value is the placeholder for a parameter that is given when the text is run."""
         return literal is not None and literal is self._stand_in
 
     @property
@@ -57,11 +57,11 @@ class Markers:
         return tuple(self._used)
 
     def use(self, names: Iterable[str]) -> None:
-        """Note that the statement has these markers."""
+        """Record that the statement has some markers."""
         self._used.update(dict.fromkeys(names))
 
     def check(self) -> None:
-        """Compare markers and parameters, once the statement is read.
+        """Compare markers and parameters after the statement is read.
 
         Raises:
             InvalidParametersError: a marker has no value, or a value has no marker.
@@ -138,7 +138,7 @@ def _decimal_parameter_type(name: str, value: Decimal) -> str:
 
 
 def decimal_type(value: Decimal) -> str | None:
-    """Return Spark's type of a decimal constant, from its digits before and behind the point; None without a point."""
+    """Return Spark's type of a decimal constant, by its digits before and after the point, or None without a point."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

@@ -1,6 +1,6 @@
-"""The parts that come into a text from outside: values of variables, names by ``IDENTIFIER(...)``, and parameters.
+"""The substitution of values in a text: variables, names by ``IDENTIFIER(...)``, and parameters.
 
-Variables are those of Hive (``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``). The statements of a text share its
+The variables are Hive's: ``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``. The statements of a text share its
 parameters.
 """
 
@@ -22,7 +22,7 @@ _MOST_ROUNDS = 40
 
 
 def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[str, str]) -> str:
-    """Return a text with the values of its variables in it, as texts.
+    """Return a text in which each variable is replaced by its value.
 
     ``variables`` are the values for ``${hivevar:x}`` and ``${x}``, ``configuration`` the values for ``${hiveconf:x}``.
     A value may contain variables, too. A variable without a value stays unchanged.
@@ -58,7 +58,7 @@ def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a text with a named marker in place of each ``?``, and these names in their order.
 
     Raises:
-        StatementSyntaxError: the text cannot be taken apart.
+        StatementSyntaxError: the text cannot be split into tokens.
     """
     tokens = tokenize(text)
     taken = {token.text for token in tokens if token.kind is Kind.WORD}
@@ -79,12 +79,12 @@ _WORD = "IDENTIFIER"
 
 
 def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
-    """Return a text with the name in place of each ``IDENTIFIER(...)``, and the markers in these calls.
+    """Return a text in which a name replaces each ``IDENTIFIER(...)``, and the markers in these calls.
 
-    A shorter name is followed by blanks, so that the text behind it keeps its place.
+    Blanks follow a shorter name, so that the text after it keeps its place.
 
     Raises:
-        StatementSyntaxError: the text cannot be taken apart, or a constant is not a name.
+        StatementSyntaxError: the text cannot be split into tokens, or a constant is not a name.
         UnsupportedStatementError: the name is computed by more than constants, markers and ``||``.
         InvalidParametersError: the value of a marker is not a text.
     """
@@ -161,12 +161,12 @@ log = logging.getLogger(__name__)
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """Return, for each statement, the parameters for its ``:name`` markers; a statement refuses other parameters.
+    """Return for each statement the parameters for its ``:name`` markers, since a statement refuses other parameters.
 
-    Values without a marker in any statement are left out; the log names them.
+    Values without a marker in any statement are ignored, and logged.
 
     Raises:
-        StatementSyntaxError: a statement's text cannot be taken apart.
+        StatementSyntaxError: the text of a statement cannot be split into tokens.
     """
     if parameters is None:
         return [None] * len(statements)

@@ -1,10 +1,9 @@
 """Spark's tokens with their positions, and a cursor that walks over them.
 
-The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark
-reads the same text again. sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues,
-everything after SHOW), so it only sees the tokens that this module has read. A text is refused if Spark might split it
-differently.
-Source: Spark's SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares the two.
+The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark reads the same text again.
+sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues, everything after SHOW), so it
+only gets the tokens that this module has read. A text is refused if Spark might split it differently. Source: Spark's
+SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares the two.
 """
 
 from __future__ import annotations
@@ -82,10 +81,10 @@ _HINT_START, _HINT_END = "/*+", "*/"
 
 
 def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
-    """Return the tokens of ``text`` without white space, comments and hints.
+    """Return the tokens of ``text``, without white space, comments and hints.
 
-    The prefix ``spark_catalog`` of ``database.name`` becomes a part of the token of the database. ``with_variables``,
-    ``${name}`` is a token, too, as in a script before its variables are replaced.
+    The prefix ``spark_catalog`` of ``database.name`` becomes a part of the token of the database. If ``with_variables``
+    is set, ``${name}`` is a token, too, as in a script before its variables are replaced.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, a hint
@@ -135,7 +134,8 @@ def _at_catalog(tokens: Sequence[Token], index: int) -> bool:
 def lex(text: str, *, with_placeholders: bool = False, with_variables: bool = False) -> Iterator[Token]:
     """Yield the tokens of ``text``, including hints, by the rules of Spark's lexer.
 
-    ``with_placeholders``, ``{name}`` is a token, too, and ``with_variables`` ``${name}``. Spark knows neither.
+    If ``with_placeholders`` is set, ``{name}`` is a token, too; if ``with_variables`` is set, ``${name}`` is one. Spark
+    knows neither.
 
     Raises:
         StatementSyntaxError: as :func:`tokenize`, except for hints.
@@ -219,7 +219,7 @@ def _stray(text: str, position: int) -> str:
 
 
 def location(text: str, offset: int) -> tuple[int, int]:
-    """Return the line and column, both from 1, of a character; lines end as in str.splitlines."""
+    """Return the line and column of a character, both from 1. Lines end as in str.splitlines."""
     lines = f"{text[:offset]}^".splitlines()
     return len(lines), len(lines[-1])
 
@@ -235,7 +235,10 @@ def unsupported_error(text: str, offset: int, reason: str) -> UnsupportedStateme
 
 
 class Cursor:
-    """A place in a statement's tokens; reading moves it, a wrong token is an error with its position."""
+    """A position in the tokens of a statement.
+
+    Reading moves the cursor; a wrong token is an error with its position.
+    """
 
     def __init__(self, text: str, tokens: Sequence[Token], markers: Markers, database: str | None = None) -> None:
         self.text = text
@@ -252,7 +255,7 @@ class Cursor:
         return self.index >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """Return the token that is ``ahead`` places behind the next one, None behind the end."""
+        """Return the token that is ``ahead`` tokens after the next one, or None after the end."""
         index = self.index + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
@@ -273,7 +276,7 @@ class Cursor:
     # -- reading ---------------------------------------------------------------
 
     def next(self, what: str) -> Token:
-        """Return the next token of any kind; ``what`` names the expected one in the error if the statement ends."""
+        """Return the next token of any kind. If the statement ends, ``what`` names the expected token in the error."""
         token = self.peek()
         if token is None:
             raise self.error(f"expected {what}, but the statement ends here")
@@ -368,14 +371,14 @@ class Cursor:
     # -- refusing --------------------------------------------------------------
 
     def offset(self, token: Token | None = None) -> int:
-        """Return the offset of ``token`` or of the next token; behind the end, the end of the last token."""
+        """Return the offset of ``token``, or else of the next token or, after the end, of the end of the last token."""
         token = token or self.peek()
         if token is not None:
             return token.start
         return self.tokens[-1].end if self.tokens else 0
 
     def expected(self, what: str) -> StatementSyntaxError:
-        """Return the error that names the expected text, and the text that stands here."""
+        """Return the error that names the expected text and the text at the cursor."""
         token = self.peek()
         found = f"found {token.text}" if token is not None else "but the statement ends here"
         return self.error(f"expected {what}, {found}")
@@ -402,8 +405,8 @@ _LAST_CHARACTER = 0x10FFFF
 def unescape(token: str) -> str:
     r"""Return the value of a string token, which includes its quotes.
 
-    A backslash escapes, ``\%`` and ``\_`` stay as they are for LIKE, a doubled quote is one
-    quote, and r'...' is taken as written. Source: Spark's SparkParserUtils.unescapeSQLString.
+    A backslash escapes a character, but ``\%`` and ``\_`` stay unchanged for LIKE. A doubled quote is one quote. The
+    text in r'...' has no escapes. Source: Spark's SparkParserUtils.unescapeSQLString.
 
     Raises:
         ValueError: an escape is not a character: half of a surrogate pair, or a number above the last character.

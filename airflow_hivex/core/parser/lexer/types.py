@@ -25,12 +25,14 @@ _SPARK_ONLY = {
     "GEOGRAPHY": "keep the WKB in a BINARY, and ST_GeogFromWKB(c) in a query makes a geography of it",
     "TIME": "keep the time of day in a STRING or an INT",
 }
-"""Types of Spark's queries that tables cannot store, and the advice for each."""
+"""A dict from types of Spark's queries that tables cannot store to advice."""
 _FIELD = re.compile(r"\w+")
 
 
 def type_of(text: str) -> str:
-    """Return the type that a text names, in the spelling of :func:`read_type`, without names that only statements have.
+    """Return the type that a text names, in the spelling of :func:`read_type`.
+
+    Names that only statements may use are refused.
 
     Raises:
         StatementSyntaxError: the text is not a type.
@@ -43,7 +45,7 @@ def type_of(text: str) -> str:
 
 
 def read_type(cursor: Cursor) -> str:
-    """Return the type that must come next, as Hive spells it, with lengths filled in.
+    """Return the type that must come next, in Hive's spelling with all lengths.
 
     Raises:
         StatementSyntaxError: the text is not a type, or its parameters are wrong.
@@ -86,7 +88,7 @@ def _type(cursor: Cursor, *, in_statement: bool = False) -> ColumnType:
 
 
 def _primitive(cursor: Cursor, name: str, token: Token) -> Primitive:
-    """Return the type with the name, and with the parameters that follow."""
+    """Return the type with a name and the parameters that follow."""
     given: list[int] = []
     if not KINDS[name].defaults:
         if cursor.at_symbol("("):

@@ -1,1 +1,1 @@
-"""Queries, which sqlglot parses: the tables that they read, and the conditions on these."""
+"""Queries, which sqlglot parses: the tables that they read, and the conditions on their rows."""

@@ -23,8 +23,8 @@ def read_condition(text: str, parameters: Mapping[str, object] | None = None) ->
     Raises:
         StatementSyntaxError: the text is not one condition.
         InvalidParametersError: the parameters do not fit its markers.
-        UnsupportedStatementError: the condition has more than comparisons of columns with constants: only Spark decides
-            it.
+        UnsupportedStatementError: the condition has more than comparisons of columns with constants, so only Spark can
+            decide it.
     """
     whole = _BEFORE + text
     markers = Markers(parameters)
@@ -63,7 +63,7 @@ def _is_known(predicate: Predicate) -> bool:
 
 
 def read_partition_condition(cursor: Cursor) -> Predicate:
-    """Return the condition behind WHERE, whose word is read.
+    """Return the condition after WHERE, whose word is read.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -98,7 +98,7 @@ def _end_of_condition(cursor: Cursor) -> int:
 
 
 def _parsed(cursor: Cursor, condition: Sequence[Token]) -> exp.Expr:
-    """Return the tree of WHERE and its condition, which sqlglot parses as part of a query."""
+    """Return the tree of WHERE with its condition, which sqlglot parses as part of a query."""
     # The words SHOW PARTITIONS become the beginning of the query, so that all other words keep their places.
     show, partitions = cursor.tokens[:2]
     query = [show._replace(text="SELECT"), partitions._replace(text="1", kind=Kind.NUMBER), *condition]

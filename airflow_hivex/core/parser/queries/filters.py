@@ -1,4 +1,4 @@
-"""Conditions of a query as predicates, if their meaning is certain."""
+"""The conversion of conditions of a query to predicates, if their meaning is certain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.queries.functions import called_function, says_on
 from airflow_hivex.core.parser.statements import Literal
 
 FindColumn: TypeAlias = Callable[[exp.Column], ColumnReference | None]
-"""Returns a column that may be one of the table; None for a column of another table, or a field of a struct."""
+"""A function that returns a column that may belong to the table, or None for another column or a field of a struct."""
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -58,7 +58,7 @@ _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
 
 
 def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of a condition that must all hold."""
+    """Return the parts of a condition that must all be true."""
     return list(_operands(condition, exp.And))
 
 
@@ -74,7 +74,7 @@ def _operands(expression: exp.Expr, connector: type[exp.Connector]) -> Iterator[
 
 
 def rejects_nulls(predicate: Predicate) -> bool:
-    """Return whether the predicate is certainly not true if an outer join has made the table's columns NULL.
+    """Return whether the predicate is certainly not true for NULLs that an outer join has put into the columns.
 
     A column without a qualifier may belong to another table, so each column alone must be enough.
     """
@@ -86,7 +86,7 @@ def rejects_nulls(predicate: Predicate) -> bool:
 
 
 class FilterReader:
-    """Reads expressions as predicates on one table's columns; other expressions become Unknown."""
+    """A reader of expressions as predicates on one table's columns. Other expressions become Unknown."""
 
     def __init__(self, find_column: FindColumn, markers: Markers) -> None:
         self._find_column = find_column
@@ -182,14 +182,14 @@ class FilterReader:
         return Not(escaped) if isinstance(read, Not) else escaped
 
     def _operand(self, node: exp.Expr) -> Operand | None:
-        """Return a column of the table, or a function of its columns, or None."""
+        """Return a column of the table or a function of its columns, or None for any other node."""
         expression = self._expression(node)
         if isinstance(expression, ColumnReference):
             return expression
         return expression if isinstance(expression, Call) and any(columns_read(expression)) else None
 
     def _expression(self, node: exp.Expr) -> Expression | None:
-        """Return a column, a constant, or a function that we can compute; None for any other expression."""
+        """Return a column, a constant, or a function of ``model.functions``, or None for any other expression."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return self._find_column(node)
@@ -207,7 +207,7 @@ class FilterReader:
         return Call(called[0], known) if len(known) == len(arguments) else None
 
     def _value(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return a constant's value in a tuple, since it may be None; None if the node is not a comparable constant."""
+        """Return the value of a comparable constant in a tuple, as it may be None, or None for any other node."""
         literal = self._literal(node.unnest())
         if literal is None:
             return self._computed(node)
@@ -220,7 +220,7 @@ class FilterReader:
         return (value,)
 
     def _computed(self, node: exp.Expr) -> tuple[Value] | None:
-        """Return the value of a function whose arguments are constants, in a tuple; None for others."""
+        """Return the value of a function of constants in a tuple, or None for any other node."""
         expression = self._expression(node)
         if not isinstance(expression, Call):
             return None
@@ -252,7 +252,7 @@ def _negative(operand: exp.Expr) -> Literal | None:
 
 
 def _typed(cast: exp.Cast, negative: bool) -> Literal | None:
-    """Read ``DATE '...'``, ``TIMESTAMP '...'`` and numbers with a suffix, which sqlglot reads as casts."""
+    """Return a ``DATE '...'``, a ``TIMESTAMP '...'`` or a number with a suffix, which sqlglot reads as casts."""
     operand, name = cast.this, cast.to.this.name
     if not isinstance(operand, exp.Literal) or cast.to.expressions or not says_only(cast, "this", "to"):
         return None

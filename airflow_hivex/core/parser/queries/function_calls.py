@@ -1,4 +1,4 @@
-"""Calls in a query that Spark cannot run unchanged: of functions that are not its own, and of the current database."""
+"""Calls in a query that Spark cannot run unchanged: of other functions than its own, and of the current database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEFORE_CALLS = frozenset(
     AGGREGATE
     """.split()  # noqa: SIM905
 )
-"""The words that may stand before a call. Behind another name, ``x (a, b)`` are an alias and its columns."""
+"""The words that may stand before a call. After any other name, ``x (a, b)`` is an alias with its columns."""
 _NO_NAMES = _BEFORE_CALLS | frozenset(
     """
     AS CUBE DEC EXISTS IDENTIFIER INTERVAL NUMERIC OVER PIVOT ROLLUP SETS TIMESTAMPADD TIMESTAMPDIFF TRY_CAST UNPIVOT
@@ -63,7 +63,7 @@ def default_calls(parameters: str) -> tuple[FunctionCall, ...]:
 
 
 def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span, ...]:
-    """Return the places where a name qualifies other names; none if the part of the text also has it otherwise."""
+    """Return the places where a name qualifies other names, or no place if this part of the text also uses it alone."""
     tokens = [token for token in tokenize(text) if start <= token.start < end]
     found = []
     for index, token in enumerate(tokens):
@@ -78,7 +78,7 @@ def qualifying_places(text: str, start: int, end: int, name: str) -> tuple[Span,
 
 
 def _first_part(tokens: Sequence[Token], index: int) -> int | None:
-    """Return the index of the first part of a name of one or two parts, None for a longer name."""
+    """Return the index of the first part of a name of one or two parts, or None for a longer name."""
     parts = [index]
     while parts[0] > 1 and tokens[parts[0] - 1].is_symbol(".") and tokens[parts[0] - 2].kind in _NAMES:
         parts.insert(0, parts[0] - 2)
@@ -98,7 +98,7 @@ def _is_call(tokens: Sequence[Token], index: int, name: str) -> bool:
 
 
 def _is_common_table(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether ``, name (columns) AS (SELECT ...`` stands here."""
+    """Return whether ``, name (columns) AS (SELECT ...`` begins at an index."""
     if not tokens[index - 1].is_symbol(","):
         return False
     depth = 0
@@ -125,7 +125,7 @@ def database_calls(tokens: Sequence[Token]) -> tuple[DatabaseCall, ...]:
 
 
 def _is_item(tokens: Sequence[Token], start: int, end: int) -> bool:
-    """Return whether these tokens are a whole item of a SELECT list, so that they name its column."""
+    """Return whether some tokens are a whole item of a SELECT list, so that they name its column."""
     if end < len(tokens):
         following = tokens[end]
         if not following.is_symbol(",", ")", "|>") and following.word not in _END_OF_ITEM:

@@ -1,4 +1,4 @@
-"""Calls of functions in sqlglot's tree, under the names that Spark gives them."""
+"""Calls of functions in sqlglot's tree, with Spark's names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WITH_OWN_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTR", "SUBSTRING"
 class QueryParser(_SparkParser):  # type: ignore[misc]
     """A parser of Spark's SQL that does not change functions: Spark checks their arguments.
 
-    sqlglot has other signatures for many functions, and replaces some by functions that it takes for equal: for
+    sqlglot has other signatures for many functions, and replaces some by functions that it regards as equal. For
     example, it rewrites formats of dates for another language.
     """
 
@@ -73,7 +73,7 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
 
 
 def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
-    """Return the name of a function in ``model.functions``, and its arguments; None if we cannot compute it."""
+    """Return the name of a function in ``model.functions`` and its arguments, or None for any other function."""
     if isinstance(node, exp.Anonymous):
         name = node.this if isinstance(node.this, str) else node.this.name
         known = SYNONYMS.get(name.lower())
@@ -102,5 +102,5 @@ def called_function(node: exp.Expr) -> tuple[str, Sequence[exp.Expr]] | None:
 
 
 def says_only(node: exp.Expr, *names: str) -> bool:
-    """Return whether a node has no other arguments, which could change its meaning."""
+    """Return whether a node has only the arguments ``names``, as other ones could change its meaning."""
     return all(name in names for name, value in node.args.items() if value)

@@ -1,8 +1,8 @@
-"""A query's tokens in sqlglot's form, and the tree that sqlglot makes of them.
+"""The translation of a query's tokens for sqlglot, and the tree that sqlglot makes of them.
 
-sqlglot serves to find names, stars and conditions, and must never refuse a query that Spark parses. It gets the tokens
-that were read by the rules of Spark's lexer, some of them in another spelling with the same meaning. If it takes a word
-for a keyword and Spark takes it for a name, sqlglot gets the word as a name.
+sqlglot finds names, stars and conditions, and must never refuse a query that Spark parses. It gets the tokens of
+Spark's lexer, some of them in another spelling with the same meaning. If a word is a keyword for sqlglot and a name for
+Spark, sqlglot gets the word as a name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ USING LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI LATERAL WITH TABLE VALUES IN
 CASE WHEN THEN ELSE INTO QUALIFY
 """.split()  # noqa: SIM905
 )
-"""Words of a query's structure: these are never read as names, since a table might be overlooked."""
+"""Words of a query's structure, which are never read as names, since a table might be overlooked."""
 _MEANT = (
     "FROM",
     "WHERE",
@@ -51,7 +51,7 @@ _MEANT = (
     "CROSS",
     "USING",
 )
-"""Words that people mistype, and that stand between the parts of a query."""
+"""Words between the parts of a query that users may mistype."""
 _AFTER_LATERAL_VIEW = _STRUCTURE | {"PIVOT", "UNPIVOT", "WINDOW", "MAP", "REDUCE"}
 """Words that may follow the alias of a LATERAL VIEW and are not the name of its first column."""
 _MOST_NAMES = 20
@@ -64,7 +64,7 @@ _NOT_SUPPORTED: Mapping[tuple[str, ...], str] = {
     ("SELECT", "TOP"): "SELECT has no TOP; LIMIT stands behind the query",
     ("WATERMARK",): "WATERMARK is for streams; a query of this warehouse does not support it",
 }
-"""Words of Spark that sqlglot does not know, with the message if it stops at them."""
+"""A dict from words of Spark that sqlglot does not know to the message if it stops at them."""
 _EXPECTED = re.compile(r"Expecting (\S+)")
 _UNEXPECTED = "Invalid expression / Unexpected token"
 _FOREIGN_MARKER = re.compile(r"%\((\w+)\)s\b")
@@ -72,12 +72,12 @@ _TOKEN_IN_MESSAGE = re.compile(r"<Token token_type: \S+ text: (.*?), line: .*?>"
 
 
 def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int]) -> exp.Expr:
-    """Return the tree of a query; its positions count in ``text``.
+    """Return the tree of a query, with positions in ``text``.
 
-    ``links`` are the names ``T@Y``, ``table_statements`` the indexes of TABLE that stand for SELECT * FROM.
+    ``links`` are the names ``T@Y``. ``table_statements`` are the indexes of the words TABLE that mean SELECT * FROM.
 
     Raises:
-        StatementSyntaxError: sqlglot cannot read it.
+        StatementSyntaxError: sqlglot cannot read the query.
     """
     names: frozenset[int] = frozenset()
     found = first = _attempt(text, tokens, links, table_statements, names)
@@ -94,7 +94,7 @@ def parse(text: str, tokens: Sequence[Token], links: Links, table_statements: Co
 def _attempt(
     text: str, tokens: Sequence[Token], links: Links, table_statements: Collection[int], names: Collection[int]
 ) -> exp.Expr | _ParseFailure:
-    """Return the tree in which the tokens ``names`` are names, or the failure with its place."""
+    """Return the tree with the tokens ``names`` as names, or the failure with its place."""
     translated = list(_Translation(text, tokens, links, table_statements, names).tokens())
     try:
         return _tree(text, translated, tokens)
@@ -154,7 +154,7 @@ def _at(tokens: Sequence[Token], offset: int) -> int:
 
 
 def _mistaken(tokens: Sequence[Token], offset: int, names: Collection[int]) -> list[int]:
-    """Return the words at an error, and just before it, that may be names."""
+    """Return the indexes of the words at an error, and just before it, that may be names."""
     index = _at(tokens, offset)
     around = [each for each in (index, index - 1) if 0 <= each < len(tokens) and each not in names]
     return [each for each in around if _is_keyword(tokens[each]) and tokens[each].word not in _STRUCTURE]
@@ -174,7 +174,7 @@ def _readable(description: str) -> str:
 
 
 def _sentence(reason: str, found: Token | None) -> str:
-    """Return the parser's reason in the words of the other errors, with the token at its place."""
+    """Return the reason of the parser in the words of the other errors, with the token at its place."""
     if found is None:
         return reason
     if reason == _UNEXPECTED:
@@ -250,7 +250,7 @@ class _Translation:
         return _SYMBOLS.get(token.text, token.text)
 
     def _placed(self, token: SqlglotToken, index: int, end: int) -> Iterator[SqlglotToken]:
-        """Yield sqlglot's token with its place, or the tokens that the piece stands for."""
+        """Yield sqlglot's token with its place, or several tokens for one piece."""
         own = self._tokens[index]
 
         def at_own(kind: TokenType, text: str) -> SqlglotToken:
@@ -279,7 +279,7 @@ class _Translation:
             yield at_own(token.token_type, token.text)
 
     def _is_hexadecimal(self, index: int) -> bool:
-        """Return whether X and a string stand here, with or without blanks between them."""
+        """Return whether X and a string begin at an index, with or without blanks between them."""
         following = self._tokens[index + 1] if index + 1 < len(self._tokens) else None
         return self._tokens[index].word == "X" and following is not None and following.kind is Kind.STRING
 
@@ -292,7 +292,7 @@ class _Translation:
         )
 
     def _follows_with(self, index: int) -> bool:
-        """Return whether VALUES is the query behind WITH; sqlglot knows WITH only before SELECT."""
+        """Return whether VALUES is the query after WITH. sqlglot accepts WITH only before SELECT."""
         before = index - 1
         while before >= 0 and self._tokens[before].is_symbol("("):
             before -= 1

@@ -1,4 +1,4 @@
-"""A query's text, composed of pieces of the user's text; an error is reported at its place in the user's text."""
+"""A query composed of pieces of the user's text. An error is reported at its place in the user's text."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from airflow_hivex.core.parser.statements import Query, Span, TableReference
 
 @dataclass(slots=True)
 class Pieces:
-    """A text of our own words and of pieces of the user's text, whose places are remembered."""
+    """A text of generated words and pieces of the user's text, whose places are remembered."""
 
     cursor: Cursor
     text: str = ""
     copied: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, words: str) -> Self:
-        """Append words of our own."""
+        """Append generated words."""
         self.text += words
         return self
 
     def copy(self, start: int, end: int) -> int:
-        """Append the user's text between two places; return its beginning in the new text."""
+        """Append the user's text between two places; return the index of its beginning in the new text."""
         at = len(self.text)
         self.copied.append((at, start, end))
         self.text += self.cursor.text[start:end]
@@ -53,7 +53,7 @@ class Pieces:
         return replace(query, references=tuple(map(self._placed, query.references)))
 
     def _placed(self, reference: TableReference) -> TableReference:
-        """Return the reference with its table's place in the user's text, None if the name is a word of our own."""
+        """Return the reference with its table's place in the user's text, or with None for a generated name."""
         span = None
         for at, start, end in self.copied:
             moved = start - at

@@ -1,9 +1,9 @@
 """The pipe syntax (``FROM t |> WHERE a > 1 |> SELECT b``): its tokens in the order of a nested SELECT, for sqlglot.
 
-Spark reads the user's text unchanged. sqlglot only finds the names in it, so each name has to be in a query whose FROM
-has the query before it. Our own words have no place in the text.
+Spark reads the user's text unchanged. sqlglot only finds the names in the text, so each name must be in a query whose
+FROM has the query before it. Generated words have no place in the text.
 
-Source: Spark's SqlBaseParser grammar, operatorPipeRightSide; a pipe binds less than UNION.
+A pipe binds less than UNION. Source: Spark's SqlBaseParser grammar, operatorPipeRightSide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def without_pipes(text: str, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _piped(text: str, tokens: list[Token]) -> list[Token]:
-    """Return the tokens between two parentheses without their pipes; deeper parentheses have no pipes any more."""
+    """Return the tokens between two parentheses without their pipes.
+
+    Pipes in deeper parentheses are already replaced.
+    """
     parts = _split(tokens, "|>")
     if len(parts) == 1:
         return tokens
@@ -73,7 +76,7 @@ def _split(tokens: Sequence[Token], symbol: str) -> list[tuple[Token | None, lis
 
 
 def _behind_with(tokens: Sequence[Token]) -> int:
-    """Return the index of the query behind WITH and its names, 0 if there is no WITH."""
+    """Return the index of the query after WITH and its names, or 0 if there is no WITH."""
     if not tokens or tokens[0].word != "WITH":
         return 0
     depth = 0
@@ -87,9 +90,9 @@ def _behind_with(tokens: Sequence[Token]) -> int:
 
 
 class _Query:
-    """A query while its pipes are read: its SELECT list, and FROM with the clauses behind it.
+    """A query while its pipes are read: its SELECT list, and FROM with the clauses after it.
 
-    ``is_open`` is true while a join may follow the sources behind FROM, ``is_plain`` while the query selects all
+    ``is_open`` is true while a join may follow the sources after FROM. ``is_plain`` is true while the query selects all
     columns.
     """
 
@@ -143,7 +146,7 @@ class _Query:
             raise syntax_error(text, operation[0].start, f"{operation[0].text} is not an operator of the pipe syntax")
 
     def _nest(self) -> None:
-        """Put the query so far into a sub-query."""
+        """Turn the query so far into a sub-query."""
         self._rest = [*self._words("FROM", "("), *self.tokens, *self._words(")")]
         self._list = self._words("*")
         self._is_open = self._is_plain = True
@@ -162,7 +165,7 @@ class _Query:
         self._is_open = self._is_plain = False
 
     def _aggregate(self, operands: list[Token]) -> None:
-        """Select the aggregates and the keys; sqlglot does not read the names that GROUP BY may give to keys."""
+        """Select the aggregates and the keys, since sqlglot does not read the names that GROUP BY may give to keys."""
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)
         aggregates = operands if group is None else operands[:group]
@@ -174,7 +177,7 @@ class _Query:
         self._select(([*aggregates, *comma, *keys] or self._words("1"), []))
 
     def _words(self, *words: str) -> list[Token]:
-        """Return tokens for our own words, at the place of the operator."""
+        """Return tokens for generated words, at the place of the operator."""
         kinds = (Kind.WORD if each.isalpha() else Kind.NUMBER if each.isdigit() else Kind.SYMBOL for each in words)
         return [Token(kind, each, self._at, self._at) for kind, each in zip(kinds, words, strict=True)]
 
@@ -188,7 +191,7 @@ def _depth(tokens: Sequence[Token]) -> int:
 
 
 def _list_and_clauses(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
-    """Return the columns of SELECT, and GROUP BY and the WINDOW clause behind them."""
+    """Return the columns of SELECT, and the clauses GROUP BY and WINDOW after them."""
     for index, token in enumerate(tokens):
         begins = token.word == "WINDOW" or _is_group(tokens, index)
         if begins and index and not _depth(tokens[:index]) and not tokens[index - 1].is_symbol(","):

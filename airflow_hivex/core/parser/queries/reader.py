@@ -54,7 +54,7 @@ _HELD = {
 
 
 def quantified_comparisons(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that replace each comparison with ALL or ANY rows of a query by SQL that Spark knows.
+    """Yield the edits that replace each comparison with ALL or ANY rows of a query by SQL that Spark has.
 
     Raises:
         UnsupportedStatementError: the operand before the comparison has no certain beginning, or is an aggregate.
@@ -201,12 +201,12 @@ def read_query(cursor: Cursor) -> Query:
 
 
 def code_functions(tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the functions among the tokens that call any method of Java, however they are quoted or qualified."""
+    """Return the functions among the tokens that call arbitrary methods of Java, also if quoted or qualified."""
     return _calls_of(CODE_FUNCTIONS, tokens)
 
 
 def random_functions(text: str) -> frozenset[str]:
-    """Return the functions in a text of SQL that return another value at each call, or in each task."""
+    """Return the functions in SQL whose value differs at each call, or in each task."""
     return _calls_of(RANDOM_FUNCTIONS, tokenize(text))
 
 
@@ -271,7 +271,7 @@ def _table_statements(tokens: Sequence[Token]) -> list[int]:
 
 
 def _is_piped(tokens: Sequence[Token], index: int) -> bool:
-    """Return whether an operator of the pipe syntax gets the columns of the TABLE statement here."""
+    """Return whether an operator of the pipe syntax gets the columns of the TABLE statement at an index."""
     if index and tokens[index - 1].word in _SET_WORDS:
         return False
     behind = (token for token in tokens[index + 1 :] if token.kind is Kind.SYMBOL and not token.is_symbol(".", "@"))
@@ -295,7 +295,7 @@ def _begins_query(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _find_links(tokens: Sequence[Token]) -> Links:
-    """Return the names ``T@Y``."""
+    """Return the names ``T@Y`` of links."""
     found: dict[int, tuple[int, str, str]] = {}
     names = (Kind.WORD, Kind.QUOTED)
     for table, at, namespace in zip(tokens, tokens[1:], tokens[2:], strict=False):

@@ -1,4 +1,4 @@
-"""A query as a value: its tables, each with its name in the query and the conditions that restrict it."""
+"""The query as a value: its tables, each with its name in the query and the conditions on its rows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _OTHER = "__column_of_another_table"
 
 
 class QueryReader:
-    """Makes a Query of sqlglot's tree.
+    """A reader that makes a Query of sqlglot's tree.
 
-    ``database`` is the current database: with it, ``database.table.column`` may be a column of ``table``.
+    ``database`` is the current database, with which ``database.table.column`` may be a column of ``table``.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class QueryReader:
     # -- qualified columns -------------------------------------------------------
 
     def _qualifiers(self, reader: ScopeReader, replaced_ends: Collection[int]) -> list[TextEdit]:
-        """Return the edits that replace ``database.table`` before a column by the name that the table has in the query.
+        """Return the edits that replace ``database.table`` before a column by the table's name in the query.
 
-        Columns that end at ``replaced_ends`` are replaced with their qualifiers.
+        Columns that end at ``replaced_ends`` are replaced together with their qualifiers.
         """
         taken = {source.alias for scope in reader.scopes for source in scope.sources}
         named: list[tuple[list[exp.Identifier], Source, bool]] = []
@@ -141,7 +141,7 @@ class QueryReader:
         ]
 
     def _is_hidden(self, source: Source, scope: Scope, column_scope: Scope) -> bool:
-        """Return whether a neighbour, or a table nearer to a column, has the same bare name as a table."""
+        """Return whether a neighbour of a table, or a table nearer to a column, has the same unqualified name."""
         nearer: list[Source] = []
         around: Scope | None = column_scope
         while around is not None and around is not scope:
@@ -172,7 +172,7 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Add to each query in FROM the conditions that hold for all rows that its readers take."""
+        """Add to each query in FROM the conditions on all rows that its readers take."""
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}
@@ -182,7 +182,7 @@ class QueryReader:
             waiting = [each for each in waiting if each not in ready] if ready else []
 
     def _push_into(self, derived: Derived) -> None:
-        """Add to a query the conditions of its reader; with several readers, that one reader's conditions hold."""
+        """Add to a query the conditions of its reader, or, for several readers, a disjunction of their conditions."""
         found = [self._conditions_on(source, scope) for source, scope in derived.readers]
         if not found or not all(found):
             return
@@ -191,7 +191,7 @@ class QueryReader:
         derived.scope.conditions += [Condition(part, restricted) for part in parts]
 
     def _conditions_on(self, source: Source, scope: Scope) -> list[exp.Expr]:
-        """Return the conditions on the rows that a reader takes from a query, in the query's inner columns."""
+        """Return the conditions on the rows that a reader takes from a query, in terms of the query's inner columns."""
         derived = source.derived
         if derived is None or scope.pivoted:
             return []
@@ -217,9 +217,9 @@ class QueryReader:
         return found
 
     def _named_sources(self, expression: exp.Expr, scope: Scope) -> set[Source] | None:
-        """Return the sources whose columns a condition may name.
+        """Return the sources whose columns a condition may name, or None if this is not certain.
 
-        None if this is open because of a column without qualifier.
+        A column without qualifier may belong to any source.
         """
         found: set[Source] = set()
         for column in expression.find_all(exp.Column):
@@ -253,7 +253,7 @@ def _holds_after_outer_join(predicate: Predicate, scope: Scope) -> bool:
 
 
 def limit_edits(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edit of each LIMIT with an offset before its count; both are numbers or markers."""
+    """Yield an edit for each LIMIT with an offset before its count; both are numbers or markers."""
     for index, token in enumerate(tokens):
         if token.word != "LIMIT":
             continue
@@ -266,7 +266,7 @@ def limit_edits(text: str, tokens: Sequence[Token]) -> Iterator[TextEdit]:
 
 
 def _value(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Return the tokens of the number or marker at the beginning of ``tokens``, or none."""
+    """Return the tokens of the number or marker at the beginning of ``tokens``, or no tokens."""
     if tokens and tokens[0].kind is Kind.NUMBER:
         return tokens[:1]
     is_marker = len(tokens) == 2 and tokens[0].is_symbol(":") and tokens[1].kind is Kind.WORD
@@ -284,7 +284,7 @@ _FUNCTIONS = {
 
 
 def virtual_columns(reader: ScopeReader, tokens: Sequence[Token]) -> Iterator[TextEdit]:
-    """Yield the edits that replace each virtual column by a function; the column of the result keeps the name.
+    """Yield the edits that replace each virtual column by a function. The column of the result keeps its name.
 
     An edit replaces the qualifiers of the column, too. A field of a struct is not a virtual column.
     """

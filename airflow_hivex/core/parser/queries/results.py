@@ -1,8 +1,8 @@
-"""The result of a query, as far as its text shows it: columns, lists of VALUES, and constant texts among the values.
+"""The parts of a query's result that its text shows: columns, lists of VALUES, and constant texts among the values.
 
-Hive stores a constant text in a column of another type if the text is readable as this type. So an INSERT stores each
-value of a list by itself in the type of its column. Source: docs/reference/statements.md, "Texts in columns of other
-types".
+Hive stores a constant text in a column of another type if the text is a valid value of this type. So an INSERT casts
+each value of a list by itself to the type of its column. Source: docs/reference/statements.md, "Texts in columns of
+other types".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TEXTS = ("string", "void")
 def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
     """Return the positions of the result's columns that are constant texts or NULL in each row.
 
-    Columns behind ``*`` are counted from the end, by negative positions.
+    Columns after ``*`` have negative positions, counted from the end.
     """
     parts = result_parts(tree)
     if not parts:
@@ -39,7 +39,7 @@ def text_columns(tree: exp.Expr, markers: Markers) -> tuple[int, ...]:
 
 
 def constant_texts(cursor: Cursor, values: Sequence[Sequence[Token]]) -> tuple[int, ...]:
-    """Return the numbers of the values that are constant texts or NULL, in parentheses or not."""
+    """Return the positions of the values that are constant texts or NULL, with or without parentheses."""
     return tuple(number for number, tokens in enumerate(values) if _is_text(cursor, tokens))
 
 
@@ -77,7 +77,7 @@ _GENERATORS = frozenset(
 
 
 def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
-    """Return each SELECT and VALUES whose rows form the result; an empty list if other parts add rows, too."""
+    """Return each SELECT and VALUES whose rows form the result, or an empty list if other parts add rows, too."""
     found: list[exp.Select | exp.Values] = []
     # A chain of UNION is as deep as it is long.
     parts = [tree]
@@ -95,7 +95,7 @@ def result_parts(tree: exp.Expr) -> list[exp.Select | exp.Values]:
 
 
 def lists_columns(tree: exp.Expr) -> bool:
-    """Return whether the text lists the result's columns one by one, independent of the columns of the tables."""
+    """Return whether the text lists the result's columns one by one, so that they do not depend on the tables."""
     parts = result_parts(tree)
     return bool(parts) and all(
         isinstance(part, exp.Values) or all(map(is_one_column, part.expressions)) for part in parts
@@ -108,7 +108,7 @@ def values_of(row: exp.Expr) -> list[exp.Expr]:
 
 
 def is_one_column(value: exp.Expr) -> bool:
-    """Return whether a value of a SELECT is one column: neither ``*`` nor a function that returns several columns."""
+    """Return whether a value of a SELECT is one column, and not ``*`` or a function that returns several columns."""
     if isinstance(value, exp.Aliases) or value.is_star:
         return False
     called = value.unalias()
@@ -118,9 +118,9 @@ def is_one_column(value: exp.Expr) -> bool:
 
 
 def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Markers) -> ValueList | None:
-    """Return the values of a query that is only a list of VALUES, None for other queries.
+    """Return the values of a query that is only a list of VALUES, or None for any other query.
 
-    None, too, if Spark takes the fields of a STRUCT for the values of a row.
+    The result is also None if Spark reads the fields of a STRUCT as the values of a row.
 
     Raises:
         StatementSyntaxError: a row has more or fewer values than the first one.
@@ -147,7 +147,7 @@ def value_list(tree: exp.Expr, text: str, tokens: Sequence[Token], markers: Mark
 
 
 def _check_lengths(text: str, rows: Sequence[tuple[Token, int]]) -> None:
-    """Check that rows, each given by its first token and length, have the same number of values.
+    """Ensure that rows, each given by its first token and length, have the same number of values.
 
     Raises:
         StatementSyntaxError: a row has more or fewer values than the first one.
@@ -175,7 +175,7 @@ def _without_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], tuple[str,
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield the tokens between commas that stand outside of parentheses and brackets."""
+    """Yield the tokens between commas outside of parentheses and brackets."""
     depth = start = 0
     for index, token in enumerate(tokens):
         depth += token.is_symbol("(", "[") - token.is_symbol(")", "]")
@@ -186,7 +186,7 @@ def _parts(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _values(row: Sequence[Token]) -> list[Sequence[Token]]:
-    """Return the values of a row, in parentheses or not."""
+    """Return the values of a row, with or without parentheses."""
     while _is_enclosed(row):
         row = row[1:-1]
     return list(_parts(row))

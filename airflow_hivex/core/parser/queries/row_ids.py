@@ -1,7 +1,7 @@
 """ROW__ID in a query's text: the places that may read it, the tables that may have it, and the stars to change.
 
-A table that is read with its row ids has an additional column, which a star would show.
-Source: Spark's rules for names; ORDER BY and HAVING look at the result's columns first.
+If a table is read with its row ids, it has an additional column, which a star would show. ORDER BY and HAVING use the
+result's columns first. Source: Spark's rules for names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, name_of, unsuppo
 from airflow_hivex.core.parser.queries.scopes import Output, Scope, ScopeReader, Source
 
 Resolve: TypeAlias = Callable[[Sequence[exp.Identifier], Scope | None], tuple[Scope, list[Source], int] | None]
-"""Returns the scope and the sources that the first names before a column mean, and the number of these names."""
+"""A function that returns the scope and the sources that the first names before a column mean, and their number."""
 
 _NAME = normalise(ROW_ID)
 _RESULT_FIRST = ("order", "sort", "cluster", "distribute", "having")
@@ -29,7 +29,7 @@ def read_row_ids(
     """Return the uses of ROW__ID in the query; ``places`` are the positions of its tables among its references.
 
     Raises:
-        UnsupportedStatementError: a SELECT is missing that is needed to leave a column out.
+        UnsupportedStatementError: a column cannot be excluded, because its query has no SELECT.
     """
     return _RowIdReader(text, reader, tokens, places, resolve).read()
 
@@ -94,7 +94,7 @@ class _RowIdReader:
         return RowIdUse(start, end, tuple(scopes), alias)
 
     def _is_of_result(self, query: exp.Expr, clause: str, scope: Scope) -> bool:
-        """Return whether a name without qualifiers means a column of the result, or of a union's result."""
+        """Return whether an unqualified name means a column of the result of a query or union."""
         if not isinstance(query, exp.Select):
             return True
         return clause in _RESULT_FIRST and scope.output.named > 0
@@ -147,7 +147,7 @@ class _RowIdReader:
     def _from_of(self, star: exp.Star) -> int:
         """Return the place of a FROM without SELECT, which returns all columns.
 
-        Sqlglot adds a star to its tree there.
+        For such a FROM sqlglot adds a star to its tree.
         """
         query = star.find_ancestor(exp.Select)
         assert query is not None
@@ -180,7 +180,7 @@ def _chain(scope: Scope | None) -> Iterator[Scope]:
 
 
 def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
-    """Return the query in which a column stands, and the clause of the query."""
+    """Return the query that directly has a column, and the clause of the query with the column."""
     node: exp.Expr = column
     while node.parent is not None and not isinstance(node.parent, (exp.Select, exp.SetOperation, exp.Subquery)):
         node = node.parent
@@ -191,7 +191,7 @@ def _clause(column: exp.Column) -> tuple[exp.Expr, str]:
 
 
 def _gives_alias(query: exp.Select) -> bool:
-    """Return whether a column of the result has the alias ROW__ID, which other columns may then use."""
+    """Return whether a column of the result has the alias ROW__ID, to which other clauses may refer."""
     return any(isinstance(each, exp.Alias) and normalise(each.alias) == _NAME for each in query.expressions)
 
 

@@ -1,8 +1,8 @@
 """The scopes of a query: the sources that each SELECT reads, and the conditions on their rows.
 
-A name of WITH hides tables of this name from its definition on. A sub-query sees the tables around it. A derived table
-does not see its neighbours unless it is lateral.
-Source: Spark's CTESubstitution and the scoping rules of its SELECT reference.
+A name of WITH hides tables of this name after its definition. A sub-query sees the tables around it. A derived table
+does not see its neighbours unless it is lateral. Source: Spark's CTESubstitution and the scoping rules of its SELECT
+reference.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from airflow_hivex.core.parser.queries.filters import conjuncts
 from airflow_hivex.core.parser.statements import Span, TableName
 
 Links: TypeAlias = Mapping[int, tuple[int, str, str]]
-"""The names ``T@Y``: the end, T and Y of each, by the place where it begins."""
+"""A dict from the place of each name ``T@Y`` to its end, T and Y."""
 
 Names: TypeAlias = Mapping[str, "Output"]
-"""The names of WITH, each with the output of its query."""
+"""A dict from each name of WITH to the output of its query."""
 
 _NAMING_GENERATORS = ("inline", "inline_outer", "json_tuple", "stack")
 _PATH = re.compile(r"[/:.*\\]")
@@ -52,7 +52,7 @@ _REFUSED_TABLE_PARTS = {
 class Output:
     """The meaning of the name ROW__ID in the result of a query.
 
-    ``named`` is the number of columns with this name; ``tables`` are the tables whose columns a star passes on.
+    ``named`` is the number of columns with this name. ``tables`` are the tables whose columns the result has by a star.
     ``is_known`` is False for columns that the text alone does not show. ``derived`` is a query of WITH.
     """
 
@@ -70,10 +70,10 @@ class Source:
     """A source that FROM adds to a scope.
 
     ``table`` is None for sources that are not tables of the warehouse; ``start`` to ``end`` is its name in the text.
-    ``nullable``: an outer join may have made its columns NULL. ``visible``: its columns may be named outside of its
-    join. ``filterable``: its columns are still the columns of the table, and conditions hold for all rows that are
-    taken from it. ``output`` is the output of a source that is not a table; ``inner`` is the source that an alias for a
-    join hides. ``derived`` is a query whose rows conditions may restrict.
+    With ``nullable`` an outer join may have made its columns NULL. With ``visible`` its columns may be named outside of
+    its join. With ``filterable`` its columns are still the columns of the table, and conditions apply to all rows that
+    are taken from it. ``output`` is the output of a source that is not a table. ``inner`` is the source that an alias
+    for a join hides. ``derived`` is a query whose rows conditions may restrict.
     """
 
     alias: str
@@ -91,7 +91,7 @@ class Source:
 
     @property
     def brings(self) -> Output:
-        """Return the columns named ROW__ID that a star over the source returns."""
+        """Return the meaning of ROW__ID among the columns that a star over the source returns."""
         if self.inner:
             return _together(source.brings for source in self.inner if source.visible)
         if self.output is not None:
@@ -101,9 +101,9 @@ class Source:
 
 @dataclass(slots=True, eq=False)
 class Condition:
-    """A conjunct of WHERE or ON, and the sources whose rows it restricts.
+    """A part of WHERE or ON that must be true, and the sources whose rows it restricts.
 
-    Each source comes with a flag: whether an outer join may have made its columns NULL before.
+    Each source has a flag, which is true if an outer join may have made its columns NULL before.
     """
 
     expression: exp.Expr
@@ -112,7 +112,10 @@ class Condition:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """One SELECT. ``merges_columns``: NATURAL or USING merges two columns. ``output`` is the output of its result."""
+    """The scope of one SELECT. With ``merges_columns`` NATURAL or USING merges two columns.
+
+    ``output`` is its output.
+    """
 
     parent: Scope | None
     sources: list[Source] = field(default_factory=list)
@@ -124,10 +127,10 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Derived:
-    """A query with one SELECT that FROM reads under a name; conditions on its rows can be added inside.
+    """A query with one SELECT that FROM reads under a name, and in which conditions on its rows can be added.
 
-    ``columns`` are the inner columns, by the names of the query's columns. Columns of ``stars`` have the same names
-    inside, behind the qualifiers of the star. ``readers`` are the sources that read it, with their scopes.
+    ``columns`` is a dict from the names of the query's columns to inner columns. Columns of ``stars`` have the same
+    names inside, after the qualifiers of the star. ``readers`` are the sources that read the query, with their scopes.
     """
 
     scope: Scope
@@ -139,7 +142,7 @@ class Derived:
 
     @classmethod
     def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
-        """Return the query of a SELECT, whose alias may name its columns; None if its columns are not known."""
+        """Return the query of a SELECT, whose alias may name its columns, or None if its columns are not known."""
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
         stars: list[Sequence[exp.Identifier]] = []
@@ -165,7 +168,7 @@ class Derived:
         return cls(scope, columns, tuple(stars), frozenset(others), _allowed_columns(select))
 
     def column(self, name: str) -> exp.Column | None:
-        """Return the inner column of a column of the query, None if it is not certain."""
+        """Return the inner column of a column of the query, or None if it is not certain."""
         found = self.columns.get(name)
         if found is None and name not in self.hidden and len(self.stars) == 1:
             found = exp.column(exp.to_identifier(name, quoted=True), *reversed(self.stars[0]))
@@ -173,7 +176,7 @@ class Derived:
 
 
 def _only_select(query: exp.Expr) -> exp.Select | None:
-    """Return the single SELECT whose rows are the result of a query; None with UNION or LIMIT, for example."""
+    """Return the single SELECT whose rows are the result of a query, or None, for example with UNION or LIMIT."""
     while isinstance(query, exp.Subquery):
         if any(query.args.get(part) for part in (*_OF_SOME_ROWS, "joins", "laterals", "pivots")):
             return None
@@ -208,7 +211,7 @@ def _column_aliases(node: exp.Expr) -> list[str]:
 
 
 def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
-    """Return a test for columns that conditions may name: keys of GROUP BY, and of the partitions of windows."""
+    """Return a test for the columns that conditions may name: keys of GROUP BY, and of the partitions of windows."""
     nodes = list(_own_nodes(select))
     sets = [node.args.get("partition_by") or [] for node in nodes if isinstance(node, exp.Window)]
     group = select.args.get("group")
@@ -224,7 +227,7 @@ def _allowed_columns(select: exp.Select) -> Callable[[exp.Column], bool]:
 
 
 def _group_key(select: exp.Select, key: exp.Expr) -> exp.Expr:
-    """Return the expression of a key of GROUP BY, which may be the number of a column."""
+    """Return the expression of a key of GROUP BY, which may be given as the number of a column."""
     if isinstance(key, exp.Literal) and not key.is_string and key.name.isdecimal():
         columns: list[exp.Expr] = select.expressions
         number = int(key.name) - 1
@@ -241,7 +244,7 @@ def _is_same(column: exp.Column, key: exp.Expr) -> bool:
 
 
 class ScopeReader:
-    """Walks a query once and collects its scopes, its columns and stars (with their scopes) and its markers."""
+    """A reader that collects the scopes of a query, its columns and stars with their scopes, and its markers."""
 
     def __init__(
         self,
@@ -283,7 +286,7 @@ class ScopeReader:
     def resolve(
         self, qualifiers: Sequence[exp.Identifier], scope: Scope | None
     ) -> tuple[Scope, list[Source], int] | None:
-        """Return the scope and sources that the qualifiers of a column or star name, and the number of qualifiers.
+        """Return the scope and sources that the qualifiers of a column or star mean, and the number of qualifiers.
 
         A table has the names ``database.table`` and ``table``. A link has the names ``database.table@namespace`` and
         ``table@namespace``, and ``table`` if no other table of its FROM has this name. Spark tries two qualifiers
@@ -355,7 +358,7 @@ class ScopeReader:
         return names
 
     def _derived(self, query: exp.Expr, named: exp.Expr) -> Derived | None:
-        """Return a query whose rows conditions may restrict, after it was read; ``named`` has its alias."""
+        """Return a query, already read, whose rows conditions may restrict, or None; ``named`` has its alias."""
         select = _only_select(query)
         scope = None if select is None else self._scope_of.get(id(select))
         if select is None or scope is None or scope.pivoted:
@@ -437,7 +440,7 @@ class ScopeReader:
         return left
 
     def _join(self, join: exp.Join, left: list[Source], right: list[Source], scope: Scope) -> None:
-        """Note the sources that the join's condition restricts, and the side that it may make NULL.
+        """Add the sources that the condition of a join restricts, and mark the side that it may make NULL.
 
         An outer join keeps rows of its preserved side that fail ON, so the condition restricts only the other side.
         """
@@ -523,7 +526,7 @@ class ScopeReader:
         )
 
     def _end_of_sample(self, table_end: int) -> int | None:
-        """Return the place for an alias behind TABLESAMPLE (...) [REPEATABLE (...)]."""
+        """Return the place for an alias after TABLESAMPLE (...) [REPEATABLE (...)], or None."""
         depth, end = 0, None
         for token in self._tokens:
             if token.start < table_end:
@@ -538,7 +541,7 @@ class ScopeReader:
     # -- what a SELECT brings ----------------------------------------------------
 
     def _output(self, expression: exp.Expr, scope: Scope) -> Output:
-        """Return the output of one expression behind SELECT."""
+        """Return the output of one expression after SELECT."""
         star = expression.this if isinstance(expression, exp.Column) else expression
         if isinstance(star, exp.Star):
             output = (
@@ -594,7 +597,7 @@ class ScopeReader:
         return syntax_error(self._text, self._start(node), reason)
 
     def _start(self, node: exp.Expr) -> int:
-        """Return the place of a node: of its first name, else the beginning of the query."""
+        """Return the place of the first name in a node, or else the beginning of the query."""
         starts = [part.meta["start"] for part in node.find_all(exp.Identifier) if "start" in part.meta]
         return min(starts, default=self._tokens[0].start)
 

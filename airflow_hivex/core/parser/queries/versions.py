@@ -1,4 +1,4 @@
-"""Clauses behind the names of tables: VERSION AS OF and TIMESTAMP AS OF, and CHANGES FROM ... TO.
+"""The clauses after the names of tables: VERSION AS OF, TIMESTAMP AS OF, and CHANGES FROM ... TO.
 
 The clauses, and calls of ``table_changes('t', 1, 5)``, are read from the tokens of a query before sqlglot sees it.
 Source: Spark's grammar, temporalClause and changesClause; Delta's table-valued function table_changes.
@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=365_250)
 
 
 def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionAsOf]]:
-    """Return the tokens of a query without its version clauses, and the versions by the end of the table name before.
+    """Return a query's tokens without version clauses, and a dict from the end of the table name to version.
 
     Raises:
         StatementSyntaxError: the value of a clause is not a version.
@@ -57,7 +57,7 @@ def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Quer
     """Return a query with the versions of its tables; ``end`` is the end of its text with the clauses.
 
     Raises:
-        StatementSyntaxError: a clause does not stand behind the name of a table.
+        StatementSyntaxError: a clause does not follow the name of a table.
     """
     if not found:
         return query
@@ -76,7 +76,7 @@ def _not_behind_table(text: str, token: Token) -> Exception:
 
 
 def at_version(cursor: Cursor) -> bool:
-    """Return whether a clause begins here, and not a column of that name with the alias OF."""
+    """Return whether a clause comes next, and not a column of that name with the alias OF."""
     ahead = 1 if cursor.at("FOR") else 0
     words = [token.word for place in range(3) if (token := cursor.peek(ahead + place)) is not None]
     if len(words) < 3 or words[0] not in (*BY_WRITE_ID, *BY_TIME) or words[1:] != ["AS", "OF"]:
@@ -158,16 +158,16 @@ def read_time(cursor: Cursor) -> VersionAsOf:
 
 
 def _typed(cursor: Cursor) -> Literal | None:
-    """Return a constant; for a typed string, its text, which may have a zone."""
+    """Return a constant. A typed string is returned as its text, which may have a zone."""
     if cursor.peek(1) is not None and cursor.at_kind(Kind.STRING, ahead=1):
         cursor.accept_one(*_TIME_TYPES)
     return read_constant(cursor)
 
 
 def moment(value: object) -> datetime | None:
-    """Return a text, date or time as a time of UTC, the default zone; None for any other value.
+    """Return a text, date or time as a time in UTC, or None for any other value or a year out of range.
 
-    None, too, for a time that is not in a year from 1 to 9999 of UTC.
+    A value without a zone is in UTC. The range of years is 1 to 9999 in UTC.
     """
     try:
         if isinstance(value, str):
@@ -180,7 +180,7 @@ def moment(value: object) -> datetime | None:
 
 
 def _interval(cursor: Cursor) -> timedelta:
-    """Read an interval such as INTERVAL 2 HOURS, with the number or the whole value in quotes or not."""
+    """Read an interval such as INTERVAL 2 HOURS, in which the number or the whole value may be in quotes."""
     cursor.expect("INTERVAL")
     token = cursor.peek()
     literal = read_constant(cursor)
@@ -202,7 +202,7 @@ _FUNCTION = "TABLE_CHANGES"
 
 
 def take_changes(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token], dict[int, VersionRange]]:
-    """Return the tokens of a query without its CHANGES clauses, and the changes by the end of the table name before.
+    """Return a query's tokens without CHANGES clauses, and a dict from the end of the table name to changes.
 
     A call of ``table_changes`` is replaced by the name of its table, with the place of the call.
 
@@ -230,8 +230,8 @@ def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Quer
     """Return a query with the changes that it reads; ``end`` is the end of its text with the clauses.
 
     Raises:
-        StatementSyntaxError: a clause does not stand behind the name of a table.
-        UnsupportedStatementError: a clause stands behind a link, a sample or a version.
+        StatementSyntaxError: a clause does not follow the name of a table.
+        UnsupportedStatementError: a clause follows a link, a sample or a version.
     """
     if not found:
         return query
@@ -247,7 +247,7 @@ def with_changes(query: Query, found: dict[int, VersionRange], end: int) -> Quer
 
 
 def at_changes(cursor: Cursor) -> bool:
-    """Return whether a clause begins here, and not the name of a column before FROM."""
+    """Return whether a clause comes next, and not the name of a column before FROM."""
     kind = cursor.peek(2)
     is_clause = cursor.at("CHANGES", "FROM") and kind is not None and kind.word in (*BY_WRITE_ID, *BY_TIME)
     return is_clause and cursor.peek(3) is not None and at_version_value(cursor, 3)
@@ -312,7 +312,7 @@ def _read_call(cursor: Cursor) -> tuple[list[Token], VersionRange]:
 
 
 def _read_version(cursor: Cursor) -> tuple[str, VersionAsOf]:
-    """Return the kind of a value, and its version: a whole number is a write id, any other value a time."""
+    """Return the kind of a value, and its version. A whole number is a write id, any other value is a time."""
     start = cursor.index
     literal = read_constant(cursor)
     cursor.index = start

@@ -1,8 +1,7 @@
 """Statements as values, with their kinds, reads and writes.
 
 The reader makes them, the session runs them. Positions count characters from 0 in the user's text, end excluded, so
-that table names can be replaced and all other text stays as written. Each statement is named in the module of its
-chapter only.
+that table names can be replaced and all other text stays unchanged. Only the module of its chapter names a statement.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RefusedPart(Exception):  # noqa: N818 - the reader makes an error with the place of it
-    """A part of a statement that does not fit the other parts; the reader knows its place in the text."""
+    """A part of a statement does not fit the other parts. The reader adds its place in the text."""
 
     def __init__(self, field: str, reason: str, *, is_unsupported: bool = False) -> None:
         super().__init__(field, reason)
@@ -78,7 +78,7 @@ class Statement(ABC):
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names, by place and role."""
+        """Return every object that the statement names, with its place and role."""
         return self.mentions
 
     @property
@@ -90,7 +90,7 @@ class Statement(ABC):
 
 @cache
 def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T], ...]:
-    """Return the fields of a statement whose types have an annotation of a class, each with the annotation."""
+    """Return the names of fields whose types have an annotation of some class, each with the annotation."""
     hints = get_type_hints(statement, include_extras=True).items()
     return tuple(
         (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)
@@ -121,7 +121,7 @@ class RoutedStatement(Statement):
 
     @property
     def targets(self) -> tuple[TableName, ...]:
-        """Return the existing tables that the statement writes; a table that two parts write occurs twice."""
+        """Return the existing tables that the statement writes. A table that two parts write occurs twice."""
         return tuple(name for name, roles in self.writes if Role.CREATE not in roles)
 
     @property
@@ -141,7 +141,7 @@ class RoutedStatement(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return every object that the statement names; a place that several queries share is returned once."""
+        """Return every object that the statement names. A place that several queries share occurs once."""
         written = (use for name, roles in self.writes for use in table_uses(name, *roles))
         read = dict.fromkeys(use for each in self.references for use in table_uses(each.table, Role.READ))
         return (*written, *self.mentions, *read)
@@ -200,7 +200,7 @@ class ObjectKind(enum.StrEnum):
 class UsedObject:
     """One object that a statement names, at one place, in one role.
 
-    ``database`` and ``namespace`` (the Y of a link ``T@Y``) are None where the statement gives none. ``name`` is
+    ``database`` and ``namespace`` (the Y of a link ``T@Y``) are None if the statement does not give them. ``name`` is
     None if the statement means the current database without naming it. ``start`` and ``end`` count characters of the
     user's text from 0, end excluded; they are None for a name that is not in it.
     """
@@ -222,10 +222,10 @@ NOTHING: Uses = ()
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The role of the object that a field of a statement names: a table, view or link, if ``kind`` says nothing else.
+    """The role of the object that a field of a statement names. By default (``kind``) it is a table, view or link.
 
-    A field without a value names no object, or the current database if ``or_current``. Constraints name the tables that
-    their foreign keys reference.
+    A field without a value names no object or, with ``or_current``, the current database. A field of constraints names
+    the tables that foreign keys reference.
     """
 
     role: Role
@@ -233,7 +233,7 @@ class Named:
     or_current: bool = False
 
     def uses(self, value: TableName | Constraints | str | None) -> Uses:
-        """Return the use of the object, or no use without an object."""
+        """Return the use of the object in a value, or no use if there is no object."""
         if isinstance(value, Constraints):
             parents = dict.fromkeys(key.parent for key in value.keys.values() if key.parent is not None)
             return tuple(UsedObject(self.kind, self.role, name, database or None) for database, name in parents)
@@ -250,12 +250,12 @@ class Folder:
 
 
 def described_outputs(uses: Uses) -> Uses:
-    """Return the objects that an explained statement would change, or names without reading them."""
+    """Return the objects that an explained statement would change, or that it names without reading them."""
     return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in uses if each.role is not Role.READ))
 
 
 def table_uses(table: TableName | None, *roles: Role) -> Uses:
-    """Return a table in each of its roles; no use without a table."""
+    """Return the uses of a table, one for each role, or no use without a table."""
     if table is None:
         return NOTHING
     start, end = table.span or (None, None)
@@ -265,12 +265,12 @@ def table_uses(table: TableName | None, *roles: Role) -> Uses:
 
 
 def database_uses(name: str | None, *roles: Role) -> Uses:
-    """Return a database in each of its roles; without a name, the current database."""
+    """Return the uses of a database, by default of the current one, one for each role."""
     return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
 
 
 def function_uses(name: TableName, role: Role) -> Uses:
-    """Return a permanent function in its role."""
+    """Return the use of a permanent function."""
     start, end = name.span or (None, None)
     return (UsedObject(ObjectKind.FUNCTION, role, name.name, name.database, None, start, end),)
 

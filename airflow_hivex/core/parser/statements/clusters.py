@@ -10,7 +10,7 @@ from airflow_hivex.core.parser.statements.base import Named, ObjectKind, Role, R
 
 @dataclass(frozen=True, slots=True)
 class UseCluster(Statement):
-    """The cluster for all later statements of the session; None for any cluster."""
+    """The cluster for all later statements of the session. None removes the pin."""
 
     KIND = "USE CLUSTER"
     SYNTAX = ("USE CLUSTER [<name cluster>]",)
@@ -36,13 +36,13 @@ class ExplainRoute(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the objects that the statement names; none of them is read or written."""
+        """Return the objects that the statement names, without reading or writing them."""
         return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))
 
 
 @dataclass(frozen=True, slots=True)
 class SetSetting(Statement):
-    """SET name = value, or SET name, which shows the value (None)."""
+    """SET name = value, or SET name, which shows the value. In this form the value is None."""
 
     KIND = "SET"
     IN_TRANSACTIONS = False
@@ -53,7 +53,7 @@ class SetSetting(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetSetting(Statement):
-    """RESET name: the value of the metastore holds again."""
+    """RESET name, which removes the value of the session."""
 
     KIND = "RESET"
     IN_TRANSACTIONS = False

@@ -16,7 +16,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 class AddColumns(Statement):
     """New columns of a table.
 
-    They stand behind the existing columns, or behind the column in ``places``; an empty text there means first.
+    They follow the existing columns, or the column in ``places``, where an empty text means the first place.
     """
 
     KIND = "ALTER TABLE ADD COLUMNS"
@@ -35,10 +35,10 @@ class AddColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(Statement):
-    """Another name, type, comment or place of a column; a field with None leaves the fact unchanged.
+    """Another name, type, comment or place of a column. A field with None changes nothing.
 
     ``after`` is the column before the new place, or the empty text for the first place. ``added`` are new constraints
-    of the column; existing rows are not checked against them.
+    of the column, against which existing rows are not checked.
     """
 
     KIND = "ALTER TABLE CHANGE COLUMN"
@@ -59,13 +59,13 @@ class ChangeColumn(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeColumn:
-        """Return the statement; Hive's form names its fields by itself."""
+        """Return the statement. Hive's form has all fields itself."""
         return cls(values["table"], **values["change"]) if "change" in values else cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns(Statement):
-    """Other columns: columns of the same names keep their values, all other columns are dropped."""
+    """Other columns. Columns of the same names keep their values, and all other columns are dropped."""
 
     KIND = "ALTER TABLE REPLACE COLUMNS"
     SYNTAX = ("ALTER TABLE <table> REPLACE COLUMNS <columns new_columns>",)
@@ -77,7 +77,7 @@ class ReplaceColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropColumns(Statement):
-    """The end of columns."""
+    """A drop of columns."""
 
     KIND = "ALTER TABLE DROP COLUMNS"
     SYNTAX = ("ALTER TABLE <table> DROP {COLUMNS | COLUMN} [IF EXISTS] <columns dropped_columns>",)
@@ -92,7 +92,8 @@ class DropColumns(Statement):
 class ChangeConstraints(Statement):
     """Other constraints of a table.
 
-    It adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its name.
+    The statement adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its
+    name.
     """
 
     KIND = "ALTER TABLE of constraints"
@@ -121,7 +122,7 @@ class ChangeConstraints(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeConstraints:
-        """Return the statement; a default value, or NOT NULL, is a constraint of one column."""
+        """Return the statement, in which a default value or NOT NULL is a constraint of one column."""
         if "column" not in values:
             return cls(**values)
         column = normalise(values["column"])

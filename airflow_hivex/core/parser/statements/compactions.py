@@ -64,7 +64,7 @@ class Compact(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Compact:
-        """Return the request; buckets and an order are options of a rebalance."""
+        """Return the request. Buckets and an order are only allowed for a rebalance."""
         wanted = values.get("type", CompactionType.MAJOR)
         if wanted not in REQUESTABLE:
             raise RefusedPart("type", "what can be asked for is 'major', 'minor' or 'rebalance'")
@@ -82,7 +82,7 @@ class Compact(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCompactions(Statement):
-    """The queue and the history of compactions; ``order_by`` are columns, each with True for ascending order."""
+    """The queue and the history of compactions. ``order_by`` are columns, each with True for ascending order."""
 
     KIND = "SHOW COMPACTIONS"
     SYNTAX = (
@@ -105,7 +105,7 @@ class ShowCompactions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AbortCompactions(Statement):
-    """The end of compactions; the ids in the order given, each once."""
+    """An abort of compactions. The ids are in the given order, each once."""
 
     KIND = "ABORT COMPACTIONS"
     SYNTAX = ("ABORT COMPACTIONS <ids compaction_ids>",)

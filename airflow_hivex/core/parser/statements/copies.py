@@ -16,7 +16,7 @@ _DATABASE = "ALTER {DATABASE | SCHEMA | NAMESPACE} <database>"
 
 @dataclass(frozen=True, slots=True)
 class ReplicateTable(Statement):
-    """A copy of a table, or of some of its partitions, on another cluster; the table is only read."""
+    """A copy of a table, or of some of its partitions, to another cluster. The table is only read."""
 
     KIND = "REPLICATE TABLE"
     SYNTAX = ("REPLICATE TABLE <table> [PARTITION <specification>] TO CLUSTER <cluster>",)
@@ -29,7 +29,7 @@ class ReplicateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropCopy(Statement):
-    """The end of a copy of a table or partition."""
+    """A drop of the copy of a table or partition."""
 
     KIND = "ALTER TABLE DROP COPY"
     SYNTAX = ("ALTER TABLE <table> [PARTITION <partition>] DROP COPY ON CLUSTER <cluster>",)
@@ -42,7 +42,10 @@ class DropCopy(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetPrimaryCluster(Statement):
-    """Another primary cluster of a table; with ``force`` it continues with the rows that a lost primary leaves."""
+    """Another primary cluster of a table.
+
+    With ``force`` it continues with the rows that remain without a lost primary.
+    """
 
     KIND = "ALTER TABLE SET PRIMARY CLUSTER"
     SYNTAX = ("ALTER TABLE <table> SET PRIMARY CLUSTER <cluster> [FORCE !force [CONFIRM <confirm confirmation>]]",)
@@ -80,7 +83,7 @@ class MoveDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CancelMove(Statement):
-    """The end of a move that has not switched the namespace yet."""
+    """The cancellation of a move that has not switched the namespace yet."""
 
     KIND = "ALTER DATABASE CANCEL MOVE"
     SYNTAX = (f"{_DATABASE} CANCEL MOVE [KEEP COPIES]",)

@@ -32,7 +32,7 @@ class CreateDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropDatabase(Statement):
-    """The end of a database; with CASCADE also the end of its tables."""
+    """A drop of a database and, with CASCADE, of its tables."""
 
     KIND = "DROP DATABASE"
     SYNTAX = (f"DROP {_DATABASE} [IF EXISTS] <name database> [RESTRICT | CASCADE]",)
@@ -72,7 +72,7 @@ class AlterDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class UseDatabase(Statement):
-    """The current database from now on."""
+    """The current database for later statements."""
 
     KIND = "USE"
     SYNTAX = (f"USE [{_WORDS}] <name database>",)
@@ -87,7 +87,7 @@ _BY = "BY <by: TABLE | FORMAT | AGE>"
 
 @dataclass(frozen=True, slots=True)
 class ShowCapacity(Statement):
-    """The bytes and rows of a namespace, or of all of them, on each cluster."""
+    """The bytes and rows of one namespace, or of all, on each cluster."""
 
     KIND = "SHOW CAPACITY"
     SYNTAX = (f"SHOW CAPACITY [{_NAMESPACE}] [{_BY} & CLUSTER <cluster>]",)

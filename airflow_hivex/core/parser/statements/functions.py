@@ -24,7 +24,7 @@ from airflow_hivex.core.parser.statements.queries import Query
 class CreateFunction(RoutedStatement):
     """A permanent function of a database, in SQL or of a Java class.
 
-    An SQL function has a definition ``sql``, and its ``body`` as a query. A Java function has a class and resources.
+    An SQL function has its definition in ``sql``, and its body as a query. A Java function has a class and resources.
     """
 
     KIND = "CREATE FUNCTION"
@@ -67,7 +67,7 @@ class CreateFunction(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropFunction(Statement):
-    """The end of a permanent function."""
+    """A drop of a permanent function."""
 
     KIND = "DROP FUNCTION"
     SYNTAX = ("DROP FUNCTION [IF EXISTS] <name function>",)

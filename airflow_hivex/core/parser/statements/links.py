@@ -16,7 +16,7 @@ _LINK = "{LINK | TABLELINK}"
 
 @dataclass(frozen=True, slots=True)
 class CreateLink(Statement):
-    """A new link to a table of another namespace; a static one shows the partitions that are added to it."""
+    """A new link to a table of another namespace. A static link shows only partitions that are added to it."""
 
     KIND = "CREATE LINK"
     SYNTAX = (f"CREATE [STATIC] {_LINK} [IF NOT EXISTS] TO <link> [LINKPROPERTIES <properties>]",)
@@ -36,7 +36,7 @@ class CreateLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropLink(Statement):
-    """The end of a link; the name of a table or view is refused later."""
+    """A drop of a link. The name of a table or view is refused later."""
 
     KIND = "DROP LINK"
     SYNTAX = (f"DROP {_LINK} [IF EXISTS] [TO] <link table>",)
@@ -48,7 +48,7 @@ class DropLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AddLinkPartitions(Statement):
-    """Partitions that a link shows from now on, by their values, or by comparisons of keys; a value of None is NULL."""
+    """Partitions to add to a link, by their values or by comparisons of keys. A value of None is NULL."""
 
     KIND = "ALTER LINK ADD PARTITION"
     SYNTAX = (
@@ -65,7 +65,7 @@ class AddLinkPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropLinkPartitions(Statement):
-    """Partitions that a static link does not show any more, by comparisons of keys."""
+    """Partitions to remove from a link, by comparisons of keys."""
 
     KIND = "ALTER LINK DROP PARTITION"
     SYNTAX = (f"ALTER {_LINK} [TO] <link table> DROP [IF EXISTS] <specifications>",)

@@ -1,4 +1,4 @@
-"""Statements that bring the metastore up to date with files, or report to others that a table has changed."""
+"""Statements that adapt the metastore to files, or report to other clients that a table has changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"
 class RepairPartitions(Statement):
     """Partitions with folders that the metastore lacks, and partitions of the metastore without folders.
 
-    Without ``is_repair`` the differences are only shown, as in Hive.
+    Without ``is_repair`` the statement only shows the differences, as in Hive.
     """
 
     KIND = "MSCK REPAIR TABLE"
@@ -43,7 +43,10 @@ class RepairPartitions(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RepairPartitions:
-        """Return the statement; it adds partitions by default, and shows both differences."""
+        """Return the statement.
+
+        By default it adds partitions, and without REPAIR it shows both kinds of differences.
+        """
         is_repair = values.get("is_repair", False)
         mode = values.get("mode", "ADD" if is_repair else "SYNC")
         return cls(values["table"], adds=mode != "DROP", drops=mode != "ADD", is_repair=is_repair)
@@ -56,7 +59,7 @@ class RepairPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RefreshTable(Statement):
-    """A check that a table exists: each statement reads the newest snapshot, so a refresh is not needed."""
+    """A check that a table exists. Each statement reads the newest snapshot, so a refresh is not needed."""
 
     KIND = "REFRESH TABLE"
     SYNTAX = ("REFRESH [TABLE] <table>",)
@@ -89,7 +92,7 @@ class TouchTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatistics(Statement):
-    """Statistics that a user gives, with Hive's names; a comment of a column is not kept."""
+    """Statistics that a user gives, with Hive's names. The comment of a column is ignored."""
 
     KIND = "ALTER TABLE UPDATE STATISTICS"
     SYNTAX = (

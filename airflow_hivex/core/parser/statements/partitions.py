@@ -14,7 +14,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Statement):
-    """New partitions of a table; a value of None is NULL."""
+    """New partitions of a table. A value of None is NULL."""
 
     KIND = "ALTER TABLE ADD PARTITION"
     SYNTAX = ("ALTER TABLE <table> ADD [IF NOT EXISTS] <partitions new_partitions>",)
@@ -26,15 +26,15 @@ class AddPartitions(Statement):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the locations of the partitions that have one."""
+        """Return the given locations of partitions."""
         return tuple(location for _, location in self.partitions if location is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions(Statement):
-    """The end of partitions; a specification may name some keys only.
+    """A drop of partitions. A specification may name only some keys.
 
-    Each specification is a predicate, as Hive allows comparisons there: ``PARTITION (ds < '2013')``.
+    Each specification is a predicate, since Hive allows comparisons in it: ``PARTITION (ds < '2013')``.
     """
 
     KIND = "ALTER TABLE DROP PARTITION"
@@ -48,7 +48,7 @@ class DropPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenamePartition(Statement):
-    """Other values of the keys of a partition; both name all keys, None is NULL."""
+    """Other values of the keys of a partition. Old and new specification name all keys; None is NULL."""
 
     KIND = "ALTER TABLE RENAME PARTITION"
     SYNTAX = ("ALTER TABLE <table> PARTITION <partition> RENAME TO PARTITION <name partition>",)

@@ -17,12 +17,12 @@ from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 class TableReference:
     """One place in a query where a table is read.
 
-    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query has no alias: then
-    an alias must be written where the name is replaced, or at ``alias_position`` if other text stands in between (``t
+    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query has no alias. Then
+    an alias must be written after the replaced name, or at ``alias_position`` if other text must come between (``t
     TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from here must satisfy, and that
     read only columns which may belong to this table. ``row_id`` is the name of an additional column with the row ids,
-    None if the query does not read them. ``version`` is an earlier version to read, ``changes`` the commits whose
-    changes are read in place of its rows.
+    or None if the query does not read them. ``version`` is an earlier version to read. ``changes`` are the commits
+    whose changes are read in place of the rows.
     """
 
     table: TableName
@@ -39,7 +39,7 @@ class TableReference:
 
 @dataclass(frozen=True, slots=True)
 class TextEdit:
-    """Replace the characters from ``start`` to ``end`` by ``text``."""
+    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """One call in a query of a function that may be a permanent one, by its normalised name."""
+    """A call in a query of a function that may be permanent, with its normalised name."""
 
     name: str
     database: str | None
@@ -67,9 +67,9 @@ class DatabaseCall:
 
 @dataclass(frozen=True, slots=True)
 class ValueList:
-    """The rows of a query that is only a list of VALUES; all rows have the same length.
+    """The rows of a query that is only a list of VALUES. All rows have the same length.
 
-    ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of constants,
+    ``cells`` are the places of the values in the query's text, row by row. ``types`` are Spark's types of constants, or
     None for other values. ``names`` are the column names in an alias, if any.
     """
 
@@ -90,15 +90,15 @@ class ValueList:
 class Query:
     """A SELECT (with its CTEs, set operations and sub-queries) as text, with the objects that it reads.
 
-    ``start`` and ``end`` bound it in ``text``. ``references`` stand in order of appearance.
-    ``qualifiers`` are edits that shorten ``database.table.column`` to ``table.column``, the name of the column once the
-    table's name was replaced. ``row_ids`` are the places that may read ROW__ID, until edits replace them.
-    ``parameters`` are the names of its ``:name`` markers. ``code_functions`` are the called functions that run any code
-    of the statement's author. ``loaded`` are files that it reads besides its references. ``functions`` are the calls of
-    functions whose names are not those of Spark's own. ``database_calls`` return the current database. ``texts`` are
-    the positions of the result's columns that are constant texts or NULL; negative ones count from the end.
-    ``lists_columns`` is true if the text lists the columns of its result one by one, so that their order does not
-    depend on the tables. ``values`` are the values of a list of VALUES.
+    ``start`` and ``end`` are its place in ``text``. ``references`` are in the order of the text. ``qualifiers`` are
+    edits that shorten ``database.table.column`` to ``table.column``, which is valid after the table's name is replaced.
+    ``row_ids`` are the places that may read ROW__ID, until edits replace them. ``parameters`` are the names of its
+    ``:name`` markers. ``code_functions`` are the called functions that run arbitrary code of the statement's author.
+    ``loaded`` are files that the query reads besides its references. ``functions`` are the calls of functions that
+    Spark itself does not have. ``database_calls`` return the current database. ``texts`` are the positions of the
+    result's columns that are constant texts or NULL; negative ones count from the end. ``lists_columns`` is true if the
+    text lists the columns of its result one by one, so that their order does not depend on the tables. ``values`` are
+    the values of a list of VALUES.
     """
 
     text: str
@@ -121,7 +121,7 @@ class Query:
         return self.render_with_places(views)[0]
 
     def render_values(self) -> tuple[tuple[str, ...], ...]:
-        """Return the text of each of its ``values``, row by row, for a query without references."""
+        """Return the text of each of the ``values``, row by row, for a query without references."""
         assert self.values is not None, "the query is a list of VALUES"
 
         def text(cell: Span) -> str:
@@ -133,9 +133,9 @@ class Query:
         return tuple(tuple(map(text, cells)) for cells in self.values.cells)
 
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
-        """Return the text of :meth:`render` with the place of each view in it.
+        """Return the text of :meth:`render`, and the place of each view in it.
 
-        The clauses of versions are removed with the names of tables, or stay ``with_versions``.
+        The clauses of versions are removed together with the names of tables, unless ``with_versions`` is set.
         """
         tables: list[TextEdit] = []
         edits = list(self.qualifiers)

@@ -46,7 +46,7 @@ _ROLES = {ChangeAction.INSERT: Role.INSERT, ChangeAction.UPDATE: Role.UPDATE, Ch
 
 @dataclass(frozen=True, slots=True)
 class Select(QueryStatement):
-    """A query whose rows go to the user."""
+    """A query whose rows are returned to the user."""
 
     KIND = "SELECT"
 
@@ -74,9 +74,9 @@ class ExplainMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(QueryStatement):
-    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] query; of a statement that writes rows, only the query.
+    """EXPLAIN [EXTENDED | FORMATTED | CODEGEN | COST] of a query, or of the query in a statement that writes rows.
 
-    ``mentions`` are the objects that such a statement changes.
+    ``mentions`` are the objects that the explained statement changes.
     """
 
     KIND = "EXPLAIN"
@@ -97,13 +97,13 @@ class DefaultValue:
 
 @dataclass(frozen=True, slots=True)
 class Insert(QueryStatement):
-    """New rows of one table, which with OVERWRITE replace its rows, or those of the partitions that they belong to.
+    """New rows of one table, which with OVERWRITE replace the rows of the table or of the written partitions.
 
     ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
     NULL). ``columns`` is the column list, if one was given. ``rows`` has the values of a VALUES list if all of them are
-    constants: then the statement can run without Spark; ``query`` is always set. ``defaults`` are the places of DEFAULT
-    in it. With ``by_name`` the columns of the query go to the columns of the same names. If it ``evolves``, columns
-    that only the query has, by name or behind the table's columns, are added.
+    constants, so that the statement can run without Spark; ``query`` is always set. ``defaults`` are the places of
+    DEFAULT in the query. With ``by_name`` the columns of the query match the columns of the same names. With
+    ``evolves`` columns that only the query has, by name or after the table's columns, are added.
     """
 
     KIND = "INSERT"
@@ -139,13 +139,13 @@ class Insert(QueryStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the table."""
+        """Return the written table."""
         return ((self.target, (Role.OVERWRITE if self.overwrite else Role.INSERT,)),)
 
 
 @dataclass(frozen=True, slots=True)
 class InsertDirectory(QueryStatement):
-    """The rows of a query as files of a ``format`` in a folder of no table.
+    """The rows of a query as files of a ``format`` in a folder that belongs to no table.
 
     ``options`` are the options of the format, as for a table of this format.
     """
@@ -173,7 +173,7 @@ class InsertDirectory(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class MultiInsert(RoutedStatement):
-    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that count together.
+    """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that are committed together.
 
     ``sources`` are queries that are computed once for all INSERTs: the sub-queries of the FROM clause and the common
     table expressions that it names. The INSERTs read the i-th source as table :func:`source_name` of i.
@@ -206,11 +206,11 @@ class MultiInsert(RoutedStatement):
 class ChangeClause:
     """The change of a row: one WHEN of a MERGE, or the whole change of an UPDATE or a DELETE.
 
-    The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns``
-    is None without a list: then an INSERT has ``values`` values in the table's order. With ``by_name`` (``SET *``,
-    ``INSERT *``) the source's columns of the same names are the values. Columns of ``defaults`` get their default
-    values. ``copied`` are the columns that get the source's columns of the same names. ``texts`` are the numbers of the
-    values that are constant texts.
+    The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns`` is None for an
+    INSERT without a list, which has ``values`` values in the table's order. With ``by_name`` (``SET *``, ``INSERT *``)
+    the source's columns of the same names are the values. Columns of ``defaults`` get their default values. ``copied``
+    are the columns that get the source's columns of the same names. ``texts`` are the positions of the values that are
+    constant texts.
     """
 
     action: ChangeAction
@@ -226,8 +226,8 @@ class ChangeClause:
 class ChangeQuery:
     """The query of the rows that clauses see, each with the number of its clause and the assigned values.
 
-    ``target`` and ``source`` are the positions of the target and of a MERGE's source among the query's references; None
-    if the query does not read them.
+    ``target`` and ``source`` are the positions of the target and of a MERGE's source among the query's references, or
+    None if the query does not read them.
     """
 
     query: Query
@@ -238,11 +238,11 @@ class ChangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows(RoutedStatement):
-    """Other values of rows, or their end; a MERGE joins a table with a source, and may have new rows.
+    """UPDATE, DELETE or MERGE: other values of rows, deleted rows and, in a MERGE with a source, new rows.
 
     ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the source without a
-    match, or without a source only new rows; ``unmatched_by_source`` are the rows of the target without a match. If it
-    ``evolves``, columns of a MERGE's source that its clauses name and the table lacks are added.
+    match or, without a source, only new rows. ``unmatched_by_source`` are the rows of the target without a match. With
+    ``evolves`` columns of a MERGE's source that its clauses name and the table lacks are added.
     """
 
     KIND = "UPDATE, DELETE and MERGE"
@@ -295,7 +295,7 @@ class ChangeRows(RoutedStatement):
         return found if self.source is None else (*found, self.source)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with each of its queries changed, their references in the same order."""
+        """Return the statement with each of its queries changed. References keep their order."""
 
         def changed(part: ChangeQuery | None) -> ChangeQuery | None:
             return None if part is None else replace(part, query=change(part.query))
@@ -333,12 +333,12 @@ class ChangeRows(RoutedStatement):
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that are read; the source of a MERGE is computed once for all parts."""
+        """Return the names of the DataFrames that are read. The source of a MERGE is computed once for all parts."""
         return tuple(each.table.name for each in self._computed if is_frame(each.table))
 
     @property
     def _computed(self) -> tuple[TableReference, ...]:
-        """Return all references except the target, and except a source that is computed before."""
+        """Return all references except the target, and except references to a source that is computed before."""
         found = list(self.source.references) if self.source is not None else []
         for part in self._parts:
             taken = (part.target, part.source)
@@ -406,10 +406,10 @@ class ExplainMultiInsert(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class LoadData(Statement):
-    """The files of a folder as rows of a table; with OVERWRITE they replace its rows.
+    """The files of a folder as rows of a table, which with OVERWRITE replace its rows.
 
-    ``static`` and ``dynamic`` are the partition columns with a value and without a value. ``format`` is the format of
-    the files, None for the table's format; ``options`` are the options of its reader.
+    ``static`` are the partition columns with a value, ``dynamic`` the ones without a value. ``format`` is the format of
+    the files, or None for the table's format. ``options`` are the options of its reader.
     """
 
     KIND = "LOAD DATA"
@@ -429,13 +429,13 @@ class LoadData(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table."""
+        """Return the written table."""
         return table_uses(self.target, Role.OVERWRITE if self.overwrite else Role.INSERT)
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
-    """The end of the rows of a table or of partitions; a specification may name some keys only."""
+    """The removal of all rows of a table or of partitions. A specification may name only some keys."""
 
     KIND = "TRUNCATE TABLE"
     SYNTAX = ("TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>]",)
@@ -470,8 +470,8 @@ class RestoreTable(Statement):
 class Analyze(Statement):
     """Statistics of a table, its partitions and columns.
 
-    ``partition`` has the keys of the PARTITION clause, with None for one without a value (all of its
-    values). ``columns`` is None without columns to analyze, and empty for all columns.
+    ``partition`` has the keys of the PARTITION clause; a key without a value has None, which means all values.
+    ``columns`` is None without columns to analyze, and empty for all columns.
     """
 
     KIND = "ANALYZE TABLE"
@@ -494,7 +494,7 @@ class Analyze(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the table, with the role of a read if its rows are read rather than counted."""
+        """Return the table, with the role of a read if its rows are read and not only counted."""
         return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 

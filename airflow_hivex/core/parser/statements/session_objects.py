@@ -46,7 +46,7 @@ class CreateTemporaryView(QueryStatement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CreateTemporaryView:
-        """Return the statement; properties have no effect.
+        """Return the statement. Properties have no effect.
 
         Raises:
             RefusedPart: the name has a database, or the statement has OR REPLACE and IF NOT EXISTS.
@@ -60,7 +60,7 @@ class CreateTemporaryView(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetConfiguration(Statement):
-    """Another value in the configuration of the session's jobs; without a value the statement shows the value.
+    """Another value in the configuration of the session's jobs. Without a value the statement shows the current one.
 
     SET alone shows all values of the session. ``SET -v`` shows the configuration of the cluster and the settings of the
     metastore, too.
@@ -80,7 +80,7 @@ class SetConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetConfiguration(Statement):
-    """The configuration of the cluster in place of that of the session."""
+    """The removal of values from the configuration of the session's jobs."""
 
     KIND = "RESET"
     SYNTAX = ("RESET [<name setting>]",)
@@ -90,7 +90,7 @@ class ResetConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DeclareVariable(QueryStatement):
-    """Variables of the session, with a type or a default value; ``query`` returns the default."""
+    """New variables of the session, with a type or a default value; ``query`` returns the default."""
 
     KIND = "DECLARE VARIABLE"
     SYNTAX = (
@@ -107,8 +107,8 @@ class DeclareVariable(QueryStatement):
 class SetVariables(RoutedStatement):
     """Other values of variables.
 
-    ``query`` returns one column for each name, in one row; with ``may_be_empty`` it may return no row, for NULL.
-    ``defaults`` are the names to which DEFAULT is assigned.
+    ``query`` returns one row with one column for each name. With ``may_be_empty`` it may return no row, which means
+    NULL. ``defaults`` are the names to which DEFAULT is assigned.
     """
 
     KIND = "SET VARIABLE"
@@ -124,7 +124,7 @@ class SetVariables(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return its query, if there is one."""
+        """Return the query of the statement, if there is one."""
         return () if self.query is None else (self.query,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
@@ -134,7 +134,7 @@ class SetVariables(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropVariable(Statement):
-    """The end of a variable."""
+    """A drop of a variable."""
 
     KIND = "DROP VARIABLE"
     SYNTAX = ("DROP {TEMPORARY | TEMP} {VARIABLE | VAR} [IF EXISTS] <name variable>",)
@@ -145,9 +145,9 @@ class DropVariable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryFunction(RoutedStatement):
-    """A function of the session, or a macro; ``text`` is the text behind the name.
+    """A function of the session, or a macro; ``text`` is the text after the name.
 
-    ``body`` is the query or expression behind RETURN, as a query.
+    ``body`` is the query or expression after RETURN, as a query.
     """
 
     KIND = "CREATE TEMPORARY FUNCTION"
@@ -171,7 +171,7 @@ class CreateTemporaryFunction(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return the query of its body."""
+        """Return the query of the function's body."""
         return (self.body,)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
@@ -181,7 +181,7 @@ class CreateTemporaryFunction(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DropTemporaryFunction(Statement):
-    """The end of a function or macro of the session."""
+    """A drop of a function or macro of the session."""
 
     KIND = "DROP TEMPORARY FUNCTION"
     SYNTAX = ("DROP {TEMPORARY | TEMP} {FUNCTION | MACRO} [IF EXISTS] <name session_function>",)
@@ -192,7 +192,7 @@ class DropTemporaryFunction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ImmediateArgument:
-    """A value behind USING: a constant, or the value of a ``variable``. ``name`` is the name of its marker, if any."""
+    """A value after USING: a constant, or the value of a ``variable``. ``name`` is the name of its marker, if any."""
 
     name: str | None
     value: Literal | None = None
@@ -201,7 +201,7 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """The statement in a text, which a variable may have."""
+    """A run of the statement in a text, which may be the value of a variable."""
 
     KIND = "EXECUTE IMMEDIATE"
     SYNTAX = (
@@ -215,5 +215,5 @@ class ExecuteImmediate(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return no objects: the statement in the text names its objects when it runs."""
+        """Return no objects, since the statement in the text names its objects when it runs."""
         return NOTHING

@@ -62,7 +62,7 @@ class ShowTables(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowTableExtended(Statement):
-    """The facts of the tables of a pattern, or of one partition."""
+    """A description of the tables that match a pattern, or of one partition."""
 
     KIND = "SHOW TABLE EXTENDED"
     SYNTAX = (f"SHOW TABLE EXTENDED {_IN} LIKE <pattern> [PARTITION <partition>]",)
@@ -85,7 +85,7 @@ class ShowColumns(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ShowColumns:
-        """Return the statement; the database may stand behind the table."""
+        """Return the statement. The database may follow the table."""
         table, database = values["table"], values.get("database")
         if database is not None and table.database not in (None, str(database)):
             raise RefusedPart("database", f"the table is of database {table.database} already")
@@ -95,7 +95,7 @@ class ShowColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowTableProperties(Statement):
-    """The properties of a table, or one of them."""
+    """All properties of a table, or one property."""
 
     KIND = "SHOW TBLPROPERTIES"
     SYNTAX = ("SHOW TBLPROPERTIES <table> ['(' <key property> ')']",)
@@ -134,7 +134,7 @@ class ShowCreateTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeDatabase(Statement):
-    """The facts of a database."""
+    """A description of a database."""
 
     KIND = "DESCRIBE DATABASE"
     SYNTAX = (f"{_DESCRIBE} {{DATABASE | SCHEMA | NAMESPACE}} [EXTENDED] <name database>",)
@@ -145,7 +145,7 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowFunctions(RoutedStatement):
-    """The functions of a cluster's Spark, and users' functions: of the session and of a database."""
+    """The functions of a cluster's Spark, and users' functions of the session and of a database."""
 
     KIND = "SHOW FUNCTIONS"
     SYNTAX = (
@@ -169,7 +169,7 @@ class ShowFunctions(RoutedStatement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeFunction(RoutedStatement):
-    """The facts of a function; an operator such as + is a function, too."""
+    """A description of a function. An operator such as + is a function, too."""
 
     KIND = "DESCRIBE FUNCTION"
     SYNTAX = (f"{_DESCRIBE} FUNCTION [EXTENDED] <name described_function>",)
@@ -212,7 +212,7 @@ class DescribeHistory(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTable(Statement):
-    """The columns of a table, view or link, and with ``extended`` its facts; or the facts of a partition or column."""
+    """A description of a table, view, link, partition or column: columns and, with ``extended``, other properties."""
 
     KIND = "DESCRIBE"
     SYNTAX = (
@@ -232,7 +232,7 @@ class DescribeTable(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> DescribeTable:
-        """Return the statement; AS JSON describes a whole table or partition."""
+        """Return the statement. AS JSON describes a whole table or partition."""
         if values.get("as_json") and ("column" in values or not values.get("extended")):
             reason = "AS JSON describes a whole table or partition: DESCRIBE EXTENDED name [PARTITION (...)] AS JSON"
             raise RefusedPart("as_json", reason, is_unsupported=True)

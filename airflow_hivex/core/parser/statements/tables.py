@@ -44,13 +44,13 @@ _CREATE = "CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL]"
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(RoutedStatement):
-    """A new table, perhaps with the rows of a query; with OR REPLACE it replaces a table of its name.
+    """A new table, perhaps with the rows of a query. With OR REPLACE it replaces a table of its name.
 
-    ``format`` is the word after USING or STORED AS in lower case, None without such a clause.
-    ``partition_keys`` whose type is the empty string name columns of ``columns`` (or of the
-    query), as in Spark's PARTITIONED BY (a, b). ``input_format``, ``output_format`` and ``serde_library``
-    are classes of Hive, if the statement names them. With ``or_replace`` the table replaces an existing table of its
-    name, which ``must_exist`` in REPLACE TABLE. A ``temporary`` table belongs to the session.
+    ``format`` is the word after USING or STORED AS in lower case, or None without such a clause. Those of
+    ``partition_keys`` with an empty type name columns of ``columns`` (or of the query), as in Spark's PARTITIONED BY
+    (a, b). ``input_format``, ``output_format`` and ``serde_library`` are classes of Hive, if the statement names them.
+    With ``or_replace`` the table replaces an existing table of its name, which ``must_exist`` in REPLACE TABLE. A
+    ``temporary`` table belongs to the session.
     """
 
     KIND = "CREATE TABLE"
@@ -167,7 +167,7 @@ class CreateTableLike(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropTable(Statement):
-    """The end of a table; with CASCADE its links are dropped, too."""
+    """A drop of a table and, with CASCADE, of the links to it."""
 
     KIND = "DROP TABLE"
     SYNTAX = ("DROP TABLE [IF EXISTS] <table> [PURGE] [RESTRICT | CASCADE]",)
@@ -226,7 +226,7 @@ class CommentOn(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CommentOn:
-        """Return the statement; the name of a column includes the name of its table."""
+        """Return the statement. The name of a column includes the name of its table."""
         if "column" not in values:
             return cls(**values)
         table, column = values["column"]

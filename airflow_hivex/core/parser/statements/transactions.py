@@ -39,7 +39,7 @@ class StartTransaction(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Statement):
-    """The end of a transaction: all its writes become visible."""
+    """The commit of a transaction: all its writes become visible."""
 
     KIND = "COMMIT"
     SYNTAX = ("COMMIT [WORK | TRANSACTION]",)
@@ -47,7 +47,7 @@ class Commit(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Statement):
-    """The end of a transaction: none of its writes becomes visible."""
+    """The rollback of a transaction: its writes never become visible."""
 
     KIND = "ROLLBACK"
     SYNTAX = ("ROLLBACK [WORK | TRANSACTION]",)
@@ -61,7 +61,7 @@ class Rollback(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactions(Statement):
-    """The end of transactions of any client; the ids are in the given order, each once."""
+    """The abort of transactions of any client. The ids are in the given order, each once."""
 
     KIND = "ABORT TRANSACTIONS"
     SYNTAX = ("ABORT TRANSACTIONS <ids transaction_ids>",)
@@ -79,7 +79,7 @@ class ShowTransactions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowLocks(Statement):
-    """The locks of a table, of a database, or all of them.
+    """The locks on a table or a database, or all locks.
 
     ``partition`` has a value for each named key; None stands for NULL.
     """
@@ -98,7 +98,7 @@ class ShowLocks(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ShowLocks:
-        """Return the statement; a table with the name DATABASE or SCHEMA must be written in backquotes."""
+        """Return the statement. A table with the name DATABASE or SCHEMA must be in backquotes."""
         table = values.get("table")
         if table is not None and str(table) in ("database", "schema") and len(values) == 1:
             raise RefusedPart("table", f"the name of a database is missing; for a table of that name write `{table}`")

@@ -23,7 +23,7 @@ _BEGINNING = f"{{{_NAMED} | ALTER VIEW <view table>}}"
 class CreateView(Statement):
     """A new view, or another query of a view.
 
-    ``columns`` are names and comments, empty if the query names the columns. ``must_exist`` is set for ALTER, which
+    ``columns`` are names and comments, or empty if the query names the columns. ``must_exist`` is set for ALTER, which
     keeps properties and comment.
     """
 
@@ -59,7 +59,7 @@ class CreateView(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> CreateView:
-        """Return the statement; ALTER VIEW replaces the query of an existing view.
+        """Return the statement. ALTER VIEW replaces the query of an existing view.
 
         Raises:
             RefusedPart: the statement has OR REPLACE and IF NOT EXISTS.
@@ -81,7 +81,7 @@ class CreateView(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropView(Statement):
-    """The end of a view."""
+    """A drop of a view."""
 
     KIND = "DROP VIEW"
     SYNTAX = ("DROP VIEW [IF EXISTS] <view table>",)
