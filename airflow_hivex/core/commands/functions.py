@@ -158,9 +158,9 @@ def _function_of(context: StatementContext, statement: CreateFunction, database:
 
 def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
     """Have Spark create an SQL function, on the cluster of queries without tables; return the type of its values."""
-    assert statement.body is not None
+    assert statement.query is not None
     assert statement.sql is not None
-    query, given = statement.body, statement.sql.returns
+    query, given = statement.query, statement.sql.returns
 
     def work(running: Running) -> tuple[Result, str]:
         routed = route(context, Select(query), running)
@@ -232,7 +232,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
         routed = route(context, statement, running)
         cluster = chosen_cluster(context, routed)
         # Routing has found whether the body calls any. ``edits`` turn Hive's SQL into Spark's.
-        is_edited = running.functions or statement.body.qualifiers
+        is_edited = running.functions or statement.query.qualifiers
         text, permanent = with_full_names(context, statement.text) if is_edited else (statement.text, ())
         declare_called(context, running.functions, [text])
         plan = plan_job(context, running, cluster, ())

@@ -100,10 +100,10 @@ def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[Qu
     database, temporary = context.session.database, context.session.objects.functions
     statement = read(f"CREATE FUNCTION f {text}", database=database)
     assert isinstance(statement, CreateFunction)
-    assert statement.body is not None
+    assert statement.query is not None
     assert statement.sql is not None
-    found = _called(context, [statement.body], database, temporary)
-    body = _renamed(statement.body, found, database, database, temporary).render(())
+    found = _called(context, [statement.query], database, temporary)
+    body = _renamed(statement.query, found, database, database, temporary).render(())
     called = tuple((function.database, function.name) for function in found.values())
     return statement.sql.definition(body if statement.sql.query is not None else body.removeprefix("SELECT ")), called
 
@@ -196,8 +196,8 @@ def _body(
         reason = error.reason if isinstance(error, StatementSyntaxError) else str(error)
         raise InvalidOperationError("A call of", name, f"its definition cannot be used here: {reason}") from error
     assert isinstance(statement, CreateFunction)
-    assert statement.body is not None
-    query = statement.body
+    assert statement.query is not None
+    query = statement.query
     named = query_definition("function", name, function.database, query, definition.database)
     check_definition(context, with_default_calls(named, definition))
     if query.code_functions:

@@ -147,24 +147,65 @@ class RoutedStatement(Statement):
         return (*written, *self.mentions, *read)
 
 
-class QueryStatement(RoutedStatement):
+class OptionalQueryStatement(RoutedStatement):
+    """A statement with at most one query, its field ``query``."""
+
+    __slots__ = ()
+
+    query: Query | None
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Return the query of the statement, if there is one."""
+        return () if self.query is None else (self.query,)
+
+    def with_queries(self, change: Callable[[Query], Query]) -> Self:
+        """Return the statement with its query changed."""
+        if self.query is None:
+            return self
+        # Each statement with a query is a dataclass, which has the order of the fields.
+        statement: Any = self
+        changed: Self = replace(statement, query=change(self.query))
+        return changed
+
+
+class QueryStatement(OptionalQueryStatement):
     """A statement with one query, its field ``query``."""
 
     __slots__ = ()
 
     query: Query
 
+
+class ExplainedStatement(RoutedStatement):
+    """EXPLAIN of a statement that writes rows by several queries; the plan is shown, and no row is written."""
+
+    __slots__ = ()
+
+    KIND = "EXPLAIN"
+
+    statement: RoutedStatement
+
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return the query of the statement."""
-        return (self.query,)
+        """Return the queries of the statement."""
+        return self.statement.queries
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        # Each statement is a dataclass, which has the order of the fields.
-        statement: Any = self
-        changed: Self = replace(statement, query=change(self.query))
+        """Return the statement with its queries changed."""
+        explained: Any = self
+        changed: Self = replace(explained, statement=self.statement.with_queries(change))
         return changed
+
+    @property
+    def references(self) -> tuple[TableReference, ...]:
+        """Return all places where tables are read; the target of an UPDATE, DELETE or MERGE comes first."""
+        return self.statement.references
+
+    @property
+    def mentions(self) -> Uses:
+        """Return the tables that the statement changes."""
+        return described_outputs(self.statement.uses)
 
 
 class Role(enum.StrEnum):

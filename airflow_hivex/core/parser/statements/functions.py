@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from dataclasses import dataclass
+from typing import Annotated
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.permanent_functions import FunctionResource, SqlFunction
 from airflow_hivex.core.parser.statements.base import (
     Named,
     ObjectKind,
+    OptionalQueryStatement,
     Role,
-    RoutedStatement,
     Statement,
     Uses,
     function_uses,
@@ -21,10 +20,10 @@ from airflow_hivex.core.parser.statements.queries import Query
 
 
 @dataclass(frozen=True, slots=True)
-class CreateFunction(RoutedStatement):
+class CreateFunction(OptionalQueryStatement):
     """A permanent function of a database, in SQL or of a Java class.
 
-    An SQL function has its definition in ``sql``, and its body as a query. A Java function has a class and resources.
+    An SQL function has its definition in ``sql``, and its body as ``query``. A Java function has a class and resources.
     """
 
     KIND = "CREATE FUNCTION"
@@ -46,18 +45,9 @@ class CreateFunction(RoutedStatement):
     class_name: str | None = None
     resources: tuple[FunctionResource, ...] = ()
     sql: SqlFunction | None = None
-    body: Query | None = None
+    query: Query | None = None
     or_replace: bool = False
     if_not_exists: bool = False
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query of the body of an SQL function."""
-        return () if self.body is None else (self.body,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return self if self.body is None else replace(self, body=change(self.body))
 
     @property
     def uses(self) -> Uses:

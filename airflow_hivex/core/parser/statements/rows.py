@@ -13,6 +13,7 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.versions import VersionAsOf
 from airflow_hivex.core.parser.statements.base import (
     NOTHING,
+    ExplainedStatement,
     Folder,
     Named,
     QueryStatement,
@@ -21,7 +22,6 @@ from airflow_hivex.core.parser.statements.base import (
     Statement,
     Uses,
     database_uses,
-    described_outputs,
     table_uses,
 )
 from airflow_hivex.core.parser.statements.queries import Query, TableReference
@@ -352,56 +352,19 @@ class ChangeRows(RoutedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainChanges(RoutedStatement):
+class ExplainChanges(ExplainedStatement):
     """EXPLAIN of an UPDATE, DELETE or MERGE, which changes no row."""
-
-    KIND = "EXPLAIN"
 
     statement: ChangeRows
     mode: ExplainMode = ExplainMode.SIMPLE
 
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the queries of the statement."""
-        return self.statement.queries
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its queries changed."""
-        return replace(self, statement=self.statement.with_queries(change))
-
-    @property
-    def references(self) -> tuple[TableReference, ...]:
-        """Return all places where tables are read, the target first."""
-        return self.statement.references
-
-    @property
-    def mentions(self) -> Uses:
-        """Return the table that the statement changes."""
-        return described_outputs(self.statement.uses)
-
 
 @dataclass(frozen=True, slots=True)
-class ExplainMultiInsert(RoutedStatement):
+class ExplainMultiInsert(ExplainedStatement):
     """EXPLAIN of several INSERTs, which write no row."""
-
-    KIND = "EXPLAIN"
 
     statement: MultiInsert
     mode: ExplainMode = ExplainMode.SIMPLE
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the queries of the statement."""
-        return self.statement.queries
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its queries changed."""
-        return replace(self, statement=self.statement.with_queries(change))
-
-    @property
-    def mentions(self) -> Uses:
-        """Return the tables that the statement writes."""
-        return described_outputs(self.statement.uses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from airflow_hivex.core.model.identifiers import TableName
 from airflow_hivex.core.model.literals import Literal
 from airflow_hivex.core.parser.statements.base import (
     NOTHING,
+    OptionalQueryStatement,
     QueryStatement,
     RefusedPart,
-    RoutedStatement,
     Statement,
     Uses,
     refuse_both,
@@ -104,7 +104,7 @@ class DeclareVariable(QueryStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class SetVariables(RoutedStatement):
+class SetVariables(OptionalQueryStatement):
     """Other values of variables.
 
     ``query`` returns one row with one column for each name. With ``may_be_empty`` it may return no row, which means
@@ -122,15 +122,6 @@ class SetVariables(RoutedStatement):
     may_be_empty: bool = False
     defaults: tuple[str, ...] = ()
 
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query of the statement, if there is one."""
-        return () if self.query is None else (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return self if self.query is None else replace(self, query=change(self.query))
-
 
 @dataclass(frozen=True, slots=True)
 class DropVariable(Statement):
@@ -144,10 +135,10 @@ class DropVariable(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTemporaryFunction(RoutedStatement):
+class CreateTemporaryFunction(QueryStatement):
     """A function of the session, or a macro; ``text`` is the text after the name.
 
-    ``body`` is the query or expression after RETURN, as a query.
+    ``query`` is the query or expression after RETURN, as a query.
     """
 
     KIND = "CREATE TEMPORARY FUNCTION"
@@ -165,18 +156,9 @@ class CreateTemporaryFunction(RoutedStatement):
 
     name: str
     text: str
-    body: Query
+    query: Query
     or_replace: bool = False
     if_not_exists: bool = False
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query of the function's body."""
-        return (self.body,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return replace(self, body=change(self.body))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import TableName
@@ -14,8 +14,8 @@ from airflow_hivex.core.parser.statements.base import (
     Folder,
     Named,
     ObjectKind,
+    OptionalQueryStatement,
     Role,
-    RoutedStatement,
     Statement,
     Uses,
     table_uses,
@@ -43,7 +43,7 @@ _CREATE = "CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL]"
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(RoutedStatement):
+class CreateTable(OptionalQueryStatement):
     """A new table, perhaps with the rows of a query. With OR REPLACE it replaces a table of its name.
 
     ``format`` is the word after USING or STORED AS in lower case, or None without such a clause. Those of
@@ -114,15 +114,6 @@ class CreateTable(RoutedStatement):
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
         """Return the new table, and the table that it replaces."""
         return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """Return the query, if there is one."""
-        return () if self.query is None else (self.query,)
-
-    def with_queries(self, change: Callable[[Query], Query]) -> Self:
-        """Return the statement with its query changed."""
-        return self if self.query is None else replace(self, query=change(self.query))
 
 
 @dataclass(frozen=True, slots=True)
