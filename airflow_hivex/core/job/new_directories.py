@@ -44,7 +44,11 @@ class NewDirectories:
             target = place(partition_location(self._write, partition)) / key[1]
             if target.exists() and self._write.batch is None:
                 operation = "INSERT" if self._write.compacted is None else "A compaction of"
-                raise InvalidOperationError(operation, self._write.table, f"directory {target.path} exists already")
+                reason = (
+                    f"directory {target.path} exists already. Its write id was given before, as after a restore or a "
+                    "failover of the metastore's database; `hivex metastore doctor` names all such directories"
+                )
+                raise InvalidOperationError(operation, self._write.table, reason)
             self._places[key] = target
             target.create_directory()
             if self._write.layout != PLAIN:
