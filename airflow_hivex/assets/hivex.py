@@ -19,7 +19,7 @@ FORM = "hivex://connection/database/table"
 
 
 class TableUri(NamedTuple):
-    """The parts of a table's URI, with names in lower case.
+    """The URI of a table as its connection, database and table, with names in lower case.
 
     ``table`` is ``table@namespace`` for a link.
     """
@@ -43,7 +43,7 @@ class TableUri(NamedTuple):
 
     @property
     def source_name(self) -> str:
-        """Return ``database.table`` of the table with the rows: the table itself, or the source of a link."""
+        """Return ``database.table`` of the table itself, or of the source of a link, which has the rows."""
         table, _, namespace = self.table.partition("@")
         return f"{namespace or self.database}.{table}"
 
@@ -54,7 +54,7 @@ def table_uri(hivex_conn_id: str, database: str, table: str) -> TableUri:
 
 
 def parse_uri(uri: str) -> TableUri:
-    """Return the parts of the URI of a table.
+    """Return the URI of a table as its connection, database and table.
 
     :raises ValueError: the text is not a valid URI of a table
     """
@@ -62,7 +62,7 @@ def parse_uri(uri: str) -> TableUri:
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return a URI in the form in which Airflow compares assets: names of databases and tables in lower case.
+    """Return a URI in the form in which Airflow compares assets, with names of databases and tables in lower case.
 
     :raises ValueError: the URI is not a valid URI of a table
     """

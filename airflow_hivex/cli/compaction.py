@@ -1,4 +1,4 @@
-"""``hivex compaction``: requests, runs, lists and explanations of compactions."""
+"""``hivex compaction``: commands that request, run, list and explain compactions."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def whole_number(text: str) -> int:
     """Return the value of an option that is a whole number, 0 or more.
 
     Raises:
-        ArgumentTypeError: the text is not one.
+        ArgumentTypeError: the text is not a whole number.
     """
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")

@@ -21,14 +21,14 @@ _ARGUMENTS = ("sql", "parameters", "cluster", "database")
 
 @dataclass(frozen=True, slots=True)
 class UnreadableStatement:
-    """A task whose statements are known only in a run."""
+    """A task whose statements are known only during a run."""
 
     name: str
     reason: str
 
 
 def statements_of(file: Path) -> Iterator[NamedStatement | UnreadableStatement]:
-    """Yield the statements of a DAG file. The file is executed, as by Airflow's DAG processor.
+    """Yield the statements of a DAG file. The file is executed, as Airflow's DAG processor does.
 
     Templates that need only dates, params and macros are rendered as in a run of today.
 

@@ -1,6 +1,6 @@
-"""``hivex demo``: Airflow itself runs the DAGs quickstart and compaction, in a directory of its own.
+"""``hivex demo``: Airflow itself runs the DAGs quickstart and compaction, in a separate directory.
 
-Then come a day of small writes to ``flights``, and a second team that reads it through a link.
+Then follow a day of small writes to ``flights``, and a second team that reads this table through a link.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _load_dag(directory: Path, dag_id: str) -> DAG:
 
 @contextmanager
 def _progress(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress of the block: on a terminal in one changing line, otherwise in a line for each step."""
+    """Show the progress of the block, on a terminal in one changing line, otherwise in a line for each step."""
     if console.is_terminal:
         with console.status(text) as status:
             yield status.update
@@ -196,7 +196,7 @@ def _succeeded(console: Console, dag_run: DagRun) -> bool:
 
 
 def _results(dag_run: DagRun) -> dict[str, dict[str, Any]]:
-    """Return the results of the tasks, by task id."""
+    """Return a dict from task id to the results of the task."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 
@@ -244,7 +244,7 @@ def _print_answers(console: Console, results: dict[str, dict[str, Any]]) -> None
 
 
 def _compact_after_a_day(console: Console, directory: Path) -> bool:
-    """Make small writes to December, run the compaction DAG, show both results; return whether the DAG succeeded."""
+    """Write small changes to December, run the compaction DAG, and show both; return whether the DAG succeeded."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     hook = HivexHook(CONNECTION)
@@ -275,7 +275,7 @@ def _compact_after_a_day(console: Console, directory: Path) -> bool:
 
 
 def _work_in_a_second_namespace(console: Console) -> None:
-    """Read flights through a link of a second namespace; show the rows, the refusal without the link, the capacity."""
+    """Read flights through a link of a second namespace; show the rows, the capacity, and the refusal without link."""
     from airflow_hivex.hooks.hivex import HivexHook
 
     with (
@@ -335,7 +335,7 @@ READS = 3
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The state of the partition December at one time; ``seconds`` is the duration of a query."""
+    """The directories of the partition December at one time; ``seconds`` is the duration of a query."""
 
     flights: int
     directories: int
@@ -346,7 +346,7 @@ class Look:
 def write_a_day(session: Session, report: Callable[[str], None]) -> int:
     """Delete the flights of 31 December and insert them again, in small steps; return the number of transactions.
 
-    The rows are the same afterwards.
+    Afterwards the table has the same rows as before.
     """
     session.sql("DROP TABLE IF EXISTS last_day")
     session.sql(
@@ -365,7 +365,7 @@ def write_a_day(session: Session, report: Callable[[str], None]) -> int:
 
 
 def look(session: Session, cluster: Path, location: str) -> Look:
-    """Return the state of December; the duration is the shortest of several, because other programs run, too."""
+    """Return the directories of December and the shortest duration of several queries, as other programs run, too."""
     ((flights,),) = session.sql("SELECT count(*) FROM flights WHERE month = 12").rows
     assert isinstance(flights, int)
     directories = sum(path.is_dir() for path in (cluster / location / PARTITION).iterdir())
@@ -422,7 +422,7 @@ SHOWN_OF_CAPACITY = ("namespace", "cluster", "owned_bytes", "owned_rows", "secon
 
 @dataclass(frozen=True, slots=True)
 class SecondTeam:
-    """The rows read through the link, the refusal of the name without the link, and the capacity of namespaces."""
+    """The rows that were read through the link, the refusal without the link, and the capacity of namespaces."""
 
     answer: Result
     refusal: str

@@ -36,9 +36,9 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None, given: GivenMetastore | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error of the warehouse, 2 for wrong usage.
+    """Run one command and return its exit code: 0 for success, 1 for an error of the warehouse, 2 for wrong usage.
 
-    ``given`` is the metastore of the command, instead of the one in the command line and the environment.
+    ``given`` is the metastore of the command, which replaces the one of the command line and the environment.
     """
     parser = _parser(given)
     options = parser.parse_args(arguments)

@@ -72,7 +72,7 @@ def _summary(found: list[ImportedObject]) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Progress | None]:
-    """Yield a function that shows the present object and the number of partitions; None without a terminal."""
+    """Yield a function that shows the current object and the number of partitions, or None without a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -100,7 +100,7 @@ _FINDINGS = ("finding", "cluster", "database", "table", "partition", "path", "fi
 
 
 def examine(metastore: Metastore, options: argparse.Namespace, report: Callable[[str], None]) -> int:
-    """Print the findings; return 1 if rows are lost, statements will fail or a cluster cannot be read, else 0."""
+    """Print the findings; return 1 if rows are lost, statements will fail, or a cluster cannot be read, otherwise 0."""
     database, table = options.database, None
     if options.table is not None:
         name = read_table_name(options.table)

@@ -180,7 +180,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _check_all(options: argparse.Namespace) -> int:
-    """Print a matrix: a row and a column for each namespace, with the numbers of dependencies in the cells."""
+    """Print a matrix with a row and a column for each namespace. The cells have the numbers of dependencies."""
     from airflow_hivex.core.session import Result
 
     if options.namespace is not None or options.sql or options.dag:
@@ -200,7 +200,7 @@ def _check_all(options: argparse.Namespace) -> int:
 
 
 def _cell(links: int, others: int) -> str:
-    """Return the text of a cell: the numbers of links and of other dependencies, empty without any."""
+    """Return the text of a cell: the numbers of links and of other dependencies, or an empty text without any."""
     counted = ((links, "link", "links"), (others, "dependency", "dependencies"))
     return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counted if count)
 

@@ -1,4 +1,4 @@
-"""Results as a table, as JSON lines or as CSV on standard output, and the progress of a statement on standard error."""
+"""The output of results as a table, JSON lines or CSV, and of the progress of a statement on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NARROWEST_COLUMN = 10
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses the form of the results; its value is ``options.format``."""
+    """Add the option for the form of the results. Its value is ``options.format``."""
     parser.add_argument(
         "--output",
         "--format",
@@ -46,7 +46,7 @@ def printer(format: str) -> Callable[[Result], None]:
 
 
 def print_table(result: Result) -> None:
-    """Print a table of the rows, or, without columns, a line about the result.
+    """Print a table of the rows or, without columns, a line about the result.
 
     On a narrow terminal cells are wrapped, or each row is printed with one line for each column.
     """
@@ -64,7 +64,7 @@ def print_table(result: Result) -> None:
 
 
 def _column_width(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> float:
-    """Return the width, in characters, of the columns that must be wrapped; infinite if the table fits."""
+    """Return the width in characters of columns that must be wrapped, or infinity if the table fits."""
     longest = [
         max((len(line) for cell in (name, *row) for line in cell.splitlines()), default=0)
         for name, row in zip(columns, zip(*cells, strict=True) if cells else [()] * len(columns), strict=True)
@@ -113,7 +113,7 @@ def print_json(result: Result) -> None:
 
 
 def print_csv(result: Result) -> None:
-    """Print a header and the rows; NULL is an empty field. For a statement without columns print nothing."""
+    """Print a header and the rows, in which NULL is an empty field. For a statement without columns, print nothing."""
     if not result.columns:
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -155,7 +155,7 @@ _BAR_WIDTH = 20
 
 
 class StatementProgress:
-    """The display, on a terminal only, of the running step of a statement and the progress of its job."""
+    """The display of the running step of a statement and the progress of its job, only on a terminal."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -183,7 +183,7 @@ class StatementProgress:
                 logger.setLevel(level)
 
     def report(self, progress: Progress) -> None:
-        """Show the progress of the statement's job, as a bar of its tasks. The session calls it."""
+        """Show the progress of the statement's job, as a bar of its tasks. The session calls this method."""
         status = self._status
         if status is None:
             return

@@ -26,7 +26,7 @@ _LEAVE = ("exit", "quit")
 
 
 class StatementRunner:
-    """A thread that runs statements, so that Ctrl-C interrupts a wait, not a call to the metastore or to Spark."""
+    """A thread that runs statements, so that Ctrl-C interrupts a wait, and not a call to the metastore or to Spark."""
 
     def __init__(
         self, session: Session, show: Callable[[Result], None], max_rows: int | None, progress: StatementProgress
@@ -57,7 +57,10 @@ class StatementRunner:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _cancel(self) -> None:
-        """Cancel the statement until its thread is idle: before it has a transaction, one call has no effect."""
+        """Cancel the statement repeatedly until its thread is idle.
+
+        Before it has a transaction, a call has no effect.
+        """
         idle = self._executor.submit(int)
         deadline = time.monotonic() + _CANCEL_LIMIT_S
         while time.monotonic() < deadline:
@@ -86,9 +89,9 @@ def run_script(text: str, session: Session, runner: StatementRunner, complain: C
 
 
 def run_prompt(session: Session, runner: StatementRunner, complain: Callable[[str], None]) -> None:
-    """Read statements from a prompt and run them, until the user leaves with Ctrl-D, ``exit`` or ``quit``.
+    """Read statements from a prompt and run them until the user leaves with Ctrl-D, ``exit`` or ``quit``.
 
-    An error or Ctrl-C ends the statement, not the prompt.
+    An error or Ctrl-C ends the statement, and not the prompt.
     """
     from airflow_hivex.core.parser.reader import split
 
@@ -137,7 +140,7 @@ def _read_text() -> str | None:
 
 @contextmanager
 def _history() -> Iterator[None]:
-    """Enable the editing of lines and the history, which has lines of earlier prompts, too."""
+    """Enable the editing of lines, and a history that includes lines of earlier prompts."""
     try:
         import readline
     except ImportError:

@@ -44,9 +44,10 @@ class Foundation:
 
     @contextmanager
     def files_of_root(self, cluster: Cluster) -> Iterator[ClusterFiles]:
-        """Give the file system of a cluster to a block that reads folders, and check the root marker after the block.
+        """Yield the file system of a cluster to a block that reads folders, and check the root marker after the block.
 
-        The folders of a root that is not mounted are empty: the files of other programs would be missed silently.
+        The folders of a root that is not mounted are empty, so the block would silently miss the files of other
+        programs.
 
         Raises:
             RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame
 
 Values: TypeAlias = Mapping[str, object]
-"""Values by column: a text is an expression in SQL, any other value is a constant."""
+"""A dict from column to value: a text is an expression in SQL, any other value is a constant."""
 Run: TypeAlias = Callable[[str, Mapping[str, object], "Frame"], Result]
-"""A function that runs a statement, with its parameters; the statement reads the DataFrame as ``{rows}``."""
+"""A function that runs a statement with parameters. The statement reads the DataFrame as ``{rows}``."""
 
 _MARKER = "merge_value_"
 _CONSTANTS = ("TRUE", "FALSE", "NULL")
@@ -27,7 +27,7 @@ _CONSTANTS = ("TRUE", "FALSE", "NULL")
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A MERGE that :meth:`execute` runs; each other method returns a new MERGE with one more clause.
+    """A MERGE that :meth:`execute` runs. Each other method returns a new MERGE with one more clause.
 
     The first clause of its kind whose condition is true changes a row. Conditions and expressions are Spark SQL, with
     the aliases of the source and the target, by default ``source`` and ``target``.
@@ -44,7 +44,7 @@ class Merge:
     evolves: bool = False
 
     def with_schema_evolution(self) -> Merge:
-        """Return the MERGE with WITH SCHEMA EVOLUTION: it adds missing columns of the source to the target."""
+        """Return the MERGE with WITH SCHEMA EVOLUTION, which adds missing columns of the source to the target."""
         return replace(self, evolves=True)
 
     def when_matched_update(self, set: Values, condition: str | None = None) -> Merge:
@@ -73,7 +73,7 @@ class Merge:
         return self._with("MATCHED", condition, "DELETE")
 
     def when_not_matched_insert(self, values: Values, condition: str | None = None) -> Merge:
-        """Return the MERGE with WHEN NOT MATCHED THEN INSERT; other columns get their default values.
+        """Return the MERGE with WHEN NOT MATCHED THEN INSERT. Other columns get their default values.
 
         Raises:
             StatementSyntaxError: a condition or an expression is not valid.
@@ -111,7 +111,7 @@ class Merge:
     def execute(self) -> Result:
         """Run the MERGE and return its result, with the numbers of rows written and deleted.
 
-        It is part of the session's open transaction, or a transaction of its own.
+        The MERGE is a part of the session's open transaction, or a transaction of its own.
 
         The DataFrame is computed once.
 
@@ -146,7 +146,7 @@ class Merge:
         return replace(self, clauses=clauses, parameters=self.parameters if parameters is None else parameters)
 
     def _texts(self, values: Values) -> tuple[dict[str, str], Mapping[str, object]]:
-        """Return the SQL of each column's value, and the parameters, to which values that are not texts are added."""
+        """Return a dict from column to SQL, and the parameters, to which values that are not texts are added."""
         if not values:
             raise InvalidParametersError(
                 "A clause of a MERGE assigns no column; give a mapping from columns to values."
@@ -211,7 +211,7 @@ def _check_value(column: str, value: object) -> None:
 
 
 def expression(what: str, text: str) -> str:
-    """Return an expression in parentheses, so that it cannot continue after its end; return DEFAULT unchanged.
+    """Return an expression in parentheses, so that it cannot continue after its end, or DEFAULT unchanged.
 
     Args:
         what: the role of the expression, for errors.

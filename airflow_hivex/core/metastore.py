@@ -79,7 +79,7 @@ class Metastore:
         self.clusters = services.clusters
         self.catalog = services.catalog
         self.cache: MetadataCache | None = None
-        """The cache of metadata, None without one (``metastore.rawstore.impl``)."""
+        """The cache of metadata, or None if ``metastore.rawstore.impl`` turns it off."""
         if isinstance(services.catalog, CachedStore):
             self.cache = MetadataCache(services.store, services.settings, services.clock, services.catalog)
             services.transactions.when_committed = services.catalog.keep_written
@@ -99,7 +99,7 @@ class Metastore:
         self.capacity = services.capacity
         self.moves = services.moves
         self.catalog_listing = CatalogListing(services.store)
-        """Pages of long lists for people. The next two attributes are such pages, too."""
+        """Long lists of the catalog in pages, for users. The next two attributes have such pages, too."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
         self.compaction_listing = CompactionListing(services)
         self.housekeeper = Housekeeper(
@@ -146,7 +146,7 @@ class Metastore:
         clock: Clock | None = None,
         fault: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return the warehouse whose metadata is in the database at ``url``. In an empty database it is created.
+        """Return the warehouse whose metadata is in the database at ``url``. In an empty database, create one.
 
         Args:
             url: ``sqlite:////path/to/metastore.db`` or ``postgresql://user@host/database``.
@@ -229,7 +229,7 @@ class Metastore:
 
     @staticmethod
     def status(url: str) -> dict[str, str | None]:
-        """Return the state of the schema of the database at ``url``: ``state`` is new, current, older or newer.
+        """Return whether the schema of the database at ``url`` is new, current, older or newer (``state``).
 
         The database is only read.
 
@@ -277,17 +277,18 @@ class Metastore:
                 user of the operating system.
             database: the current database.
             cluster: the cluster to pin, as USE CLUSTER does.
-            agent_info: a text for people that names the owner of a transaction: a DAG run and task, for example.
-            txn_id: an open transaction of any process, which all statements of the session join: they share its
-                snapshot and see its writes. The session does not end it.
+            agent_info: a text for users that names the owner of a transaction, such as a DAG run and task.
+            txn_id: an open transaction of any process, which all statements of the session join. They share its
+                snapshot and see its writes. The session does not end the transaction.
             writer: the name of the session's part in that transaction. The writes of an earlier session with the same
                 name are discarded now, so that the part can be repeated.
             progress: called by another thread, each second, with the progress of a job that takes longer than three
                 seconds. By default the progress goes to the log every few seconds.
             max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``; see
                 ``hivex.replica.max.lag``.
-            max_lag_commits: the number of commits by which copies may be behind.
-            server_jobs_only: refuse a statement that would run its job in this process (``InProcessJobError``).
+            max_lag_commits: the number of commits by which copies may lag.
+            server_jobs_only: whether to refuse a statement that would run its job in this process
+                (``InProcessJobError``).
 
         Raises:
             NoSuchDatabaseError, UnknownClusterError: the database or the cluster does not exist.
@@ -320,7 +321,7 @@ class Metastore:
         transactions.commit_transaction(self.services, txn_id)
 
     def abort(self, txn_id: int, reason: str | None = None) -> None:
-        """Abort a transaction, and delete the files of all sessions that have joined it. A second call is harmless.
+        """Abort a transaction, and delete the files of all sessions that have joined it. A second call changes nothing.
 
         Raises:
             TransactionCommittedError: the transaction has committed.
@@ -331,7 +332,7 @@ class Metastore:
     def preflight(
         self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None
     ) -> list[ExpectedRoute]:
-        """Return the route that each statement would take now, or the reason of its refusal, without running it.
+        """Return the route that each statement would take now, or the reason of its refusal, without running any.
 
         The statements are in the order of their runs. Their current database is ``namespace`` if they do not name one.
         """
@@ -346,9 +347,9 @@ class Metastore:
         return registered_caches(self.services.store)
 
     def accept_root(self, cluster: str) -> int:
-        """Accept the present root of a cluster's file system after the previous root was lost or replaced.
+        """Accept the current root of a cluster's file system after the previous root was lost or replaced.
 
-        It returns the number of directories registered on the cluster; :attr:`doctor` reports missing directories.
+        Returns the number of directories registered on the cluster; :attr:`doctor` reports missing directories.
 
         Raises:
             UnknownClusterError: the cluster is not configured.
@@ -369,7 +370,7 @@ class Metastore:
         transport: HiveTransport | None = None,
         progress: Progress | None = None,
     ) -> Iterator[ImportedObject]:
-        """Import the databases, tables and views of a Hive metastore; yield the result of each object.
+        """Import the databases, tables and views of a Hive metastore, and yield the result of each object.
 
         An object that exists here is compared and not changed, so that an import may be repeated. Files stay where they
         are. Each table is imported with all its partitions, or not at all.
@@ -380,7 +381,7 @@ class Metastore:
             databases: a pattern of names, in which ``*`` stands for any characters and ``|`` for or.
             tables: a pattern of the names of tables and views.
             dry_run: return the results of an import, and write nothing.
-            user: the user for Hive and for our transactions, by default the user of the operating system.
+            user: the user for Hive, and for the transactions here, by default the user of the operating system.
             timeout_s: the longest time to wait for an answer of Hive.
             transport: TLS and framed transport, if the Hive metastore uses them.
             progress: called with the name of an object, and the number of its partitions that were read since the

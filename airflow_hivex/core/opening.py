@@ -1,4 +1,4 @@
-"""The clusters and the catalog of a metastore, opened by its settings and the environment, and their checks."""
+"""The opening of the clusters and the catalog of a metastore, by its settings and the environment, and their checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _AUTO = "auto"
 
 
 def with_environment(settings: Settings) -> Settings:
-    """Return the settings; ``hivex.history.retention`` comes from the environment if the settings do not have it.
+    """Return the settings, with ``hivex.history.retention`` from the environment if they do not have it.
 
     Raises:
         InvalidSettingError: the value of the environment variable is not valid.
@@ -56,7 +56,7 @@ def with_environment(settings: Settings) -> Settings:
 
 
 def open_catalog(store: Store, settings: Settings, clusters: Clusters, clock: Clock) -> ObjectStore:
-    """Return the catalog: with a cache, unless ``metastore.rawstore.impl`` is ``ObjectStore``."""
+    """Return the catalog, with a cache unless ``metastore.rawstore.impl`` is ``ObjectStore``."""
     name = "metastore.rawstore.impl"
     impl = settings[name] if settings.is_given(name) else os.environ.get(RAWSTORE_VARIABLE) or settings[name]
     if Settings({name: impl})[name].endswith("ObjectStore"):
@@ -91,7 +91,7 @@ def open_clusters(
 
 
 def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, Any] | None:
-    """Return the description of the cluster ``local`` next to SQLite's file; None with PostgreSQL."""
+    """Return the description of the cluster ``local`` next to SQLite's file, or None with PostgreSQL."""
     if store.is_postgresql:
         return None
     folder = store.file.parent / "warehouse"
@@ -102,7 +102,7 @@ def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, 
 
 
 def _running_server() -> str | None:
-    """Return the URL of the Spark Connect server that this user has started on this machine; None without an answer."""
+    """Return the URL of the Spark Connect server of this user on this machine, or None if no server answers."""
     from airflow_hivex.core.runners import connect_server
 
     try:

@@ -1,4 +1,4 @@
-"""Pre-flight: the routes that statements of scripts and DAGs would take, before their first run."""
+"""Preflight: the routes that statements of scripts and DAGs would take, before their first run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _CREATES = (kinds.CreateTable, kinds.CreateView, kinds.CreateDatabase, kinds.Cre
 
 
 class Outlook(StrEnum):
-    """The answer for a statement; ``UNKNOWN`` if the route depends on an object that an earlier statement creates."""
+    """The result for a statement.
+
+    It is ``UNKNOWN`` if the route depends on an object that an earlier statement creates.
+    """
 
     RUNS = "runs"
     REFUSED = "refused"
@@ -66,8 +69,8 @@ class Preflight:
     def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
         """Return the routes of the statements that run on a cluster, in order.
 
-        Each text has a session of its own. The texts are in the order of their runs: a table that a text creates is
-        known to later texts.
+        Each text has a session of its own. The texts must be in the order of their runs, since a table that a text
+        creates is known to later texts.
         """
         return [found for statement in statements for found in self._of_text(statement)]
 

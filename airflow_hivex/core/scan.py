@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Scan:
     """A read of a table or link by pyarrow in this process, without Spark; :meth:`Session.scan` returns it.
 
-    Each method reads the table when it is called, with a snapshot and locks as a SELECT. The columns have the types of
-    Spark's ``toArrow``. Each method raises:
+    Each method reads the table when it is called, with a snapshot and locks, as a SELECT does. The columns have the
+    types of Spark's ``toArrow``. Each method raises:
 
     - NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
     - NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
@@ -45,7 +45,7 @@ class Scan:
         self._options = (columns, filter, threads)
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows; the locks are held while they are read."""
+        """Return the rows. The locks are held until all rows are read."""
         from airflow_hivex.core.commands.arrow_reads import read_table
 
         context, statement = self._statement_of("to_arrow")
@@ -82,7 +82,9 @@ class Scan:
         return pl.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any, view: str | None = None) -> Any:
-        """Return the rows as a view of a DuckDB connection; the view has the name ``view``, or that of the table.
+        """Return the rows as a view of a DuckDB connection.
+
+        The name of the view is ``view``, by default the table's name.
 
         The rows are in the memory of this process as long as the view exists.
         """

@@ -58,7 +58,7 @@ __all__ = ["Result", "Session"]
 class Session:
     """A connection of a user to the warehouse, with a current database and optionally a pinned cluster.
 
-    Its statements run one after the other. It belongs to one thread; only :meth:`cancel` may be called by others.
+    Its statements run one after the other. A session belongs to one thread; other threads may call only :meth:`cancel`.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Session:
 
     @property
     def cluster(self) -> str | None:
-        """Return the cluster that USE CLUSTER has pinned, or None."""
+        """Return the cluster that USE CLUSTER has pinned, or None without a pin."""
         return self._state.cluster
 
     @property
     def txn_id(self) -> int | None:
-        """Return the transaction that the session has begun or joined; None if each statement has its own."""
+        """Return the transaction that the session has begun or joined, or None if each statement has its own."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
@@ -113,7 +113,7 @@ class Session:
 
         Args:
             text: a statement of Spark SQL or of Hive.
-            parameters: values of the ``:name`` markers; Spark binds them, so that they are never part of the text.
+            parameters: values of the ``:name`` markers. Spark binds them, so that they are never a part of the text.
             max_rows: the largest number of rows that the statement returns; None returns all.
 
         Raises:
@@ -134,7 +134,7 @@ class Session:
             return self._execute(statement, parameters, max_rows, text)
 
     def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
-        """Return a statement, parsed but not run; for EXECUTE IMMEDIATE the statement that it would run.
+        """Return a statement, parsed but not run, or for EXECUTE IMMEDIATE the statement that it would run.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -153,7 +153,7 @@ class Session:
         Args:
             table: ``table`` or ``database.table``.
             rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
-                column names to values, all with the same names; missing columns become NULL.
+                column names to values, all with the same names. Missing columns become NULL.
 
         Raises:
             InvalidParametersError: there are no rows, they have different columns, or a value has no literal in SQL.
@@ -196,10 +196,10 @@ class Session:
         return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)
 
     def check_ended(self) -> None:
-        """Ensure, at the end of a script, that the session has ended the transaction that it has begun.
+        """Ensure at the end of a script that the session has ended the transaction that it has begun.
 
         Raises:
-            InvalidOperationError: COMMIT or ROLLBACK is missing; closing the session rolls back.
+            InvalidOperationError: COMMIT or ROLLBACK is missing. Closing the session rolls back.
         """
         transaction = self._state.transaction
         if transaction is not None and transaction.is_own:
@@ -210,7 +210,7 @@ class Session:
             )
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Route:
-        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now; the statement is not run.
+        """Return the route that a query, INSERT or CREATE TABLE AS SELECT would take now, without running it.
 
         In an open transaction the route is for its snapshot and its own writes. If no cluster can run the statement,
         the route has no cluster, and its candidates have the reasons.
@@ -231,7 +231,7 @@ class Session:
             return route(context, statement, may_lag=isinstance(statement, kinds.Select)).route
 
     def inspect(self, text: str) -> tuple[Inspection, ...]:
-        """Return the objects of each statement of a text, by kind, role, name and place; no statement is run.
+        """Return the objects that each statement of a text names, with kind, role, name and place. No statement is run.
 
         The metastore is not read. A table without a database belongs to the current database. Markers need no values.
         See :func:`airflow_hivex.core.inspect`, which needs no session.
@@ -246,7 +246,7 @@ class Session:
     def snapshot_files(
         self, table: str, *, version: int | None = None, timestamp: datetime | str | None = None
     ) -> SnapshotFiles:
-        """Return the files of a table or link for other engines, in a new snapshot or that of the open transaction.
+        """Return the files of a table or link for other engines, in a new snapshot or the open transaction's snapshot.
 
         ``version`` is the write id of an earlier version. ``timestamp`` selects the version at that time.
 
@@ -316,7 +316,7 @@ class Session:
     def _query_of_files(
         self, table: str, operation: str, version: int | None = None, timestamp: datetime | str | None = None
     ) -> kinds.Select:
-        """Return the query of all rows of a table or link, in the present or an earlier version.
+        """Return the query of all rows of a table or link, in the current or an earlier version.
 
         Raises:
             NoSuchTableError: the table does not exist.
@@ -345,7 +345,7 @@ class Session:
         Args:
             table: ``table`` or ``database.table``.
             since: the write id of the earlier version, or a time; None returns all rows of the later version.
-            until: the write id of the later version, or a time; None stands for the present version.
+            until: the write id of the later version, or a time; None stands for the current version.
             max_rows: the largest number of rows; None returns all.
 
         Raises:
@@ -360,9 +360,10 @@ class Session:
         return self.sql(text, max_rows=max_rows)
 
     def export_for_hive(self, table: str, directory: str | Path, partitions: Sequence[str] = ()) -> Export:
-        """Copy the present rows of a table to a new local directory, as full ACID files that Hive itself can read.
+        """Copy the current rows of a table to a new local directory, as full ACID files that Hive itself can read.
 
-        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of names; by default all are copied.
+        ``partitions`` are names such as ``year=2013/month=1``, or leading parts of names. By default all partitions are
+        copied.
 
         Raises:
             NoSuchTableError, NoSuchColumnError, NoSuchPartitionError: the table, a partition key, or a partition does
@@ -402,7 +403,7 @@ class Session:
     def transaction_batch(self, table: str, count: int = 10, app_id: str | None = None) -> TransactionBatch:
         """Return ``count`` transactions on a table, opened together, for a series of small writes.
 
-        Their rows share one delta directory, so that many small commits do not leave many directories. With ``app_id``
+        The rows share one delta directory, so that many small commits do not leave many directories. With ``app_id``
         each write has a ``batch_id``, and a repeated write is skipped.
 
         Raises:
@@ -443,7 +444,8 @@ class Session:
     def can_be_resumed(self) -> bool:
         """Return whether the running statement's job continues after the end of this process.
 
-        A session of the same writer that runs the same statement then waits for the job. Other threads may call it.
+        A session of the same writer that runs the same statement then waits for the job. Other threads may call this
+        method.
         """
         running = self._state.running
         operation = None if running is None else running.operation
@@ -460,7 +462,7 @@ class Session:
         temporary_tables.drop_all(self._context(None))
 
     def _withdraw_lock_request(self, running: Running) -> None:
-        """Withdraw the lock request of a statement; other sessions of the transaction continue to wait."""
+        """Withdraw the lock request of a statement. Other sessions of the transaction continue to wait."""
         lock_id = running.waiting_lock_id
         if lock_id is not None:
             # The request may have acquired its locks meanwhile.

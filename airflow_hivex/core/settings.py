@@ -1,4 +1,4 @@
-"""The values of the hive.* parameters, checked before anything uses them."""
+"""The values of the hive.* parameters, which are checked before any use."""
 
 from __future__ import annotations
 
@@ -76,21 +76,21 @@ def describe(name: str) -> Setting:
 
 
 def without_effect(name: str) -> Ignored | None:
-    """Return the row of a parameter of Hive that changes nothing here; None for every other name."""
+    """Return the row of a parameter of Hive that has no effect here, or None for any other name."""
     pattern = next((ignored for pattern, ignored in _IGNORED_PATTERNS if pattern.fullmatch(name)), None)
     return _IGNORED.get(name) or pattern
 
 
 class Settings(Mapping[str, Any]):
-    """The value of every parameter, by any of its names; immutable.
+    """An immutable mapping from any name of each parameter to its value.
 
     Texts have the forms of Hive: ``300``, ``300s``, ``5min``, ``12h``, ``true``, ``1Gb``. A value is in the declared
     unit of its parameter; a list is a tuple of texts. Iteration returns the first name of every parameter. A parameter
-    of Hive that changes nothing here has no value, and is logged once in a process.
+    of Hive without effect has no value, and is logged once in a process.
 
     Raises:
         UnknownSettingError: no parameter has the name.
-        InvalidSettingError: a value is of the wrong type or out of range.
+        InvalidSettingError: a value has the wrong type or is out of range.
     """
 
     __slots__ = ("_given", "_values")
@@ -128,7 +128,7 @@ class Settings(Mapping[str, Any]):
 
         Raises:
             UnknownSettingError: no parameter has the name.
-            InvalidSettingError: a value is of the wrong type or out of range.
+            InvalidSettingError: a value has the wrong type or is out of range.
         """
         replaced = {describe(name).name for name in overrides if without_effect(name) is None}
         kept = {name: value for name, value in self._given.items() if describe(name).name not in replaced}
@@ -136,7 +136,7 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a parameter changes nothing here; log it once, unless the value has the effect that holds here."""
+    """Return whether a parameter has no effect here, and log it once, unless its value means what holds here anyway."""
     found = without_effect(name)
     if found is None:
         return False

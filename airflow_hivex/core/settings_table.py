@@ -1,4 +1,4 @@
-"""Every hive.* parameter in one table. The services that read a parameter have its effect.
+"""The table of all hive.* parameters. The services that read a parameter have its effect.
 
 Source: Hive's HiveConf and MetastoreConf. docs/reference/settings.md is written from this table.
 """
@@ -13,10 +13,10 @@ Kind: TypeAlias = Literal["int", "float", "bool", "str", "list", "properties"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A parameter: its values are of ``type`` and counted in ``unit``, between ``minimum`` and ``maximum``.
+    """A parameter, whose values have the type ``type`` and the unit ``unit``, between ``minimum`` and ``maximum``.
 
     ``choices`` are the allowed texts, if not empty. ``aliases`` are Hive's other names; ``name`` has precedence if
-    several names have a value. A value of the type ``properties`` is a mapping, JSON text or a file.
+    several names have a value. A value of the type ``properties`` is a mapping, a JSON text or a file.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A parameter of Hive that changes nothing here. ``instead`` is the behaviour that holds for every value.
+    """A parameter of Hive that has no effect here. ``instead`` is the behaviour for every value.
 
     ``as_if`` is the value, as a text, that has this behaviour in Hive, or None.
     """
@@ -57,7 +57,7 @@ def _row(
 
 
 def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
-    """Return the parameters of these names; the value after ``=`` is the one that has this behaviour in Hive."""
+    """Return parameters without effect. The value after ``=`` in a name has the behaviour ``instead`` in Hive."""
     parts = (each.partition("=") for each in given)
     return tuple(Ignored(name, instead, as_if if sign else None, _other_names(name)) for name, sign, as_if in parts)
 
@@ -323,4 +323,4 @@ IGNORED: tuple[Ignored, ...] = (
         "metastore.cached.rawstore.impl",
     ),
 )
-"""The parameters of Hive that change nothing here. They are accepted, so that a configuration of Hive can be used."""
+"""The parameters of Hive without effect. They are accepted, so that a configuration of Hive can be used."""

@@ -26,11 +26,11 @@ Row = Sequence[object] | Mapping[str, object]
 
 
 class TransactionBatch:
-    """Transactions on one table, opened together; each :meth:`write` uses one of them.
+    """Transactions on one table that were opened together. Each :meth:`write` uses one of them.
 
     :meth:`Session.transaction_batch` opens the batch.
 
-    The rows are visible when ``write`` returns. A ``write`` that fails leaves no rows, and the next one uses the next
+    The rows are visible when ``write`` returns. A failed ``write`` leaves no rows, and the next ``write`` uses the next
     transaction. Closing the batch ends the unused transactions. Source: Hive's streaming ingest, ``delta_W1_W2``.
     """
 

@@ -39,15 +39,16 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Return the result of a statement, which may read ``frames``; a repeated ``batch_key`` is skipped."""
+        """Run a statement, which may read ``frames``, and return its result. A repeated ``batch_key`` is skipped."""
 
 
 class Warehouse:
-    """Tables of a session as DataFrames; from :meth:`Session.warehouse`.
+    """The tables of a session as DataFrames. :meth:`Session.warehouse` returns it.
 
     A DataFrame always shows the same snapshot, even if it is computed several times: the snapshot of the call, or of
-    the transaction (``START TRANSACTION``). Within a transaction or :meth:`snapshot` the cleaner keeps its files.
-    Otherwise it keeps them for ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes them in any case.
+    the transaction (``START TRANSACTION``). Within a transaction or :meth:`snapshot` the cleaner keeps the files of the
+    snapshot. Otherwise the cleaner keeps them for ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes
+    the files in any case.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Warehouse:
 
     @contextmanager
     def snapshot(self) -> Iterator[Self]:
-        """Use one snapshot for all DataFrames that are made in the block, and keep its files until the block ends.
+        """Use one snapshot for all DataFrames of the block, and keep its files until the block ends.
 
         The block is a read-only transaction of the session. Compute DataFrames within the block.
 
@@ -154,7 +155,7 @@ class Warehouse:
         return result
 
     def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
-        """Return the rows of a query that this module has written; its names never mean temporary views of Spark."""
+        """Return the rows of a query that this module has written, whose names never mean temporary views of Spark."""
         with own_errors("The statement"):
             context = self._context(parameters)
             statement = read(text, parameters, database=context.session.database)
@@ -180,14 +181,14 @@ class Warehouse:
         """Call a function with changes of a table that a stream has not processed yet; return the number of calls.
 
         The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
-        gaps, even if the table is replaced. The function is called until the stream has reached the present version.
+        gaps, even if the table is replaced. The function is called until the stream has reached the current version.
         The metastore keeps the position of the stream. If the function fails, or its process is killed, the next call
-        has the same rows and number: a function that writes with ``app_id`` and ``batch_id`` writes each change once.
-        Only one process at a time may process a stream. ``since`` is the version after which a new stream begins; by
-        default its first batch has all rows.
+        has the same rows and number. So a function that writes with ``app_id`` and ``batch_id`` writes each change
+        once. Only one process at a time may process a stream. ``since`` is the version after which a new stream begins;
+        by default its first batch has all rows.
 
         Raises:
-            VersionExpiredError: the stream has fallen behind the retention of the table.
+            VersionExpiredError: the position of the stream is older than the retention of the table.
             InvalidParametersError: ``stream`` is not a text of 1 to 128 printable characters.
             HivexError: an error of :meth:`Session.changes`.
         """
@@ -221,7 +222,7 @@ class Warehouse:
         app_id: str | None = None,
         batch_id: int | None = None,
     ) -> Result:
-        """Commit the rows of a DataFrame to a table; columns and fields of structs are matched by name.
+        """Commit the rows of a DataFrame to a table. Columns and fields of structs match by name.
 
         With ``app_id`` and ``batch_id`` a repeated write is skipped: if the application has committed this number or a
         higher one to the table, ``rows_written`` is 0.

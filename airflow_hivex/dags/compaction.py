@@ -1,9 +1,9 @@
-"""Compaction as tasks that can be seen, scheduled, retried and put into pools.
+"""A DAG that compacts tables, in tasks that can be seen, scheduled, retried and put into pools.
 
 `housekeep` returns compactions of lost workers to the queue. `initiate` requests compactions by thresholds.
 `find_waiting` lists the compactions that wait in the queue, at most `entries`, the oldest first; one task `compact`
 runs each of them, and the next run continues. `clean` then deletes replaced files and files of aborted transactions,
-also when a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
+even if a compaction has failed. `report` ends the run, and fails if an earlier task has failed.
 
 Each task can be killed, retried and run in parallel with others: queries return the same rows before, during and after.
 

@@ -1,8 +1,8 @@
 """Housekeeping every minute: transactions, locks and files of dead clients.
 
-The housekeeper ends transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout`. It deletes the
-files of their writes, and removes unused records, so that the metastore stays small. A statement that waits for a lock
-also ends such transactions, so that no statement is stuck without this DAG.
+The housekeeper ends transactions and locks whose owners have sent no heartbeat for `hive.txn.timeout`. It also deletes
+the files of their writes, and removes unused records, so that the metastore stays small. A statement that waits for a
+lock also ends such transactions, so that no statement is stuck without this DAG.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One transaction over three tasks.
+"""A DAG with one transaction over three tasks.
 
 Three tasks write an order, its lines and a line of the journal to three tables. All rows become visible at once when
 `load.commit` runs. Trigger the DAG with the configuration `{"fail": true}` to see that no row becomes visible when a
@@ -48,7 +48,7 @@ def write_journal(txn_id: Any) -> None:
 
 @task
 def report(totals: Any) -> None:
-    """Compare the totals with each other: each run writes one order, two lines and one entry of the journal."""
+    """Compare the totals. Each run writes one order, two lines and one entry of the journal."""
     ((orders, lines, entries),) = totals["rows"]
     if not orders * 2 == lines == entries * 2:
         raise ValueError(f"{orders} orders, {lines} lines and {entries} entries were seen")

@@ -39,7 +39,7 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
         super().__init__(python_callable=python_callable, multiple_outputs=False, sql=SET_DURING_EXECUTION, **kwargs)
 
     def execute(self, context: Context) -> Any:
-        """Call the function, and run the statements that it returns, which may be templates.
+        """Call the function, and run the statements that the function returns, which may be templates.
 
         :raises TypeError: the function has returned neither a text nor a list of texts
         """
@@ -66,7 +66,7 @@ class _HivexSqlOperator(DecoratedOperator, HivexQueryOperator):
 
 
 def hivex_sql_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
-    """Return a decorator, or the decorated function: a task that calls the function and runs the returned SQL.
+    """Return a decorator, or the decorated function, which is a task that calls the function and runs the returned SQL.
 
     :param python_callable: the function; None for a decorator with arguments
     :param kwargs: arguments of HivexQueryOperator, except ``sql``

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Return the database and the name of ``table`` or ``database.table``; by default the connection's database.
+    """Split ``table`` or ``database.table`` into database and table. The default is the connection's database.
 
     :raises StatementSyntaxError: the text is not a valid name
     :raises InvalidOperationError: the name is the name of a link
@@ -42,7 +42,7 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """Return the outcome of one cleaning task: how many directories and files were deleted, and how many stay.
+    """Return the outcome of one cleaning task, with the numbers of deleted and of remaining directories and files.
 
     The log has the names of the directories and files, because there may be many.
     """

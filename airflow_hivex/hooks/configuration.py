@@ -41,7 +41,7 @@ DIALECTS = {
 class Configuration:
     """The address of a metastore, and the options for opening it.
 
-    ``clusters`` is a mapping, JSON text or the path of a file; None for one local cluster next to SQLite's file.
+    ``clusters`` is a mapping, a JSON text or the path of a file, or None for one local cluster next to SQLite's file.
     """
 
     url: str = field(repr=False)
@@ -52,7 +52,10 @@ class Configuration:
 
     @property
     def of_metastore(self) -> Mapping[str, Any]:
-        """Return the settings; `hivex.load.paths` is empty by default: LOAD DATA reads files of the clusters only."""
+        """Return the settings.
+
+        By default `hivex.load.paths` is empty, so LOAD DATA reads only files of the clusters.
+        """
         return {"hivex.load.paths": [], **self.settings}
 
     @property
@@ -62,7 +65,7 @@ class Configuration:
 
 
 def embedded_configuration() -> Configuration:
-    """Return SQLite and one local cluster under ``$AIRFLOW_HOME/hivex``; the folder is created if it is missing.
+    """Return SQLite and one local cluster under ``$AIRFLOW_HOME/hivex``. The folder is created if it is missing.
 
     Airflow's option ``[hivex] local_jobtracker`` is the job tracker of the cluster.
     """
@@ -76,7 +79,7 @@ def embedded_configuration() -> Configuration:
 def from_connection(connection: Connection) -> Configuration:
     """Return the configuration that a connection of type ``hivex`` describes.
 
-    :raises InvalidConnectionError: a field is missing, malformed, contradicts another or is unknown
+    :raises InvalidConnectionError: a field is missing, malformed or unknown, or contradicts another field
     """
     return _ConnectionReader(connection).read()
 

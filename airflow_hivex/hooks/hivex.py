@@ -42,7 +42,7 @@ _WITHOUT_ENGINE = (
 
 
 class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
-    """The warehouse behind a connection of type ``hivex``, also as a ``DbApiHook``.
+    """The warehouse of a connection of type ``hivex``, also as a ``DbApiHook``.
 
     If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
     ``local`` under ``$AIRFLOW_HOME/hivex``.
@@ -88,7 +88,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
     # -- PEP 249 ---------------------------------------------------------------
 
     def get_conn(self) -> Connection:
-        """Return a connection of PEP 249 over a new session; the caller closes it.
+        """Return a connection of PEP 249 over a new session. The caller must close the connection.
 
         :raises HivexError: the warehouse cannot be opened, or does not have the database or the cluster
         """
@@ -117,8 +117,8 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
         :param sql: a script, or a list of scripts
         :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
-            are one transaction; a statement that cannot be part of one, such as CREATE TABLE, first commits it.
-            A mapping is used as the ``parameters``
+            are one transaction, which a statement that cannot be a part of it, such as CREATE TABLE, first commits. A
+            mapping is used as the ``parameters``
         :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
         :param handler: called with the cursor of each statement
         :param split_statements: whether a text may have several statements
@@ -175,7 +175,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         :param table: ``table`` or ``database.table``
         :param rows: sequences of values in the order of the columns
         :param target_fields: the columns; None for all columns of the table, its partition columns last
-        :param commit_every: the number of rows of a transaction; 0 for one transaction with all of them
+        :param commit_every: the number of rows of a transaction; 0 for one transaction with all rows
         :param replace: not available; use MERGE
         :param autocommit: commit each INSERT, of at most 10,000 rows
         :raises HivexError: the rows do not fit the table, or could not be written; the rows of the failed transaction
@@ -220,12 +220,12 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def reserved_words(self) -> set[str]:
-        """Return an empty set: :meth:`HivexDialect.escape_word` decides by the characters of a name."""
+        """Return an empty set, since :meth:`HivexDialect.escape_word` decides by the characters of a name."""
         return set()
 
     @staticmethod
     def split_sql_string(sql: str, strip_semicolon: bool = False) -> list[str]:  # noqa: ARG004
-        """Return the statements of a script, cut as Spark's lexer cuts them, without the semicolons between them."""
+        """Return the statements of a script, split as by Spark's lexer, without the semicolons between them."""
         return split_statements(sql)
 
     def get_uri(self) -> str:
@@ -245,7 +245,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
         return [{"name": column.name, "type": column.type} for column in (*table.columns, *table.partition_keys)]
 
     def get_sqlalchemy_engine(self, engine_kwargs: dict[str, Any] | None = None) -> NoReturn:  # noqa: ARG002
-        """Refuse: the warehouse has no SQLAlchemy dialect.
+        """Refuse the call, since the warehouse has no SQLAlchemy dialect.
 
         :raises InvalidOperationError: always
         """
@@ -253,12 +253,12 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def sqlalchemy_url(self) -> NoReturn:
-        """Refuse, as :meth:`get_sqlalchemy_engine`."""
+        """Refuse the call, as :meth:`get_sqlalchemy_engine` does."""
         self.get_sqlalchemy_engine()
 
     @property
     def inspector(self) -> NoReturn:
-        """Refuse, as :meth:`get_sqlalchemy_engine`; ``get_table_schema`` and the catalog describe tables."""
+        """Refuse the call; ``get_table_schema`` and the catalog describe tables."""
         self.get_sqlalchemy_engine()
 
     def get_openlineage_database_specific_lineage(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
@@ -321,7 +321,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
             collector.add_output_asset(self, uri=str(uri))
 
     def _query(self, sql: str | Sequence[str], parameters: Parameters) -> tuple[Connection, Cursor]:
-        """Return the connection and the cursor of a script's last statement, a query."""
+        """Run a script, and return the connection and the cursor of its last statement, a query."""
         statements = _statements(sql, True)
         connection = self._connect(autocommit=True)
         try:
@@ -376,7 +376,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement; from a mapping, only the names that the statement has markers for."""
+    """Return the parameters of each statement. From a mapping, a statement gets only the names of its markers."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
@@ -407,12 +407,12 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HivexDialect(Dialect):
-    """The rules of SQL here: names in backquotes, ``?`` markers, columns of the catalog, tables without a key."""
+    """The rules of this SQL: names in backquotes, ``?`` markers, columns of the catalog, tables without a key."""
 
     hook: HivexHook
 
     def escape_word(self, word: str) -> str:
-        """Return a name, in backquotes if it has other characters than letters, digits and underscores."""
+        """Return a name, in backquotes if it has characters other than letters, digits and underscores."""
         name = self.unescape_word(word)
         return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
@@ -429,11 +429,11 @@ class HivexDialect(Dialect):
         return [column["name"] for column in columns if predicate is None or predicate(column)]
 
     def get_target_fields(self, table: str, schema: str | None = None) -> list[str]:
-        """Return the columns of a table that an INSERT fills: all of them."""
+        """Return all columns of a table, since an INSERT fills all of them."""
         return self.get_column_names(table, schema)
 
     def get_primary_keys(self, table: str, schema: str | None = None) -> None:  # noqa: ARG002
-        """Return None: tables have no primary keys."""
+        """Return None, since tables have no primary keys."""
         return
 
     def generate_replace_sql(
@@ -443,7 +443,7 @@ class HivexDialect(Dialect):
         target_fields: Sequence[str] | None,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> str:
-        """Refuse: a table has no key by which a row could replace another.
+        """Refuse the call, since a table has no key by which a row could replace another row.
 
         :raises InvalidOperationError: always
         """

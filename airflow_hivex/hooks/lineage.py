@@ -1,4 +1,4 @@
-"""Tables that statements read and write, as assets of Airflow."""
+"""The tables that statements read and write, as assets of Airflow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class ReadAndWritten(NamedTuple):
-    """The tables that statements read and write: each table once, in the order of the text."""
+    """The tables that statements read and write, each table once, in the order of the text."""
 
     inputs: tuple[TableUri, ...] = ()
     outputs: tuple[TableUri, ...] = ()
 
 
 def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> ReadAndWritten:
-    """Return the tables that statements read and write, found in the text only.
+    """Return the tables that statements read and write, as their text shows them.
 
     If a statement reads a link ``t@y``, its input is the table ``t`` of the namespace ``y``. If a statement creates or
     changes a link, its output is the link. A statement with a syntax error has no tables.

@@ -1,4 +1,4 @@
-"""Numbers of a metastore as gauges of Airflow's metrics."""
+"""The numbers of a metastore as gauges of Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def read_metrics(metastore: Metastore) -> dict[str, float]:
-    """Return the numbers of a metastore by the names of their gauges (``gauges.py``). Some ten round trips."""
+    """Return a dict from the name of each gauge to its number in a metastore. About ten round trips."""
     from airflow_hivex.core.clock import to_datetime
     from airflow_hivex.core.model.compaction import CompactionState
     from airflow_hivex.core.model.locks import LockState

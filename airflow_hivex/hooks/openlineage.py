@@ -31,7 +31,7 @@ _SCHEMA_URL = "https://airflow-hivex.readthedocs.io/en/latest/reference/openline
 def lineage_of(
     hook: WarehouseHook, statements: Sequence[str], database: str | None, txn_ids: Sequence[int] = ()
 ) -> OperatorLineage[Any, Any] | None:
-    """Return the lineage of statements; None if OpenLineage is not installed.
+    """Return the lineage of statements, or None if OpenLineage is not installed.
 
     :param database: the current database; None for the database of the connection
     :param txn_ids: the committed transactions of the statements; the lineage has their rows and bytes
@@ -133,7 +133,7 @@ class _Datasets:
     def column_lineage(
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
-        """Return the source columns of each column of each written table, as far as the text shows them."""
+        """Return for each written table a dict from column to source columns, as far as the text shows them."""
         from airflow_hivex.core.parser.inspection import column_lineage
 
         def uri_of(name: TableName) -> TableUri:
@@ -186,7 +186,7 @@ class _Datasets:
 
 
 def _known(look: Callable[[], Any]) -> Any:
-    """Return the result of a call; None after an error of the warehouse, so that lineage never fails a task."""
+    """Return the result of a call, or None after an error of the warehouse, so that lineage never fails a task."""
     try:
         return look()
     except HivexError as error:

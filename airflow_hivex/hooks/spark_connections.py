@@ -5,7 +5,7 @@ called, for these reasons:
 
 - SparkSubmitHook uses YARN if the connection does not exist, shows Spark's configuration in the arguments of a
   process, and returns no result.
-- SparkConnectHook leaves a slash in a token as it is, and pyspark refuses the URL. A base64 token may have one.
+- SparkConnectHook does not escape a slash in a token, and pyspark refuses the URL. A base64 token may have a slash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONF_OF_EXTRAS = {
     "namespace": "spark.kubernetes.namespace",
 }
 _REFUSED_EXTRAS = ("principal", "keytab", "spark-home")
-"""Extras that would change the user or the Spark of the jobs."""
+"""The extras that would change the user or the Spark of the jobs, and are refused."""
 _BINARY = "spark-binary"
 _MASTER = re.compile(r"local(?:\[.*\])?|yarn|(?:spark|k8s|sc)://.+")
 
@@ -50,7 +50,7 @@ def register() -> None:
 def runner_of_connection(cluster: Cluster) -> Runner:
     """Return the runner of a cluster whose job tracker is the id of a connection, which Airflow looks up.
 
-    :raises InvalidConnectionError: the connection does not exist, or does not lead to a Spark
+    :raises InvalidConnectionError: the connection does not exist, or does not describe a Spark
     """
     from airflow_hivex.core.model.clusters import JobTrackerKind
     from airflow_hivex.core.runners.registry import runner_for, submit_runner

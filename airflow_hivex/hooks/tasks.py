@@ -1,4 +1,4 @@
-"""Names of a task in the metastore and in the web interface, its transaction, and the errors with which it fails."""
+"""The names of a task in the metastore and in the web interface, its transaction, and the errors of failed tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_
 
 
 def part_name(context: Context) -> str:
-    """Return the key of a task of a DAG run, the same for each try: ``dag_id/run_id/task_id/map_index``."""
+    """Return the key of a task of a DAG run, which is the same for each try: ``dag_id/run_id/task_id/map_index``."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
@@ -52,8 +52,8 @@ class NamedInMap:
     ) -> None:
         """Render the fields of the task, and set the template of its index.
 
-        Airflow renders the template of the index next, before the task runs. So a running or deferred task has its
-        name.
+        Airflow renders the template of the index next, before the task runs. So a running or deferred task already has
+        its name.
         """
         render: Callable[..., None] = super()._do_render_template_fields  # type: ignore[misc]
         render(parent, template_fields, context, *args, **kwargs)
@@ -63,7 +63,7 @@ class NamedInMap:
 
 
 def cause_of(error: HivexError) -> BaseException | None:
-    """Return the error if the log needs its traceback, None if the message alone explains the failure.
+    """Return the error if the log needs its traceback, or None if the message alone explains the failure.
 
     A wrong statement needs no traceback; a failure of a job, the database or a file system needs one.
     """
@@ -73,7 +73,7 @@ def cause_of(error: HivexError) -> BaseException | None:
 def failure_of(error: HivexError) -> AirflowFailException | None:
     """Return the error for a task whose retries cannot help, or None if the failure may pass.
 
-    A failure with an unknown outcome may pass, too: the next try finds the changes that have been applied.
+    A failure with an unknown outcome may pass, too, since the next try finds the changes that have been applied.
     """
     if error.retryable or error.outcome is Outcome.UNKNOWN:
         return None
@@ -102,7 +102,7 @@ def failing_for_good(
 
 
 def as_txn_id(value: object) -> int:
-    """Return a transaction id that is the argument of a task, as a number.
+    """Return the transaction id in an argument of a task, as a number.
 
     :raises AirflowFailException: the value is not a valid transaction id
     """
@@ -115,7 +115,7 @@ def as_txn_id(value: object) -> int:
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
     """Return the error for a task of a transaction, or None if the failure may pass.
 
-    A retry cannot help if the transaction has ended: the error names the tasks to clear.
+    A retry cannot help if the transaction has ended. The error then names the tasks to clear.
     """
     from airflow_hivex.core.errors import (
         NoSuchTransactionError,
@@ -141,7 +141,10 @@ def what_to_clear(begin_task_id: str | None) -> str:
 
 
 def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """Return the states of tasks of this run by task id; ``_`` and the map index follow the id of a mapped task."""
+    """Return a dict from task id to state, for tasks of this run.
+
+    A mapped task has ``_`` and its map index after its id.
+    """
     ti = context["ti"]
     if not task_ids:
         return {}

@@ -1,4 +1,4 @@
-"""Inform people about failed compactions, old transactions, and quotas that are nearly used up."""
+"""A notifier for failed compactions, old transactions, and quotas that are nearly used up."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class HivexAttentionNotifier(BaseNotifier):
             ),
         )
 
-    The notifiers find the report, one sentence a line, as ``hivex_attention`` in their context. The report is also
+    The notifiers find the report, one sentence per line, as ``hivex_attention`` in their context. The report is also
     logged.
 
     :param notifiers: the notifiers to call; without notifiers the report is only logged
-    :param open_for: the age from which an open transaction is reported
-    :param failed_within: the age up to which a failed compaction is reported; use the time between two calls
+    :param open_for: the smallest age of an open transaction to report
+    :param failed_within: the largest age of a failed compaction to report; use the time between two calls
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 

@@ -1,8 +1,8 @@
-"""Tables that a task has read and written, as its inlets and outlets.
+"""The tables that a task has read and written, as its inlets and outlets.
 
-SQL is a template, and sqlglot is too slow for a DAG file: so the tables are found when the statements run. An event is
-sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet. So a task
-that only moves, copies or merges files, and does not change rows, has inlets only.
+SQL is a template, and sqlglot is too slow for a DAG file, so the tables are found when the statements run. An event is
+sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet, so a task
+that only moves, copies or merges files, and does not change rows, has only inlets.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
 
 
 def _asset_of(uri: str) -> Asset | None:
-    """Return the asset of this Airflow with the URI; None if no DAG has it, or if the notification log serves it."""
+    """Return the asset with the URI, or None if no DAG has it or its events come from the notification log."""
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
 

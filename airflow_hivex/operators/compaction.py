@@ -1,4 +1,4 @@
-"""Compaction as tasks: request a compaction, run the initiator, the cleaner and the housekeeper."""
+"""Operators that request a compaction, and run the initiator, the cleaner and the housekeeper."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class HivexCompactOperator(NamedInMap, BaseOperator):
     """Request a compaction of one table or partition, and optionally wait for its end.
 
-    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures do not matter. A worker runs the compaction. A retry does
-    not request it twice: the task uses a compaction of the same type that waits, runs, or covers the same writes. If
-    there is a compaction of another type, the task fails, and Airflow retries it as its ``retries`` say.
+    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures are ignored. A worker runs the compaction. A retry does not
+    request it twice, but uses a compaction of the same type that waits, runs, or covers the same writes. If there is a
+    compaction of another type, the task fails, and Airflow retries it as its ``retries`` say.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
@@ -46,8 +46,9 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
     :param compaction_pool: the pool of the queue whose workers run it; None for the pool of the table or its database.
         It is not Airflow's ``pool`` (templated)
-    :param properties: properties that override those of the table: ``compactor.*`` and ``tblprops.*`` (templated)
-    :param buckets: the number of files of a rebalance; None for the present number (templated)
+    :param properties: ``compactor.*`` and ``tblprops.*`` properties, which override the properties of the table
+        (templated)
+    :param buckets: the number of files of a rebalance; None for the current number (templated)
     :param order_by: the order of the rows of a rebalance: columns, with ``DESC`` for descending order (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
     :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
@@ -119,9 +120,9 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002 - Airflow gives it by this name
         """Request the compaction, and wait for it if the task is to wait.
 
-        :raises AirflowFailException: the table cannot be compacted, or the compaction has failed: no retry can help
-        :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
-        :raises HivexError: the failure may pass
+        :raises AirflowFailException: the table cannot be compacted, or the compaction has failed, so that no retry can
+        help :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over :raises
+        HivexError: the failure may pass
         """
         self._killed = SimpleQueue()
         with failing_for_good():
@@ -188,7 +189,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """Return the entry of the compaction: the requested one, or an earlier one of the same type."""
+        """Return the entry of the requested compaction, or of an earlier one of the same type."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -263,10 +264,10 @@ class HivexCleanOperator(BaseOperator):
     """Delete files that compactions have replaced, and files of aborted transactions, on every cluster.
 
     Files that an open transaction may read stay. It returns a list with ``{"compaction_id", "table", "partition",
-    "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition: how many directories and
-    files were deleted, how many stay, and the transactions that need them. The log names each directory and file. If a
-    directory cannot be deleted, the task fails without a retry: a later round tries again, after a pause. The task may
-    be killed at any moment.
+    "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition. ``deleted`` and ``waiting``
+    are the numbers of deleted and of remaining directories and files, ``blockers`` the transactions that need them. The
+    log names each directory and file. If a directory cannot be deleted, the task fails without a retry, and a later
+    round repeats the deletion after a pause. The task may be killed at any moment.
 
     :param plan_only: list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -286,7 +287,7 @@ class HivexCleanOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the cleaner.
 
-        :raises AirflowFailException: a directory or file could not be deleted; all others were deleted
+        :raises AirflowFailException: a directory or file could not be deleted; all other ones were deleted
         """
         from airflow_hivex.core.model.cleaning import CleaningOutcome
 
@@ -312,7 +313,7 @@ class HivexCleanOperator(BaseOperator):
 
 
 class HivexHousekeepingOperator(BaseOperator):
-    """Run one round of the housekeeper, which ends the work of dead clients and workers, and removes old records.
+    """Run one round of the housekeeper, which ends the transactions of dead clients, and removes old records.
 
     Transactions and locks without a heartbeat are ended; compactions of lost workers return to the queue. It returns
     the ids of ended transactions and locks, and the numbers of removed records. A retry is harmless. It also sends the

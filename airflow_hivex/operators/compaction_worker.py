@@ -1,4 +1,4 @@
-"""Run the compactions that wait in the queue, as tasks."""
+"""An operator that runs the compactions that wait in the queue."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     "state", "message", "txn_id"}`` of each compaction, which may be empty. If a compaction has failed, the task fails
     without a retry after the last one; the initiator requests the failed compaction again in a later round.
 
-    A retry is harmless: finished compactions stay. A compaction that was not finished returns to the queue: at once if
-    the task was ended or timed out, and after the time-out of its transaction if the process was killed.
+    A retry is harmless, since finished compactions stay. An unfinished compaction returns to the queue: at once if the
+    task was ended or timed out, and after the time-out of its transaction if the process was killed.
 
-    :param compaction_id: run this compaction only, if it still waits; otherwise the task returns its state. None for
+    :param compaction_id: run only this compaction, if it still waits; otherwise the task returns its state. None for
         the oldest compactions of a pool (templated)
     :param compaction_pool: the pool of the queue; None for compactions without a pool, and for compactions of any pool
         that have waited longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool``
@@ -89,9 +89,9 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the compactions.
 
-        :raises AirflowFailException: a compaction has failed, or no compaction has the id
-        :raises AirflowException: the task was killed, or another worker still has the compaction
-        :raises HivexError: the failure may pass, or the compaction went back to the queue
+        :raises AirflowFailException: a compaction has failed, or no compaction has the id :raises AirflowException: the
+        task was killed, or another worker still has the compaction :raises HivexError: the failure may pass, or the
+        compaction is in the queue again
         """
         from airflow_hivex.operators.asset_events import declare_tables
 
@@ -111,11 +111,11 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Return whether the compaction went back to the queue, so that a retry of the task can run it."""
+        """Return whether the compaction is in the queue again, so that a retry of the task can run it."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
-        """Stop the Spark job. The compaction goes back to the queue, and the table reads as before."""
+        """Stop the Spark job. The compaction returns to the queue, and queries return the same rows as before."""
         self._killed = True
         working = self._working
         if working is not None:
@@ -137,7 +137,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """Run a certain compaction if it waits, and return its outcome or its state."""
+        """Run the compaction with an id if it waits, and return its outcome or its state."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor
@@ -164,10 +164,10 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def _work(
         self, compactor: Compactor, *, pool: str | None = None, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Run the worker in a thread of its own, while the main thread waits; return the entry, None if none waits.
+        """Run the worker in a thread while the main thread waits; return the entry, or None if no compaction waits.
 
-        Signals arrive in the main thread: Airflow's time-out raises there, and ``on_kill`` runs there. They must
-        interrupt a wait, not a connection in the middle of an answer.
+        The main thread gets signals: the errors of Airflow's time-out and of ``on_kill``. They must interrupt a wait,
+        and not a connection in the middle of an answer.
         """
         worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._working = (compactor, worker_id)

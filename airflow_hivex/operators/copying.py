@@ -1,4 +1,4 @@
-"""The base of operators that copy tables to another cluster, in the worker or while they are deferred."""
+"""The base of operators that copy tables to another cluster, in the worker or in the triggerer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CopyOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy, and report the progress to the log.
 
-        :raises AirflowFailException: the request is wrong or a file is damaged: a retry would fail again
+        :raises AirflowFailException: the request is wrong or a file is damaged, so that a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         from airflow_hivex.triggers.copying import HivexCopyTrigger, copy

@@ -1,4 +1,4 @@
-"""Links to tables of other namespaces, as tasks."""
+"""Operators that create, change and drop links to tables of other namespaces."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class _Change(NamedTuple):
-    """The result of a change.
+    """The result of the change of a link.
 
-    ``shown`` are the partitions that the event of the link's asset names; None for no event.
+    ``shown`` are the partitions that the event of the link's asset names, or None if there is no event.
     """
 
     result: dict[str, Any]
@@ -29,7 +29,7 @@ class _Change(NamedTuple):
 
 
 class _LinkOperator(NamedInMap, BaseOperator):
-    """The base of an operator that changes one link; a retry is harmless."""
+    """The base of an operator that changes one link. A retry is harmless."""
 
     ui_color = "#fdee21"
 
@@ -52,9 +52,9 @@ class _LinkOperator(NamedInMap, BaseOperator):
         return self.link
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Make the change.
+        """Change the link, and return the result.
 
-        :raises AirflowFailException: the link or its table does not allow the change: a retry would fail again
+        :raises AirflowFailException: the link or its table does not allow the change, so that a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         with failing_for_good():
@@ -68,7 +68,7 @@ class _LinkOperator(NamedInMap, BaseOperator):
         return {"namespace": namespace, "link": self.link, **change.result}
 
     def _change(self, links: Links, namespace: str, *, is_retry: bool) -> _Change:
-        """Make the change and return its result; subclasses define it."""
+        """Change the link and return the result; subclasses define it."""
         raise NotImplementedError
 
     def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
@@ -92,7 +92,7 @@ class HivexCreateLinkOperator(_LinkOperator):
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that gets the link; by default the database of the connection (templated)
-    :param static: only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link
+    :param static: whether only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link
     :param properties: properties of the link, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -127,7 +127,7 @@ class HivexCreateLinkOperator(_LinkOperator):
 class HivexAlterLinkOperator(_LinkOperator):
     """Add partitions of a link, then drop partitions, then set properties.
 
-    It returns ``{"namespace", "link", "added", "dropped"}``: the partitions that it has changed.
+    It returns ``{"namespace", "link", "added", "dropped"}`` with the names of the changed partitions.
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that has the link; by default the database of the connection (templated)

@@ -1,4 +1,4 @@
-"""Moves of namespaces to other clusters, and imports from other metastores, as tasks."""
+"""Operators that move namespaces to other clusters, and import them from other metastores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class HivexMoveNamespaceOperator(CopyOperator):
-    """Move a namespace to another cluster: all its tables change their primary cluster at once.
+    """Move a namespace to another cluster. All its tables change their primary cluster at the same time.
 
-    A retry continues the move of the try before, or does nothing if the namespace has moved.
+    A retry continues the move of the previous try, or does nothing if the namespace has moved.
 
     It returns ``{"namespace", "cluster", "is_changed", "tables", "bytes_copied", "rounds", "locked_s", "txn_id"}``; a
     dry run also ``"size_bytes"``, ``"estimated_s"``, ``"blockers"`` and ``"notices"``.
@@ -97,8 +97,8 @@ class HivexMoveNamespaceOperator(CopyOperator):
 class HivexImportNamespaceOperator(BaseOperator):
     """Import the tables and views of a namespace of another metastore, as of one snapshot.
 
-    A retry keeps the files that the try before has copied. Objects that exist here are not changed, so that a task may
-    be repeated.
+    A retry keeps the files that the previous try has copied. Objects that exist here are not changed, so a task may be
+    repeated.
 
     It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects. It fails if an object
     cannot be imported, such as an external table, and ``skip_refused`` is not set.
@@ -146,7 +146,7 @@ class HivexImportNamespaceOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Import the namespace, and report the progress to the log.
 
-        :raises AirflowFailException: the request is wrong, or an object is refused: a retry would fail again
+        :raises AirflowFailException: the request is wrong, or an object is refused, so that a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         from airflow_hivex.assets.hivex import table_uri

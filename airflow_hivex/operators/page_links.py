@@ -1,4 +1,4 @@
-"""Links of task instances to the page Hivex (``plugins/page``)."""
+"""The links of task instances to the page Hivex (``plugins/page``)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HivexTableLink(BaseOperatorLink):
 def page_address(operator: BaseOperator, **place: str | None) -> str:
     """Return the address of the page for the connection of a task.
 
-    :param place: parameters of the address, such as ``tab``; empty ones are skipped
+    :param place: parameters of the address, such as ``tab``; empty parameters are skipped
     """
     connection = getattr(operator, "hivex_conn_id", None)
     parameters = {"connection": connection, **place}
@@ -71,7 +71,7 @@ def _agent_of(ti_key: TaskInstanceKey | None) -> str | None:
 
 
 def _transactions_of(operator: BaseOperator) -> str | None:
-    """Return the ids of the transactions of a task, separated by commas; None if the task does not know one."""
+    """Return the ids of the transactions of a task, separated by commas, or None if the task does not know them."""
     given = [getattr(operator, name, None) for name in ("transaction", "txn_id")]
     ids = [int(each) for each in map(str, given) if each.isascii() and each.isdigit()]
     ids += getattr(operator, "txn_ids", ())
@@ -79,7 +79,7 @@ def _transactions_of(operator: BaseOperator) -> str | None:
 
 
 def _table_of(operator: BaseOperator) -> str | None:
-    """Return ``database.table`` of an operator that has one table; None for other operators."""
+    """Return ``database.table`` of an operator that has one table, or None for any other operator."""
     table = getattr(operator, "table", None)
     if not isinstance(table, str) or not table:
         return None

@@ -1,4 +1,4 @@
-"""Run SQL on the cluster that has the data."""
+"""The operator that runs SQL on the cluster that has the data."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ CANCEL_LIMIT_S = 60
 class StatementThread:
     """A thread that runs the statements of a session while the main thread waits.
 
-    Signals arrive in the main thread: Airflow's time-out raises there, and ``on_kill`` runs there. They must interrupt
-    a wait, not a connection to the JVM or to the metastore in the middle of an answer.
+    The main thread gets signals: the errors of Airflow's time-out and of ``on_kill``. They must interrupt a wait, and
+    not a connection to the JVM or to the metastore in the middle of an answer.
     """
 
     def __init__(self, session: Session, conflict_retries: int) -> None:
@@ -59,7 +59,7 @@ class StatementThread:
         self._executor.shutdown(wait=False)
 
     def sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
-        """Return the result of a statement. The statement is cancelled if the wait is interrupted."""
+        """Run a statement, and return its result. An interrupt of the wait cancels the statement."""
         variables = contextvars.copy_context()
         future = self._executor.submit(variables.run, self._sql, statement, parameters, max_rows)
         try:
@@ -76,7 +76,7 @@ class StatementThread:
         self._session.cancel()
 
     def _sql(self, statement: str, parameters: Mapping[str, Any] | None, max_rows: int | None) -> Result:
-        """Return the result of a statement, retried after write conflicts and deadlocks."""
+        """Run a statement, with retries after write conflicts and deadlocks, and return its result."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
         from airflow_hivex.core.errors import DeadlockError, WriteConflictError
@@ -109,7 +109,7 @@ def _log_retry(attempt: RetryCallState) -> None:
 
 
 class _Default(int):
-    """The default of an argument, as distinct from an equal number that the caller passes."""
+    """The default number of an argument, distinguished from an equal number that the caller passes."""
 
 
 DEFAULT_MAX_ROWS = _Default(1000)
@@ -121,32 +121,33 @@ class HivexQueryOperator(BaseOperator):
     The statements share one session: ``USE`` and ``USE CLUSTER`` apply to the statements after them. Each statement
     is a transaction of its own, unless the script has START TRANSACTION, or ``transaction`` is set.
 
-    The result goes to XCom as ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id":
-    ..., "rows_written": ..., "rows_deleted": ...}`` in JSON's types: decimals and other types that JSON lacks are text,
+    The result in XCom is ``{"columns": [...], "rows": [[...], ...], "truncated": bool, "cluster": ..., "txn_id": ...,
+    "rows_written": ..., "rows_deleted": ...}`` in JSON's types. Decimals and other types that JSON lacks are texts;
     dates and times are in ISO 8601.
 
     :param sql: a script, a list of scripts, or the path of a ``.sql`` or ``.hql`` file (templated)
-    :param parameters: values of the ``:name`` markers in the statements, bound and never pasted (templated)
+    :param parameters: values of the ``:name`` markers in the statements, which never become a part of the text
+        (templated)
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose (templated)
     :param database: the current database; None for the database of the connection (templated)
-    :param transaction: the group whose transaction the statements join, or the id of an open transaction; a retry
-        first discards the writes of the try before in this transaction (templated)
-    :param conflict_retries: how often a statement is retried, after a pause, when a write conflict or a deadlock has
-        aborted it; not in a transaction of several statements
+    :param transaction: the group whose transaction the statements join, or the id of an open transaction; a retry first
+        discards the writes of the previous try in this transaction (templated)
+    :param conflict_retries: the number of retries, each after a pause, of a statement that a write conflict or a
+        deadlock has aborted; not in a transaction of several statements
     :param max_rows: the maximum number of rows that are returned, 1,000 by default; with a ``handler`` or an
         ``output_path`` all rows by default
     :param handler: called with a cursor over the rows of the last statement; the task returns its result
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
-    :param output_table: a table that gets the rows of the last statement; they do not pass through the worker. It is
-        created if it does not exist (templated)
+    :param output_table: a table that gets the rows of the last statement, which do not pass through the worker. A
+        missing table is created (templated)
     :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
-    :param show_return_value_in_logs: log the result
+    :param show_return_value_in_logs: whether to log the result
     :param asset_events: send an event for each written table whose asset a DAG names
     :param asset_partitions: send an event for each written partition, with its name as the partition key
     :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
         read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
-    :param max_lag_commits: the number of commits by which copies may be behind (templated)
+    :param max_lag_commits: the number of commits by which copies may lag (templated)
     :param deferrable: free the worker slot while Spark works: statements that run a job on a Spark Connect server run
         in the triggerer. Without such a server the task fails. None: ``[operators] default_deferrable``; without such
         a server the task then runs in the worker
@@ -241,8 +242,8 @@ class HivexQueryOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run the statements.
 
-        :raises AirflowFailException: the statement is wrong, or its transaction has ended: a retry would fail again
-        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the statement is wrong, or its transaction has ended, so that a retry would fail
+        again :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         txn_id = None if self.transaction is None else as_txn_id(self.transaction)
         with self._failures(txn_id):
@@ -259,8 +260,8 @@ class HivexQueryOperator(BaseOperator):
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Continue after the triggerer has run a statement.
 
-        :raises AirflowFailException: the statement is wrong: a retry would fail again
-        :raises AirflowException: the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the statement is wrong, so that a retry would fail again :raises AirflowException:
+        the failure may pass; Airflow retries the task as its ``retries`` say
         """
         if not event or "course" not in event:
             raise AirflowException("The trigger has ended without an answer.")
@@ -337,11 +338,11 @@ class HivexQueryOperator(BaseOperator):
 
     @property
     def _scripts_of_function(self) -> list[str] | None:
-        """Return the scripts that the function of a decorated task has returned; None for other tasks."""
+        """Return the scripts that the function of a decorated task has returned, or None for any other task."""
         return None
 
     def _statements(self) -> list[str]:
-        """Return the statements as they run: with ``output_table`` the last one writes its rows to the table."""
+        """Return the statements to run. With ``output_table`` the last one writes its rows to the table."""
         if not isinstance(self.sql, str | list | tuple):
             # A function of the task returns them, and was not called in this process.
             return []
@@ -410,7 +411,10 @@ class HivexQueryOperator(BaseOperator):
         return lineage_of(WarehouseHook(self.hivex_conn_id), self._statements(), self.database, txn_ids)
 
     def on_kill(self) -> None:
-        """Stop the Spark job. A transaction of this statement only is aborted; one of several statements stays open."""
+        """Stop the Spark job.
+
+        The transaction of a single statement is aborted, one of several statements stays open.
+        """
         self._killed = True
         thread = self._thread
         if thread is not None:
@@ -490,7 +494,7 @@ _KINDS = (_CREATED, _ADDED, "ALTER LINK DROP PARTITION", "ALTER LINK SET LINKPRO
 class LinkChange(NamedTuple):
     """A statement that has created or altered the link ``table@namespace`` of a database.
 
-    ``shown`` are the partitions that the event of the link's asset names; None for no event.
+    ``shown`` are the partitions that the event of the link's asset names, or None if there is no event.
     """
 
     database: str
@@ -500,10 +504,10 @@ class LinkChange(NamedTuple):
 
 
 def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
-    """Return the change of a link by a statement that has run, in JSON's types: a list of one change, or an empty one.
+    """Return a list with the change of a link by a statement that has run, in JSON's types, or an empty list.
 
-    The events of the first try may have been lost, so that a second try sends them for changes of the first one, too.
-    An error is only logged, because the link has changed.
+    The events of the first try may have been lost, so a second try also sends events for changes of the first one. An
+    error is only logged, because the link has changed.
     """
     inspection = session.inspect(statement)[0]
     if inspection.kind not in _KINDS:

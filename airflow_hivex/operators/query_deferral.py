@@ -1,7 +1,8 @@
-"""Deferrable queries, which run statement by statement: the job of each runs in the triggerer.
+"""Deferrable queries: statements run one after the other, each with its job in the triggerer.
 
 The worker opens the transaction and commits it; the triggerer runs the statement in between. If one of the two is lost,
-the transaction commits once or not at all. It has no heartbeats while the task waits for its triggerer or worker.
+the transaction commits once or not at all. The transaction has no heartbeats while the task waits for a triggerer or
+worker.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Course:
     """The progress of a deferrable task, which is kept while the task is deferred.
 
     ``done`` is the number of complete statements. ``database`` and ``cluster`` are the current ones of the session.
-    ``txn_id`` is the transaction of the next statement, ``conflicts`` the number of its aborts by conflicts.
+    ``txn_id`` is the transaction of the next statement. ``conflicts`` is the number of its aborts by conflicts.
     ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end of the task's
     ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction of a group.
     ``committed`` has the transactions of complete statements, ``links`` their changes of links
@@ -67,13 +68,13 @@ class Course:
 
     @property
     def time_left(self) -> timedelta | None:
-        """Return the time until ``ends_at``, at least one second; None without a limit."""
+        """Return the time until ``ends_at``, at least one second, or None without a limit."""
         if self.ends_at is None:
             return None
         return max(datetime.fromisoformat(self.ends_at) - datetime.now(UTC), timedelta(seconds=1))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the course as a dict in JSON's types, from which the constructor makes it again."""
+        """Return the course as a dict in JSON's types, which has the arguments of the constructor."""
         return asdict(self)
 
 
@@ -114,7 +115,7 @@ class DeferredQuery:
 
     @property
     def course(self) -> Course:
-        """Return the point that the task has reached."""
+        """Return the current course of the task."""
         return self._course
 
     def can_defer(self) -> bool:
@@ -136,13 +137,13 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return the deferral of all statements, which the triggerer runs in the transaction of a group."""
+        """Return the deferral for all statements, which the triggerer runs in the transaction of a group."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
 
     def go_on(self) -> dict[str, Any]:
-        """Return the result of the last statement.
+        """Run the remaining statements, and return the result of the last one.
 
         :raises Deferral: the triggerer is to run the next statement
         :raises HivexError: a statement has failed
@@ -168,7 +169,7 @@ class DeferredQuery:
                     return result
 
     def resume(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of the last statement, continuing after the event of a trigger.
+        """Continue after the event of a trigger, and return the result of the last statement.
 
         :raises Deferral: the triggerer is to run the next statement, or to retry the same one
         :raises AirflowFailException: the statement has failed, and would fail again
@@ -255,10 +256,9 @@ class DeferredQuery:
     def _settle(self, event: Mapping[str, Any], txn_id: int) -> None:
         """Commit or abort the transaction of a statement.
 
-        :raises _ConflictError: a conflict with another transaction has aborted it
-        :raises AirflowFailException: the statement has failed, and would fail again
-        :raises AirflowException: the statement has failed, and a retry may succeed
-        :raises HivexError: the transaction cannot be committed
+        :raises _ConflictError: a conflict with another transaction has aborted this transaction :raises
+        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
+        failed, and a retry may succeed :raises HivexError: the transaction cannot be committed
         """
         from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
 

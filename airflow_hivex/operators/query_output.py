@@ -1,4 +1,4 @@
-"""The places where a query's rows go besides XCom: a handler, a file, or a table."""
+"""The outputs of a query's rows besides XCom: a handler, a file, or a table."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MODES = ("overwrite", "append")
 
 @dataclass(slots=True)
 class QueryOutput:
-    """The place of the rows of the last statement.
+    """The output of the rows of the last statement.
 
     :param handler: called with a cursor over the rows; the task returns its result
     :param path: a file, or the URI of an object, that gets the rows
     :param format: the format of the file
-    :param table: a table that gets the rows; they do not pass through the worker
+    :param table: a table that gets the rows, which do not pass through the worker
     :param mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
     """
 
@@ -60,11 +60,11 @@ class QueryOutput:
 
     @property
     def needs_rows(self) -> bool:
-        """Return whether all rows come into the worker."""
+        """Return whether the worker gets all rows."""
         return self.handler is not None or self.path is not None
 
     def rewritten(self, statements: list[str], hook: WarehouseHook, database: str | None) -> list[str]:
-        """Return the statements; with a ``table``, the last statement is changed so that it writes to the table.
+        """Return the statements. With a ``table`` the last statement is changed so that it writes to the table.
 
         :raises InvalidOperationError: the last statement is not a query
         :raises HivexError: the last statement or the name of the table has a syntax error
@@ -99,7 +99,7 @@ class QueryOutput:
 
 
 def write_rows(result: Result, path: str, format: Format) -> None:
-    """Write the rows of a result to a local file or an object; readers see the complete file or none.
+    """Write the rows of a result to a local file or an object. Readers see the complete file or no file.
 
     :raises OSError: the file or object cannot be written
     """

@@ -1,4 +1,4 @@
-"""Copies of tables on other clusters, as tasks."""
+"""Operators that copy tables to other clusters, and change their primary clusters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class HivexReplicateOperator(CopyOperator):
-    """Copy missing files of tables to a cluster, as of one snapshot; all copies become visible at once, or none.
+    """Copy missing files of tables to a cluster, as of one snapshot. All copies become visible together, or none.
 
-    A retry keeps the files that are copied already. The locks of a killed task stay until its transaction times out
+    A retry keeps the files that are already copied. The locks of a killed task stay until its transaction times out
     (``hivex.replication.timeout``).
 
     It returns ``{"cluster", "tables", "txn_id", "files_copied", "bytes_copied", "files_kept"}``.
@@ -32,7 +32,7 @@ class HivexReplicateOperator(CopyOperator):
         (``year = 2013, month < 3``), instead of names (templated)
     :param dry_run: copy nothing, and return ``"directories"``: ``{"table", "partition", "directory", "source", "files",
         "bytes"}`` of each directory that would be copied
-    :param verify: also read the registered copies, and replace damaged files
+    :param verify: whether to read the registered copies, too, and to replace damaged files
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the maximum speed of copying; None for no limit
     :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, the task copies little
@@ -108,17 +108,16 @@ class HivexReplicateOperator(CopyOperator):
 
 
 class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
-    """Change the primary cluster of a table; the previous cluster keeps a copy. A retry is harmless.
+    """Change the primary cluster of a table. The previous cluster keeps a copy. A retry is harmless.
 
-    The worker copies the table, so that the operator is not deferrable. It waits for the readers and writers of the
-    table.
+    The worker copies the table, so the operator is not deferrable. It waits for the readers and writers of the table.
 
     It returns ``{"table", "before", "cluster", "is_changed", "txn_id", "bytes_copied", "lost_write_ids"}``.
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
-    :param force: the previous cluster is lost. If the change would lose writes, the task fails without a retry, and the
-        error lists them with a text for ``confirm``
+    :param force: whether the previous cluster is lost. If the change would lose writes, the task fails without a retry,
+        and the error lists the writes with a text for ``confirm``
     :param confirm: the text of this error, which confirms exactly this loss (templated)
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the maximum speed of copying; None for no limit
@@ -157,7 +156,7 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the primary cluster.
 
-        :raises AirflowFailException: the request is wrong, or writes would be lost: a retry would fail again
+        :raises AirflowFailException: the request is wrong, or writes would be lost, so that a retry would fail again
         :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         from airflow_hivex.assets.hivex import table_uri

@@ -1,4 +1,4 @@
-"""A transaction over several tasks: all their writes become visible at once, or none of them."""
+"""A transaction over several tasks, whose writes become visible together or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OWN_TASKS = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponen
 
 
 class HivexTransaction(TaskGroup):
-    """A task group whose tasks work in one transaction.
+    """A task group whose tasks share one transaction.
 
     ::
 
@@ -63,7 +63,7 @@ class HivexTransaction(TaskGroup):
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
     :param timeout: the time after which the transaction is aborted if none of its statements runs
-    :param task_arguments: more arguments of the three tasks of the group, such as ``retries`` or ``queue``
+    :param task_arguments: further arguments of the three tasks of the group, such as ``retries`` or ``queue``
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class HivexTransaction(TaskGroup):
     def txn_id_template(self) -> str:
         """Return a template of the transaction's id, for templated fields of tasks downstream of ``begin``.
 
-        An XComArg would make ``begin`` a direct upstream, and so allow the trigger rule ``all_success`` only.
+        An XComArg would make ``begin`` a direct upstream task, and so allow only the trigger rule ``all_success``.
         """
         # Each map index of a mapped group has its own begin.
         is_mapped = next(iter(self.iter_mapped_task_groups()), None) is not None
@@ -108,11 +108,11 @@ class HivexTransaction(TaskGroup):
 
     @property
     def is_building(self) -> bool:
-        """Return whether tasks can be added, which is true in the ``with`` block only."""
+        """Return whether tasks can be added, which is true only in the ``with`` block."""
         return self.begin is not None and self.commit is None
 
     def __enter__(self) -> HivexTransaction:
-        """Add the task ``begin``; tasks that are made in the block belong to the group."""
+        """Add the task ``begin``. Tasks that are created in the block belong to the group."""
         if self.begin is not None:
             raise RuntimeError(
                 f"The transaction of group {self.group_id} is complete; add its tasks in one with block."
@@ -196,10 +196,10 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
 
 
 class HivexBeginOperator(BaseOperator):
-    """Open the transaction of a group, a new one for each try, and return its id.
+    """Open the transaction of a group, and return its id. Each try opens a new transaction.
 
-    It aborts the transactions of earlier tries. But if only a part of the group was cleared, it returns the transaction
-    of the earlier try.
+    The task aborts the transactions of earlier tries. If only a part of the group was cleared, it instead returns the
+    transaction of the earlier try.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -222,7 +222,7 @@ class HivexBeginOperator(BaseOperator):
     def execute(self, context: Context) -> int:
         """Return the id of the open transaction.
 
-        :raises AirflowFailException: only a part of the group was cleared, and the work of the other tasks is lost
+        :raises AirflowFailException: only a part of the group was cleared, and the writes of the other tasks are lost
         :raises HivexError: the failure may pass
         """
         from airflow_hivex.core.model.transactions import TxnState
@@ -249,7 +249,7 @@ class HivexBeginOperator(BaseOperator):
         return [transaction for transaction in found if transaction is not None]
 
     def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
-        """Return the id of the latest transaction if tasks that were not cleared with this one have worked in it."""
+        """Return the id of the latest transaction if tasks that were not cleared with this task have joined it."""
         from airflow_hivex.core.model.transactions import TxnState
 
         if context["ti"].try_number == 1:
@@ -311,7 +311,7 @@ class HivexCommitOperator(BaseOperator):
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the id of the task that has opened the transaction
-    :param work_task_ids: the tasks of the group that have to succeed; if one was skipped, the commit is skipped
+    :param work_task_ids: the tasks of the group that have to succeed; if one of them was skipped, the commit is skipped
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -366,8 +366,8 @@ class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
     The DAG run then fails, too, because its rows are missing. Otherwise a run that a user marks as failed could look
-    like a success: Airflow skips its commit, and counts a skipped task as a success. If a task of the group chose to be
-    skipped, the transaction is aborted without a failure.
+    like a success, since Airflow skips the commit, and counts a skipped task as a success. If a task of the group chose
+    to be skipped, the transaction is aborted without a failure.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -443,7 +443,7 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Return whether a task of the group has caused the skip of the commit, not a user who marked the run."""
+        """Return whether a task of the group, and not a user who marked the run, has caused the skip of the commit."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):

@@ -1,11 +1,11 @@
-"""Note the last stored event of a watched table, in the database transaction of Airflow that stores the event.
+"""A listener that records the last stored event of a watched table in the database transaction that stores the event.
 
 The triggerer stores the events of watchers in Airflow's database, and calls listeners before it commits. The session
 that stores the event is the session of this process and thread.
 
-The same transaction also renews the request for a run of each DAG that the asset schedules. Airflow passes to a run the
-events up to the time of its request, which is the time of the first event since the last run. Without the renewal later
-events would wait for the next commit.
+The same transaction also renews the request for a run of each DAG that the asset schedules. A run gets the events up to
+the time of its request, which is the time of the first event since the last run. Without the renewal, later events
+would wait for the next commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Note the event in the state of its asset if a HivexCommitTrigger has yielded it."""
+    """Record the event in the state of its asset if a HivexCommitTrigger has yielded it."""
     event_id = _event_id(asset_event.extra)
     if event_id is None:
         return

@@ -1,3 +1,3 @@
-"""Sensors: tasks that wait for something in the metastore."""
+"""Sensors: tasks that wait for an event or a state in the metastore."""
 
 from __future__ import annotations

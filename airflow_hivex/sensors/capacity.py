@@ -1,4 +1,4 @@
-"""Wait until a namespace has used much of its quota."""
+"""A sensor that waits until a namespace has used much of its quota."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HivexQuotaSensor(HivexObjectSensor):
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     :param check_existence: fail at once, without a retry, if the namespace does not exist; False waits until it is
-        created. A namespace without a quota is always a failure
+        created. The sensor always fails for a namespace without a quota
     """
 
     template_fields: Sequence[str] = ("namespace", "cluster", "percent", "hivex_conn_id")

@@ -1,4 +1,4 @@
-"""Wait until a table needs a compaction, or until a compaction has ended."""
+"""Sensors that wait until a table needs a compaction, or until a compaction has ended."""
 
 from __future__ import annotations
 
@@ -79,13 +79,14 @@ class HivexCompactionSensor(HivexSensor):
 class HivexCompactionThresholdSensor(HivexObjectSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
-    The sensor ignores other conditions of the initiator: it also waits for a table with ``NO_AUTO_COMPACTION``, which
-    HivexCompactOperator can then compact. In a table with partitions it waits for ``partition``, or for any of them.
+    The sensor ignores other conditions of the initiator, so it also waits for a table with ``NO_AUTO_COMPACTION``,
+    which HivexCompactOperator can then compact. In a table with partitions it waits for ``partition`` or, without it,
+    for any partition.
 
-    It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``: ``type`` is ``major`` or
-    ``minor``, ``thresholds`` are the passed thresholds, each with its value, ``partitions`` is a list with
+    It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``. ``type`` is ``major`` or
+    ``minor``. ``thresholds`` are the passed thresholds, each with its value. ``partitions`` is a list with
     ``{"partition", "compaction_type"}`` of the first 1,000 partitions that have passed a threshold, for
-    ``HivexCompactOperator.partial(...).expand_kwargs(...)``, and ``answer`` is the present decision of the initiator.
+    ``HivexCompactOperator.partial(...).expand_kwargs(...)``. ``answer`` is the current decision of the initiator.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; None for the table, or any of its partitions (templated)

@@ -1,4 +1,4 @@
-"""Wait until a link shows partitions."""
+"""A sensor that waits until a link shows partitions."""
 
 from __future__ import annotations
 

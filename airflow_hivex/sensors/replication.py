@@ -1,4 +1,4 @@
-"""Wait until a copy of a table is fresh."""
+"""A sensor that waits until a copy of a table is fresh."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class HivexReplicaFreshnessSensor(HivexObjectSensor):
-    """Wait until the lag of a table's copy on a cluster is at most a limit; by default, until the copy is current.
+    """Wait until the lag of a table's copy on a cluster is within a limit or, by default, until the copy is current.
 
-    Each partition must have a copy there. The primary copy of a table is always fresh. The sensor copies nothing.
+    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor copies
+    nothing.
 
-    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}``: the number of partitions,
-    the highest write id of the copy, and the largest lag of a partition.
+    It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}`` with the number of partitions, the
+    highest write id of the copy, and the largest lag of a partition.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param cluster: the cluster of the copy (templated)

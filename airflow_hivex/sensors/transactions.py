@@ -1,4 +1,4 @@
-"""Wait for a transaction to commit, or for a commit to a table or partition."""
+"""Sensors that wait for the commit of a transaction, or for a commit to a table or partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 SINCE = "since"
-"""The XCom key of the run id, and of the mark from which the sensor of that run has waited."""
+"""The XCom key of the run id and the mark from which the sensor of that run has waited."""
 
 
 class HivexSensor(NamedInMap, BaseSensorOperator):
@@ -114,7 +114,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
             raise self._timed_out() from None
 
     def on_kill(self) -> None:
-        """Stop waiting. A sensor changes nothing, so that nothing is to be undone."""
+        """Stop waiting. A sensor changes nothing, so there is nothing to undo."""
         self.log.info("Waiting for %s was ended; it continues undisturbed.", self._awaited())
 
     def _timed_out(self) -> AirflowSensorTimeout:
@@ -127,7 +127,7 @@ class HivexSensor(NamedInMap, BaseSensorOperator):
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """Return the answer if the awaited event has happened, or None."""
+        """Return the answer if the awaited event has happened, or else None."""
 
     @abstractmethod
     def _trigger(self) -> HivexTrigger:
@@ -187,8 +187,8 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for a commit after the end of the sensor of the DAG's last successful run; the transaction may
-    have begun before. In the first run any commit counts. It returns ``{"table", "partition", "write_id", "txn_id",
+    By default it waits for a commit after the end of the sensor in the DAG's last successful run; the transaction may
+    have begun before. In the first run any commit is enough. It returns ``{"table", "partition", "write_id", "txn_id",
     "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which the next run waits.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
@@ -260,8 +260,8 @@ class HivexTableCommitSensor(HivexObjectSensor):
     def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the mark from which a run without a logical date waits.
 
-        It is the mark that the last sensor of this task has returned, if the run of that sensor succeeded. Otherwise
-        it is the mark from which the last sensor has waited.
+        If the last run of this sensor succeeded, this is the mark that the sensor has returned. Otherwise it is the
+        mark from which the last sensor has waited.
         """
         last = ti.xcom_pull(**place, key=SINCE, include_prior_dates=True)
         if not isinstance(last, dict):

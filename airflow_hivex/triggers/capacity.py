@@ -1,6 +1,6 @@
-"""Poll the metastore until a namespace has used much of its quota.
+"""A trigger that polls the metastore until a namespace has used much of its quota.
 
-The function is one check, which the sensor calls, too.
+The function does one check, and the sensor calls it, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LARGEST = 3
 def look_at_quotas(
     hivex_conn_id: str, namespace: str | None, cluster: str | None, percent: float | None
 ) -> Answer | None:
-    """Return the quotas whose use has reached the level, as the result of the sensor; or None.
+    """Return the quotas whose use has reached the level, as the result of the sensor, or else None.
 
     :param namespace: the namespace; None for all namespaces
     :param cluster: the cluster; None for all clusters

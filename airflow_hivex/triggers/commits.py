@@ -1,7 +1,7 @@
-"""Start DAGs by commits: one poll of the notification log for all watched tables of a connection.
+"""A trigger that starts DAGs by commits, with one poll of the notification log for all tables of a connection.
 
 Each watcher yields one event for each committed transaction that has written to its tables. After a restart it
-continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` notes that
+continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` records this
 event in the database transaction that stores it. So a restart of the triggerer neither loses nor repeats a commit.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
-"""The key of the asset's state under which the plugin notes the last event that Airflow has stored."""
+"""The key of the asset's state for the last event that Airflow has stored, which the plugin records."""
 POSITION = "hivex_position"
-"""The key of the asset's state with the last event of the notification log that the watcher has finished."""
+"""The key of the asset's state for the last event of the notification log that the watcher has finished."""
 WATCHED = {"hivex_events": "commits"}
 """The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500
@@ -91,8 +91,8 @@ class HivexCommitTrigger(BaseEventTrigger):
     the triggerer was down, one event has ``"missed": true`` and no transaction.
 
     :param tables: ``table`` or ``database.table``, or a list of such names; None for all tables
-    :param partition: only commits to this partition, ``key=value/...`` or its first parts; commits that do not name
-        their partitions count, too
+    :param partition: only commits to this partition, ``key=value/...`` or its first parts, and commits that do not name
+        their partitions
     :param hivex_conn_id: the connection of type ``hivex``
     :param poll_interval: seconds between two reads of the notification log
     """
@@ -177,7 +177,10 @@ class HivexCommitTrigger(BaseEventTrigger):
         return progress
 
     async def _look(self, bookmark: Bookmark) -> Batch | None:
-        """Return the commits after a bookmark, or None. If the metastore cannot be reached, wait for it."""
+        """Return the commits after a bookmark, or None if the log has no new event.
+
+        If the metastore cannot be reached, wait for it.
+        """
         while True:
             try:
                 return await asyncio.to_thread(_read, self.hivex_conn_id, bookmark)
@@ -229,7 +232,7 @@ class _Progress:
         return _at(self.position, self.recent if is_of_place else ())
 
     def note(self, event_id: int) -> None:
-        """Note an event right before it is yielded: then Airflow stores it, unless this process ends."""
+        """Record an event right before it is yielded. Airflow then stores it, unless this process ends."""
         self.position = self.yielded = event_id
         if self._trigger.trigger_id is not None:
             _yielded[self._trigger.trigger_id] = event_id
@@ -246,7 +249,7 @@ class _Progress:
         """Store the position at most once a minute, and only after Airflow has stored all events before it.
 
         After a restart the watcher reads the log from the stored position, and skips events up to the last one that the
-        plugin has noted.
+        plugin has recorded.
         """
         if self._state is None or not (now or time.monotonic() - self._stored_at > STORE_EVERY_S):
             return
@@ -274,7 +277,7 @@ class _Progress:
 
 
 def _checked(table: str) -> str:
-    """Return ``database.table`` in lower case; a name without a database stays without one.
+    """Return ``database.table`` in lower case. A name without a database gets no database.
 
     :raises ValueError: the text is not a valid name of a table
     """
@@ -301,7 +304,7 @@ def _at(position: int, recent: tuple[Event, ...] = ()) -> Bookmark:
 
 
 def _read(hivex_conn_id: str, bookmark: Bookmark) -> Batch | None:
-    """Return the commits after a bookmark of the notification log; None if the log has no new event."""
+    """Return the commits after a bookmark of the notification log, or None if the log has no new event."""
     log = WarehouseHook(hivex_conn_id).get_metastore().notification_log
     try:
         events, following = log.read(bookmark, limit=BATCH)

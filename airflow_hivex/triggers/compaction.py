@@ -1,6 +1,6 @@
-"""Poll the metastore for the end of a compaction, or for a threshold of the initiator.
+"""Triggers that poll the metastore for the end of a compaction, or for a threshold of the initiator.
 
-Each function is one check; sensors and operators call it, too.
+Each function does one check, and sensors and operators call it, too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
 
 MOST_PARTITIONS = 1000
-"""The largest number of partitions in an answer, at most the number over which Airflow maps by default."""
+"""The largest number of partitions in an answer: at most Airflow's default limit of mapped tasks."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
-    """Return the record of a compaction that has ended; None before its end.
+    """Return the record of a compaction that has ended, or None before its end.
 
     :param until_cleaned: the compaction ends when the replaced files are deleted, not when the rows are merged
     :raises CompactionNotDoneError: the compaction has failed, or was withdrawn from the queue
@@ -36,7 +36,7 @@ def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned:
 
 
 def look_at_thresholds(hivex_conn_id: str, table: str, partition: str | None) -> Answer | None:
-    """Return the thresholds of the initiator that a table or one of its partitions has passed, or None.
+    """Return the thresholds of the initiator that a table or one of its partitions has passed, or else None.
 
     Conditions that stop the initiator, such as ``NO_AUTO_COMPACTION``, are ignored.
 

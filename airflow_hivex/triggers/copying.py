@@ -28,7 +28,7 @@ REPLICATE, MOVE = "replicate", "move"
 
 
 def copy(hivex_conn_id: str, call: str, arguments: Mapping[str, Any], check: Check = lambda: None) -> Answer:
-    """Make a call that copies files, log its progress, and return the result for the task.
+    """Call a method that copies files, log its progress, and return the result for the task.
 
     :param call: ``replicate`` or ``move``
     :param arguments: the arguments of ``metastore.replicator.replicate`` or of ``metastore.moves.move``
@@ -117,15 +117,15 @@ def _move(hivex_conn_id: str, arguments: Mapping[str, Any], check: Check) -> Ans
 
 
 class _CancelledError(Exception):
-    """The trigger was cancelled: the task has ended, or the triggerer ends."""
+    """The trigger was cancelled, because the task has ended or the triggerer ends."""
 
 
 class HivexCopyTrigger(BaseTrigger):
-    """Make a call that copies files by a job on a Spark Connect server.
+    """Call a method that copies files by a job on a Spark Connect server.
 
     The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``; ``is_final`` is true if a retry
     cannot help. A cancelled trigger stops its job. If another triggerer continues the trigger, it keeps the files that
-    are copied already.
+    are already copied.
 
     :param call: ``replicate`` or ``move``
     :param arguments: the arguments of the call, in JSON's types
@@ -157,7 +157,7 @@ class HivexCopyTrigger(BaseTrigger):
         yield TriggerEvent(event)
 
     async def cleanup(self) -> None:
-        """Do nothing: the metastore stays open for other triggers of this process."""
+        """Do nothing, since the metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
         try:

@@ -1,4 +1,4 @@
-"""Run statements in the triggerer, whose process is a thin client of a Spark Connect server."""
+"""A trigger that runs statements in the triggerer, a thin client of a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_USER = "user-action"
 
 
 class HivexQueryTrigger(BaseTrigger):
-    """Run statements in an open transaction, which it neither commits nor aborts, and yield the last result.
+    """Run statements in an open transaction, without committing or aborting it, and yield the last result.
 
     If a triggerer is lost, another one continues the trigger, and joins the transaction as the same writer. Then the
     past and future writes of the lost triggerer are discarded. If the job of an INSERT, UPDATE or DELETE still runs at
@@ -128,10 +128,10 @@ class HivexQueryTrigger(BaseTrigger):
             await asyncio.to_thread(self._abort)
 
     async def cleanup(self) -> None:
-        """Do nothing: the metastore stays open for other triggers of this process."""
+        """Do nothing, since the metastore stays open for other triggers of this process."""
 
     def _run(self) -> Answer:
-        """Return the event.
+        """Run the statements, and return the event.
 
         :raises WriteTakenBackError: another triggerer has begun to run the trigger
         """

@@ -1,4 +1,4 @@
-"""Long calls of the core in a thread next to the event loop of the triggerer."""
+"""Threads for long calls of the core, next to the event loop of the triggerer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Returned = TypeVar("_Returned")
 async def in_thread(work: Callable[[], _Returned], name: str) -> _Returned:
     """Return the result of ``work``, a function that runs in a thread of its own and may take hours.
 
-    The threads of a pool are for short calls. The thread is a daemon: the process does not wait for it at its end.
+    The threads of a pool are for short calls. This thread is a daemon, so the process does not wait for it at its end.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[_Returned] = loop.create_future()

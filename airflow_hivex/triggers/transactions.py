@@ -1,6 +1,6 @@
-"""Poll the metastore for the end of a transaction, or for a commit to a table.
+"""Triggers that poll the metastore for the end of a transaction, or for a commit to a table.
 
-Each function is one check; sensors call it, too.
+Each function does one check, and sensors call it, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def look_at_transaction(hivex_conn_id: str, txn_id: int) -> Answer | None:
 def look_for_commit(
     hivex_conn_id: str, table: str, partition: str | None, since: int | Mapping[str, Any] | None
 ) -> Answer | None:
-    """Return the result of the sensor if a table has a commit after ``since``, or None.
+    """Return the result of the sensor if a table has a commit after ``since``, or else None.
 
     :param table: ``table`` or ``database.table``
     :param since: a write id, a ``mark`` of an earlier answer, or None for any commit
@@ -80,7 +80,7 @@ class Waiter(Protocol):
 def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | None:
     """Return the answer of a sensor or trigger, or None if it must wait longer.
 
-    A missing object may be created later: the answer is None unless ``check_existence`` is set. The log names the
+    A missing object may be created later, so the answer is None unless ``check_existence`` is set. The log names the
     object once, until it exists.
 
     :raises HivexError: the awaited event cannot happen any more, or the check has failed
@@ -103,7 +103,7 @@ class HivexTrigger(BaseTrigger):
 
     The only event is ``{"answer": ...}``, or ``{"error": sentence}`` if the awaited event cannot happen any more. The
     trigger waits for a metastore that cannot be reached, and for an object that does not exist. A trigger changes
-    nothing, so that it can be killed, or moved to another triggerer, at any time.
+    nothing, so it can be killed, or moved to another triggerer, at any time.
 
     :param hivex_conn_id: the id of the connection
     :param poll_interval: seconds between two checks
@@ -145,11 +145,11 @@ class HivexTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_interval)
 
     async def on_kill(self) -> None:
-        """Do nothing after a user has ended the task: a trigger changes nothing, so that nothing is to be undone."""
+        """Do nothing after a user has ended the task, since a trigger changes nothing."""
         self.log.info("Waiting for %s was ended by a user; it continues undisturbed.", self._awaited())
 
     async def cleanup(self) -> None:
-        """Do nothing: the metastore stays open for other triggers of this process."""
+        """Do nothing, since the metastore stays open for other triggers of this process."""
 
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class HivexTrigger(BaseTrigger):
 
     @abstractmethod
     def _look(self) -> Answer | None:
-        """Return the answer if the awaited event has happened, or None."""
+        """Return the answer if the awaited event has happened, or else None."""
 
     @abstractmethod
     def _awaited(self) -> str:

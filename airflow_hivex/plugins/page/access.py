@@ -30,7 +30,8 @@ from airflow_hivex.hooks.configuration import CONNECTION_TYPE
 from airflow_hivex.hooks.warehouse import WarehouseHook
 
 ACTION_HEADER = "X-Hivex-Action"
-"""A header that pages of other sites cannot send: browsers ask the api-server first, and it refuses other sites."""
+"""A header that pages of other sites cannot send, because browsers first ask the api-server, which refuses other sites.
+"""
 
 ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=250)]
 
@@ -38,8 +39,8 @@ ConnectionId = Annotated[str, Query(alias="conn_id", min_length=1, max_length=25
 def may_view(conn_id: ConnectionId, user: GetUserDep) -> BaseUser:
     """Return the user if the user may view the warehouse of a connection.
 
-    The user needs the right to view Airflow's jobs, which viewers have. With several teams the user needs the right to
-    read the connection, so that no team sees the warehouse of another team.
+    The user needs the right to view Airflow's jobs, which viewers have. If Airflow has several teams, the user needs
+    the right to read the connection, so that no team sees the warehouse of another team.
 
     Raises:
         HTTPException: the user does not have the right.
@@ -101,7 +102,7 @@ def recorded(user: BaseUser, action: str, conn_id: str, facts: dict[str, Any]) -
     """Record an action in Airflow's audit log before it begins, and record its outcome at its end.
 
     Yields:
-        A function that adds facts about the outcome to the record.
+        A function that adds details of the outcome to the record.
     """
     extra: dict[str, Any] = {"conn_id": conn_id, **facts, "outcome": "begun"}
     entry = Log(
@@ -140,8 +141,8 @@ _opened: set[str] = set()
 def connection_ids() -> list[str]:
     """Return the ids of the connections of the type ``hivex`` in Airflow's database and in the environment.
 
-    Connections of a secrets backend cannot be listed. The default connection is always in the list, because it works
-    without being defined.
+    Connections of a secrets backend cannot be listed. The default connection is always in the list, because it needs no
+    definition.
     """
     found = {WarehouseHook.default_conn_name}
     with create_session() as session:
@@ -162,7 +163,7 @@ def _is_hivex(text: str) -> bool:
 
 
 def open_warehouse(conn_id: ConnectionId, _: Viewer) -> Metastore:
-    """Return the open metastore of a connection. The page never creates a metastore, and never upgrades one.
+    """Return the open metastore of a connection. The page never creates or upgrades a metastore.
 
     Raises:
         StoreMissingError: the database does not have a metastore yet.

@@ -1,8 +1,8 @@
 """A limit on the running calls of each warehouse, so that a slow database does not use all threads of the api-server.
 
 A thread that waits for a database cannot be stopped, and all routes of Airflow share 40 threads in a process. So each
-warehouse has a few places. A call waits in the event loop for a place, and is answered after a time in any case. The
-place becomes free when the thread of the call ends.
+warehouse has a few places. A call waits in the event loop for a place, and after some time it is answered in any case.
+The place becomes free when the thread of the call ends.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PATIENCE_S = 20.0
 
 
 class Admission:
-    """An ASGI application that passes on a limited number of calls of each warehouse to another application.
+    """An ASGI application that passes a limited number of calls of each warehouse to another application.
 
-    :param refusal: a function that makes a response from a status, an error code and a sentence
+    :param refusal: a function that returns a response from a status, an error code and a sentence
     :param patience_s: the longest time that a call waits for a place, and then for its answer
     """
 
@@ -46,7 +46,7 @@ class Admission:
         self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, _Places] = WeakKeyDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; with status 503 if there is no place, or no answer, in time."""
+        """Answer a request, with status 503 if no place or no answer is available in time."""
         conn_id = _connection_of(scope)
         if conn_id is None:
             await self._application(scope, receive, send)
@@ -87,7 +87,7 @@ class _Places:
         return self._taken[conn_id]
 
     async def take(self, conn_id: str) -> bool:
-        """Take a place of a warehouse, and return whether one became free in time."""
+        """Take a place of a warehouse; return whether a place became free in time."""
         if self._is_free(conn_id):
             self._taken[conn_id] += 1
             return True
@@ -117,7 +117,7 @@ class _Places:
 
 
 class _Answer:
-    """The channel of a response to the client. It drops the response once the client has been refused."""
+    """The channel of a response to the client, which drops the response after the client was refused."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -132,7 +132,7 @@ class _Answer:
 
 
 def _connection_of(scope: Scope) -> str | None:
-    """Return the connection that a request names; None for a request without one."""
+    """Return the connection that a request names, or None for a request without a connection."""
     if scope["type"] != "http":
         return None
     named = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("conn_id")

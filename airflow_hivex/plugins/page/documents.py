@@ -1,4 +1,4 @@
-"""Values of the core as JSON, and the tasks of Airflow that own transactions."""
+"""The conversion of values of the core to JSON, and the tasks of Airflow that own transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page_request(
     descending: bool = False,
     search: Annotated[str, Query(max_length=200)] = "",
 ) -> PageRequest:
-    """Return the rows of a list that a request selects, as offset, limit, order and search text."""
+    """Return the offset, limit, order and search text of a request for a list."""
     return PageRequest(offset, limit, order_by, descending, search.strip().replace("\0", ""))
 
 
@@ -39,12 +39,12 @@ def answer(value: Any) -> JSONResponse:
 
 
 def page(found: Page[T], shown: Callable[[T], Any]) -> dict[str, Any]:
-    """Return a page of a list as a dict: the rows, each converted by ``shown``, and the number of all rows."""
+    """Return a page of a list as a dict with its rows, each converted by ``shown``, and the number of all rows."""
     return {"rows": [shown(row) for row in found.rows], "total": found.total}
 
 
 def document(value: Any) -> Any:
-    """Return a value as JSON: fields by their names, members of enums in words, times in ISO format."""
+    """Return a value as JSON: dataclasses become objects, members of enums words, times texts in ISO format."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, enum.Enum):
@@ -61,7 +61,7 @@ def document(value: Any) -> Any:
 
 
 def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
-    """Return the task instances that agents name (``hooks.tasks.agent_info``), by agent. One statement.
+    """Return a dict from agent (``hooks.tasks.agent_info``) to the task instance that it names. One query.
 
     The ids of DAGs and tasks may both contain dots, so the ids of Airflow's DAGs decide where a task id begins.
     """
@@ -86,7 +86,7 @@ def tasks_of(agents: Iterable[str | None]) -> dict[str, dict[str, Any]]:
 
 
 def holder_of(txn_id: int | None, lock_id: int, user: str, agent: str | None) -> str:
-    """Return the owner of a lock in words: its transaction or request, its user, and its DAG and task if it has one."""
+    """Return the owner of a lock as a text: the transaction or request, the user, and the DAG and task if any."""
     name = f"transaction {txn_id}" if txn_id else f"lock {lock_id}"
     return f"{name} of {owner_name(user, agent)}"
 

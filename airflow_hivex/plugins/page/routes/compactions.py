@@ -1,4 +1,4 @@
-"""Compactions: the queue and its history, requests, and the reasons why a table is not compacted."""
+"""The routes of compactions: the queue and its history, requests, and the reasons why a table is not compacted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def list_compactions(
 
 @router.get("/compactions/charts")
 def chart_compactions(metastore: Warehouse) -> JSONResponse:
-    """Return the queue by state, and the tables with the most delta directories."""
+    """Return the number of entries in each state, and the tables with the most delta directories."""
     counts = metastore.compaction_listing.counts()
     return answer({"queue": counts.queue, "failed": counts.failed, "deltas": metastore.catalog_listing.deltas()})
 

@@ -1,4 +1,4 @@
-"""Namespaces: their bytes on each cluster, quotas, links, and whether they are closed."""
+"""The routes of namespaces: their bytes on each cluster, quotas, links, and whether they are closed."""
 
 from __future__ import annotations
 

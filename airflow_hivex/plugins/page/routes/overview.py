@@ -1,4 +1,4 @@
-"""The overview: the numbers of the warehouse, the things that need attention, its cache, connections and routes."""
+"""The routes of the overview: numbers, problems that need attention, the cache, connections and routes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _health(metastore: Metastore, cluster: str) -> Health:
 
 @router.get("/cache")
 def read_cache(metastore: Warehouse) -> JSONResponse:
-    """Return the state of this process's cache, and the state of each process that follows the notification log."""
+    """Return the counts and the size of this process's cache, and of each process that follows the notification log."""
     others = [document(each) for each in metastore.registered_caches()[:100]]
     if metastore.cache is None:
         return answer({"process_id": os.getpid(), "own": None, "others": others})

@@ -1,4 +1,4 @@
-"""Tables: columns, partitions, copies, directories, commits and links."""
+"""The routes of tables: columns, partitions, copies, directories, commits and links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 class Period(enum.Enum):
-    """The periods of the commits over time: 48 hours, or 30 days."""
+    """The periods into which the page divides commits: 48 hours, or 30 days."""
 
     HOUR = "hour"
     DAY = "day"
@@ -48,7 +48,7 @@ def list_tables(
 
 @router.get("/table")
 def read_table(metastore: Warehouse, database: Name, table: Name) -> JSONResponse:
-    """Return a table: its columns, properties, copies and links."""
+    """Return the columns, properties, copies and links of a table."""
     found = metastore.catalog.get_table(database, table)
     links = [] if found.is_view else metastore.links.of_table(found.database, found.name)
     links_out = metastore.links.show(found.database)

@@ -1,4 +1,4 @@
-"""The work of a task instance in a warehouse: its transactions, their locks, rows and directories."""
+"""The routes of a task instance: its transactions in a warehouse, and their locks, rows and directories."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TaskWork:
 
     @property
     def txn_ids(self) -> list[int]:
-        """Return the id of the group's transaction that the task has joined: a list of one id, or an empty list."""
+        """Return a list with the id of the group's transaction that the task has joined, or an empty list."""
         found = (self.fields.get(name) for name in _TRANSACTION_FIELDS)
         return [int(each) for each in found if isinstance(each, int | str) and str(each).isdecimal()]
 
@@ -58,7 +58,7 @@ class TaskWork:
 
 
 def visible_task(user: GetUserDep, dag_id: Id, run_id: Id, task_id: Id, map_index: MapIndex = -1) -> TaskWork:
-    """Return the work of a task instance.
+    """Return the fields of a task instance that the user may see, and the names of its tries.
 
     Raises:
         HTTPException: the user may not see the task instance, or it does not exist.

@@ -1,4 +1,4 @@
-"""Transactions and locks: lists, waiting requests, the abort of a transaction and the release of locks."""
+"""The routes of transactions and locks: lists, waiting requests, the abort of a transaction, the release of locks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def list_transactions_of(
 ) -> JSONResponse:
     """Return the transactions of a task in any state, found by the task's name as an owner and by their ids.
 
-    ``ended`` has the ids whose records were deleted, ``directories`` the directories that all of them have written.
+    ``ended`` has the ids whose records were deleted. ``directories`` has the directories that the transactions have
+    written.
     """
     wanted = [each for each in txn_id or () if 0 < each < 2**63]
     found = metastore.transaction_listing.of_agents([agent] if agent else [], wanted)
@@ -126,7 +127,7 @@ def list_transactions_of(
 
 @router.get("/cleaning")
 def plan_cleaning(metastore: Warehouse) -> JSONResponse:
-    """Return the plan of the cleaner: the files that it would delete now, and the files that it keeps for readers."""
+    """Return the files that the cleaner would delete now, and the files that it keeps for readers."""
     tasks = metastore.compactor.plan_clean()
     rows = [
         {
@@ -158,7 +159,7 @@ def abort_transaction(metastore: Warehouse, user: Editor, conn_id: ConnectionId,
 def release_lock(metastore: Warehouse, user: Editor, conn_id: ConnectionId, wanted: Release) -> JSONResponse:
     """Release the locks of a request that waits, or of a request without a transaction.
 
-    The acquired locks of a transaction stay until its end, because they isolate it: abort the transaction instead.
+    The acquired locks of a transaction isolate it, and stay until its end. Abort the transaction instead.
     """
     with recorded(user, "release_lock", conn_id, {"lock_id": wanted.lock_id}):
         held = metastore.locks.show(lock_id=wanted.lock_id)
