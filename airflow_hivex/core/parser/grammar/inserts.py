@@ -127,15 +127,17 @@ def read_inserted_query(cursor: Cursor) -> Source:
     return Source(read_query(cursor))
 
 
-def read_values(cursor: Cursor) -> Source:
-    """Return the rows of VALUES, as constants if all of them are constants.
+def read_rows(cursor: Cursor) -> Source:
+    """Return the rows behind VALUES, as constants if all of them are constants.
 
     Raises:
         StatementSyntaxError: the text is not SQL, or a row is longer than another.
         UnsupportedStatementError: a value reads an object that is not a table of the warehouse.
     """
-    if not cursor.at("VALUES"):
-        raise cursor.expected("VALUES")
+    if cursor.at_end:
+        raise cursor.expected("a row")
+    # The word belongs to the query.
+    cursor.index -= 1
     if (defaults := _read_defaults(cursor)) is not None:
         return defaults
     start = cursor.index

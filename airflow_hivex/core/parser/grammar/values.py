@@ -40,7 +40,7 @@ from airflow_hivex.core.parser.grammar.functions import (
     read_session_function,
     read_signature,
 )
-from airflow_hivex.core.parser.grammar.inserts import read_branch, read_inserted_query, read_values
+from airflow_hivex.core.parser.grammar.inserts import read_branch, read_inserted_query, read_rows
 from airflow_hivex.core.parser.grammar.row_changes import (
     ChangedTable,
     MergeSource,
@@ -467,6 +467,7 @@ KINDS: Mapping[str, ValueKind] = {
     "requested_type": _named("the type of the compaction, such as 'major'", CompactionType.read),
     "resources": ValueKind("JAR, FILE or ARCHIVE", read_resources),
     "row_count": ValueKind("a number of rows", _count("a number of rows", "that is not a valid number of rows")),
+    "rows": ValueKind("a row", read_rows),
     "script": ValueKind("a statement", _script),
     "separator": _string("a separator"),
     "serde_class": ValueKind("the class of a SerDe", read_serde),
@@ -493,7 +494,6 @@ KINDS: Mapping[str, ValueKind] = {
     "vacuumed_table": ValueKind(
         "a table; `hivex compaction clean` deletes the needless files of all tables", Cursor.table_name
     ),
-    "values": ValueKind("VALUES", read_values),
     "variable": ValueKind("the name of a variable", read_variable),
     "variable_names": ValueKind("'('", lambda cursor: cursor.names("a variable")),
     "variable_values": ValueKind("the name of a variable", read_variable_values),

@@ -109,7 +109,7 @@ class Insert(QueryStatement):
     KIND = "INSERT"
     SYNTAX = (
         f"INSERT [WITH SCHEMA EVOLUTION !evolves] {_TARGET} [<columns column_names>] "
-        "{<source values> | <source inserted_query>}",
+        "{VALUES <source rows> | <source inserted_query>}",
         f"INSERT [WITH SCHEMA EVOLUTION !evolves] {_TARGET} BY NAME !by_name [<columns column_names>] <query>",
     )
     REFUSED = (

@@ -180,7 +180,7 @@ def test_rows_without_parentheses_and_of_numbers_that_widen_are_read() -> None:
     [
         ("INSERT t VALUES (1)", 8, "INTO or OVERWRITE"),
         ("INSERT INTO t", 14, "VALUES, a query or BY NAME"),
-        ("INSERT INTO t VALUES", 15, "VALUES is not complete"),
+        ("INSERT INTO t VALUES", 21, "expected a row"),
         ("INSERT INTO t VALUES (1),", 26, "a row"),
         ("INSERT INTO t VALUES (1), (1, 2)", 27, "row 2 has 2 values"),
         ("INSERT INTO t (a, A) SELECT 1, 2", 19, "named twice"),
