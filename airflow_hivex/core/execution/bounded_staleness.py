@@ -19,6 +19,7 @@ from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.history import EarlierTable, NotReadableError, TableHistory, bind_earlier
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.execution.context import Running, StatementContext
+from airflow_hivex.core.execution.read_tables import ReadTable
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.routes import Candidate, Lack, Route
@@ -32,15 +33,6 @@ _MOST_MOMENTS = 50
 _LAGS = ("stale", "missing")
 
 ReadContents = Callable[[StoredTable, Predicate | None], TableContents]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTable:
-    """A table that a query reads, the condition on its partitions, and a function that returns its shown contents."""
-
-    table: StoredTable
-    predicate: Predicate | None
-    shown: Callable[[TableContents], TableContents]
 
 
 @dataclass(frozen=True, slots=True)

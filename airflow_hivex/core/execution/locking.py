@@ -17,10 +17,9 @@ from airflow_hivex.core.execution.insert_targets import (
     check_insert,
     inserts_of,
 )
-from airflow_hivex.core.execution.read_tables import StatementReading, candidate_clusters, reference_predicate, shown
+from airflow_hivex.core.execution.read_tables import StatementReading
 from airflow_hivex.core.execution.statement_transactions import OutrunError
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
-from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.parser.statements import ChangeRows, RoutedStatement, TableReference
 from airflow_hivex.core.transactions.locks.grants import are_simple
@@ -126,7 +125,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
     """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
-    candidates = candidate_clusters(context, statement, reading)
+    candidates = reading.candidates(statement)
     references = statement.references
     names = [reading.names.of(reference.table) for reference in references]
     targets = [context.session.qualify(name) for name in statement.targets]
@@ -136,7 +135,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
         is_target = number == 0 and isinstance(statement, ChangeRows)
         if not is_target and name in read and read[name] is None:
             continue
-        found = _pruned(reading, tables[name], reference, candidates)
+        found = _pruned(reading, reference, candidates)
         if is_target:
             # A write lock allows reads, too.
             changed = found
@@ -173,15 +172,13 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
     return LockPlan(tuple(dict.fromkeys(components)), updated, read, target_ids, changed, tuple(write_ids_of))
 
 
-def _pruned(
-    reading: StatementReading, table: StoredTable, reference: TableReference, candidates: frozenset[str]
-) -> frozenset[str] | None:
+def _pruned(reading: StatementReading, reference: TableReference, candidates: frozenset[str]) -> frozenset[str] | None:
     """Return the partitions of the table that the reference may read, None for all."""
-    link = reading.names.link(reference.table)
-    predicate = reference_predicate(table, reference, link)
-    if not table.is_partitioned or predicate is None:
+    read = reading.read(reference)
+    if not read.table.is_partitioned or read.predicate is None:
         return None
-    return frozenset(each.name for each in shown(reading.contents(table, predicate, candidates), link).partitions)
+    contents = reading.contents(read.table, read.predicate, candidates)
+    return frozenset(each.name for each in read.shown(contents).partitions)
 
 
 def late_locks(context: StatementContext, wanted: LockPlan, bound: BoundTable) -> list[LockComponent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from airflow_hivex.core.catalog.contents import TableContents
 from airflow_hivex.core.catalog.pruning import partition_predicate
@@ -63,28 +63,37 @@ class Names:
         return bool(self._links)
 
 
-def shown(contents: TableContents, link: Link | None) -> TableContents:
-    """Return the contents of a table, for a link only with the partitions that the link shows."""
-    if link is None or not contents.partitions:
-        return contents
-    return replace(contents, partitions=[each for each in contents.partitions if link.shows(each.id)])
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """A table that a statement reads at one place, the conditions on its partitions, and the link that names it."""
 
+    table: StoredTable
+    predicate: Predicate | None
+    link: Link | None
 
-def shown_of_own(
-    own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents, link: Link | None
-) -> Mapping[str | None, Sequence[WrittenDirectory]]:
-    """Return the directories of the statement's own transaction; for a link only in partitions that the link shows.
+    def shown(self, contents: TableContents) -> TableContents:
+        """Return the contents of the table, for a link only with the partitions that the link shows."""
+        link = self.link
+        if link is None or not contents.partitions:
+            return contents
+        return replace(contents, partitions=[each for each in contents.partitions if link.shows(each.id)])
 
-    ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
-    """
-    if link is None or not own:
-        return own
-    ids = {each.name: each.id for each in contents.partitions}
-    return {
-        name: written
-        for name, written in own.items()
-        if name is None or (link.shows(ids[name]) if name in ids else not link.is_static)
-    }
+    def shown_of_own(
+        self, own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents
+    ) -> Mapping[str | None, Sequence[WrittenDirectory]]:
+        """Return the directories of the statement's own transaction; for a link only in partitions that it shows.
+
+        ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
+        """
+        link = self.link
+        if link is None or not own:
+            return own
+        ids = {each.name: each.id for each in contents.partitions}
+        return {
+            name: written
+            for name, written in own.items()
+            if name is None or (link.shows(ids[name]) if name in ids else not link.is_static)
+        }
 
 
 class StatementReading:
@@ -119,6 +128,22 @@ class StatementReading:
         """Return the table of a name; for a link, the source."""
         return self.snapshot.tables[self.names.of(name)]
 
+    def read(self, reference: TableReference) -> ReadTable:
+        """Return the table of a reference, with the conditions of the query and of a static link on its partitions."""
+        table, link = self.table(reference.table), self.names.link(reference.table)
+        predicate = partition_predicate(reference.filters, table.partition_keys)
+        restriction = None if link is None else link.restriction(table.partition_keys)
+        if predicate is None or restriction is None:
+            return ReadTable(table, predicate or restriction, link)
+        return ReadTable(table, And((restriction, predicate)), link)
+
+    def candidates(self, statement: RoutedStatement) -> frozenset[str]:
+        """Return the clusters that the router may try: their copies could serve the statement."""
+        named = [*(reference.table for reference in statement.references), *statement.targets]
+        primaries = {self.table(name).storage.primary.cluster for name in named}
+        pinned = self._context.session.cluster
+        return frozenset({*primaries, self._context.services.clusters.default, *([pinned] if pinned else ())})
+
     def contents(self, table: StoredTable, predicate: Predicate | None, clusters: Collection[str]) -> TableContents:
         """Return the partitions of a table in the snapshot that match ``predicate``, with copies on ``clusters``."""
         key = (table.id, predicate)
@@ -129,25 +154,6 @@ class StatementReading:
         contents = self._context.services.catalog.contents(self.snapshot, table, predicate, clusters)
         self._read[key] = (self.snapshot, clusters, contents)
         return contents
-
-
-def candidate_clusters(
-    context: StatementContext, statement: RoutedStatement, reading: StatementReading
-) -> frozenset[str]:
-    """Return the clusters that the router may try: their copies could serve the statement."""
-    session = context.session
-    named = [*(reference.table for reference in statement.references), *statement.targets]
-    primaries = {reading.table(name).storage.primary.cluster for name in named}
-    return frozenset({*primaries, context.services.clusters.default, *([session.cluster] if session.cluster else ())})
-
-
-def reference_predicate(table: StoredTable, reference: TableReference, link: Link | None) -> Predicate | None:
-    """Return the conditions on the partitions of a reference: from the query, and from a static link."""
-    predicate = partition_predicate(reference.filters, table.partition_keys)
-    restriction = None if link is None else link.restriction(table.partition_keys)
-    if predicate is None or restriction is None:
-        return predicate or restriction
-    return And((restriction, predicate))
 
 
 def statement_snapshot(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from airflow_hivex.core.catalog.bound_tables import BoundTable, bind_table, route_input
@@ -18,7 +17,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.execution import read_versions
 from airflow_hivex.core.execution.binding import BoundStatement, bind
-from airflow_hivex.core.execution.bounded_staleness import ReadTable, read_earlier
+from airflow_hivex.core.execution.bounded_staleness import read_earlier
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import InsertedRows, check_insert, inserts_of
 from airflow_hivex.core.execution.locking import (
@@ -31,10 +30,6 @@ from airflow_hivex.core.execution.locking import (
 )
 from airflow_hivex.core.execution.read_tables import (
     StatementReading,
-    candidate_clusters,
-    reference_predicate,
-    shown,
-    shown_of_own,
     statement_snapshot,
 )
 from airflow_hivex.core.execution.statement_transactions import OutrunError
@@ -178,15 +173,11 @@ def _earlier(
     if not may_lag or context.session.transaction is not None:
         reason = f"{routed.route.reason} {MAX_LAG} holds for a SELECT outside of transactions only."
         return replace(routed, route=replace(routed.route, reason=reason))
-    candidates = candidate_clusters(context, routed.statement, reading)
-    tables = []
-    for reference in routed.statement.references:
-        table, link = reading.table(reference.table), reading.names.link(reference.table)
-        tables.append(ReadTable(table, reference_predicate(table, reference, link), partial(shown, link=link)))
+    candidates = reading.candidates(routed.statement)
     found = read_earlier(
         context,
         routed.route,
-        tables,
+        [reading.read(reference) for reference in routed.statement.references],
         lambda table, predicate: reading.contents(table, predicate, candidates),
         running,
     )
@@ -241,20 +232,20 @@ def _read_tables(
     if joined is not None:
         with context.services.store.read() as connection:
             own = pending_writes.written_directories(connection, joined.txn_id)
-    candidates = candidate_clusters(context, statement, reading)
+    candidates = reading.candidates(statement)
     found = []
     for reference in statement.references:
-        table, link = reading.table(reference.table), reading.names.link(reference.table)
-        predicate = reference_predicate(table, reference, link)
+        read = reading.read(reference)
+        table, predicate = read.table, read.predicate
         if reference.version is not None:
             version = read_versions.find(context, reading.snapshot, table, reference.version, running)
-            contents = shown(read_versions.contents_of(context, table, predicate, candidates), link)
+            contents = read.shown(read_versions.contents_of(context, table, predicate, candidates))
             at = (version.version, version.floors)
             found.append(bind_version(table, contents, predicate, reading.snapshot, candidates, *at))
             continue
         contents = reading.contents(table, predicate, candidates)
-        written = shown_of_own(own.get(table.id, {}), contents, link)
-        found.append(bind_table(table, shown(contents, link), predicate, reading.snapshot, candidates, written))
+        written = read.shown_of_own(own.get(table.id, {}), contents)
+        found.append(bind_table(table, read.shown(contents), predicate, reading.snapshot, candidates, written))
     return tuple(found)
 
 
