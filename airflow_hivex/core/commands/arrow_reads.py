@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import InvalidParametersError
 from airflow_hivex.core.execution import planning
 from airflow_hivex.core.execution.context import Running, StatementContext
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import commit_kept, in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_kept, commit_own, in_transaction
 from airflow_hivex.core.model.clusters import Cluster
 from airflow_hivex.core.model.expressions import ColumnReference
 from airflow_hivex.core.model.predicates import And, Comparison, In, IsNull, Not, Or, Predicate
@@ -42,8 +42,7 @@ def read_table(
         for batch in _batches(context, scan, cluster):
             running.check_not_cancelled()
             batches.append(batch)
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         return pa.Table.from_batches(batches, scan.schema)
 
     return in_transaction(context, work, read_only=True)

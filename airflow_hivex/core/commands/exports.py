@@ -26,7 +26,7 @@ from airflow_hivex.core.execution.insert_targets import InsertedRows
 from airflow_hivex.core.execution.locking import acquire
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import in_transaction, own_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction, own_transaction
 from airflow_hivex.core.files import external_files
 from airflow_hivex.core.files.external_files import NewFiles
 from airflow_hivex.core.files.filesystem import ClusterFiles
@@ -149,8 +149,7 @@ def export_for_hive(
         written = context.run(
             cluster, replace(plan_query(context, running, statement.query, routed, cluster), write=write)
         )
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         return Export(
             table.full_name,
             cluster.name,

@@ -17,7 +17,7 @@ from airflow_hivex.core.execution.closed_names import find_function
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.planning import plan_job
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.model.permanent_functions import PermanentFunction, sql_function
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.lexer.markers import Markers
@@ -102,8 +102,7 @@ def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction,
         declare_called(context, running.functions, [command])
         prelude = (*running.functions.values(), *context.session.objects.prelude([command]))
         found = context.run(cluster, replace(plan, prelude=prelude))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         return Result(rows=list(found.rows), cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
 
     return in_transaction(context, work, read_only=True)
@@ -173,8 +172,7 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
             described = f"DESCRIBE FUNCTION EXTENDED {quoted(function.full_name)}"
             plan = replace(plan_job(context, running, cluster, ()), command=described)
         rows = context.run(cluster, plan).rows
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         lines = (str(row[0]) for row in rows)
         returns = given or next(
             (line.removeprefix(_RETURNS).strip() for line in lines if line.startswith(_RETURNS)), ""
@@ -242,8 +240,7 @@ def create_temporary_function(context: StatementContext, statement: CreateTempor
         others = (*running.functions.values(), *context.session.objects.prelude([text]))
         made = f"CREATE OR REPLACE TEMPORARY FUNCTION `{name.replace('`', '``')}` {text}"
         context.run(cluster, replace(plan, sql="SELECT 1", prelude=(*others, made), max_rows=0))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         functions.pop(name, None)
         functions[name] = text
         context.session.objects.permanent[name] = permanent

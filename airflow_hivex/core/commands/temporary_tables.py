@@ -24,7 +24,7 @@ from airflow_hivex.core.execution.closed_names import made_here
 from airflow_hivex.core.execution.context import Result, Running, Services, SessionState, StatementContext
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH
 from airflow_hivex.core.model.objects import CLUSTER, TEMPORARY_DATABASE, Database, Table
 from airflow_hivex.core.model.session_objects import TemporaryView
@@ -222,8 +222,7 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
         text = definition(
             qualified_functions(context, statement.query), names, given, [column.name for column in columns]
         )
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         state.objects.views[name] = TemporaryView(text, columns, statement.comment)
         return Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
 

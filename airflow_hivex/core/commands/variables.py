@@ -16,7 +16,7 @@ from airflow_hivex.core.errors import (
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
 from airflow_hivex.core.execution.queries import plan_query
 from airflow_hivex.core.execution.routing import chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.model.column_types import parse_type
 from airflow_hivex.core.model.literals import constant
 from airflow_hivex.core.model.objects import Column
@@ -126,8 +126,7 @@ def _computed(
             raise InvalidOperationError(
                 statement.kind, "its query", "it returns several rows; a variable has one value"
             )
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         ran = Result(cluster=cluster.name, txn_id=running.txn_id, route=routed.route)
         return ran, (found.columns, found.rows[0]) if found.rows else None
 

@@ -17,7 +17,7 @@ from airflow_hivex.core.execution.frame_inputs import rendered
 from airflow_hivex.core.execution.insert_targets import with_default_values
 from airflow_hivex.core.execution.metadata_changes import SchemaMerge
 from airflow_hivex.core.execution.routing import RoutedQuery, chosen_cluster, route
-from airflow_hivex.core.execution.statement_transactions import in_transaction
+from airflow_hivex.core.execution.statement_transactions import commit_own, in_transaction
 from airflow_hivex.core.execution.writing import OpenWrite, begin_write, end_writes, run_once
 from airflow_hivex.core.job.values import write_rows
 from airflow_hivex.core.model.clusters import Cluster
@@ -46,8 +46,7 @@ def run_select(context: StatementContext, statement: Select) -> Result:
         log.info("Transaction %s: %s", running.txn_id, routed.route.describe())
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         found = context.run(cluster, replace(plan, max_rows=context.max_rows))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         return Result(
             columns=[column.name for column in found.columns],
             rows=list(found.rows),
@@ -70,8 +69,7 @@ def run_describe_query(context: StatementContext, statement: DescribeQuery) -> R
         cluster = chosen_cluster(context, routed)
         plan = plan_query(context, running, routed.statement.query, routed, cluster)
         found = context.run(cluster, replace(plan, max_rows=0))
-        if running.joined is None:
-            context.services.transactions.commit(running.txn_id)
+        commit_own(context, running)
         return Result(
             columns=["col_name", "data_type", "comment"],
             rows=[(column.name, column.type, column.comment) for column in found.columns],
@@ -105,8 +103,7 @@ def explained(
 ) -> Result:
     """Return the lines of EXPLAIN for a job, which is not run; a transaction of the statement's own ends."""
     found = context.run(cluster, replace(plan, explain=str(mode)))
-    if running.joined is None:
-        context.services.transactions.commit(running.txn_id)
+    commit_own(context, running)
     return Result(
         ["plan"],
         list(found.rows),

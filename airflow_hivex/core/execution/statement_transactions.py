@@ -193,6 +193,12 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
         context.session.running = None
 
 
+def commit_own(context: StatementContext, running: Running) -> None:
+    """Commit a statement that has read; a transaction of several statements stays open."""
+    if running.joined is None:
+        context.services.transactions.commit(running.txn_id)
+
+
 def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
     """Commit a statement whose result is read later; the cleaner keeps the files of the result for a time.
 
