@@ -134,41 +134,38 @@ class CachedMetadata(ObjectStore):
         if predicate is not None and not table.is_partitioned:
             predicate = None
         wanted: ContentsKey = None if predicate is None else (predicate, frozenset(clusters))
-        keys = dict.fromkeys((wanted, None))
-        kept = self.cache.contents(table, ids, list(keys))
+        kept = self.cache.contents(table, ids, list(dict.fromkeys((wanted, None))))
         if kept is None:
-            kept, is_whole = self._read_contents(snapshot, table, wanted)
-        else:
-            is_whole = True
-        if not is_whole:
-            return kept
+            read = self._key_to_read(snapshot, table, wanted)
+            kept = self._read_contents(snapshot, table, read)
+            if read is not None:
+                return kept
         if not table.is_transactional and any(each.storage_descriptor_id is not None for each in kept.partitions):
             # Partitions with other storage may be unreadable: the database checks the wanted ones.
             self.cache.count((table.database, table.name), Kind.CONTENTS, Miss.NOT_CACHEABLE)
             return super().contents(snapshot, table, predicate, clusters)
         return _chosen(kept, table, predicate, clusters)
 
-    def _read_contents(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> tuple[TableContents, bool]:
-        """Read contents for a predicate, or for the whole table after several predicates, and keep them.
-
-        Returns the contents, and True if they are contents of the whole table.
-        """
-        tag = self._tag(snapshot, table)
+    def _key_to_read(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> ContentsKey:
+        """Return the wanted key, or None to read the whole table after several predicates."""
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
-        if wanted is not None and (
-            not table.is_transactional
-            or self.cache.predicates_of(table, tag) < _MOST_PREDICATES
+        if (
+            wanted is None
+            or not table.is_transactional
+            or self.cache.predicates_of(table, self._tag(snapshot, table)) < _MOST_PREDICATES
             or self._has_many_partitions(table)
         ):
-            contents = super().contents(snapshot, table, *wanted)
-            if tag is not None:
-                self.cache.put_contents(table, tag, wanted, contents)
-            return contents, False
-        secondaries = [copy.cluster for copy in table.storage.secondaries]
-        contents = super().contents(snapshot, table, None, secondaries)
+            return wanted
+        return None
+
+    def _read_contents(self, snapshot: Snapshot, table: StoredTable, key: ContentsKey) -> TableContents:
+        """Read the contents of a key, and keep them."""
+        tag = self._tag(snapshot, table)
+        predicate, clusters = key or (None, [copy.cluster for copy in table.storage.secondaries])
+        contents = super().contents(snapshot, table, predicate, clusters)
         if tag is not None:
-            self.cache.put_contents(table, tag, None, contents)
-        return contents, True
+            self.cache.put_contents(table, tag, key, contents)
+        return contents
 
     def _has_many_partitions(self, table: StoredTable) -> bool:
         some = select(partitions.c.id).where(partitions.c.table_id == table.id).limit(_MOST_PARTITIONS + 1).subquery()
