@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_hivex.core.model.constraints import Constraints
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import Column
-from airflow_hivex.core.parser.grammar.clauses import once
+from airflow_hivex.core.parser.grammar.clauses import Parts, once
 from airflow_hivex.core.parser.grammar.constraints import ConstraintReader
 from airflow_hivex.core.parser.lexer.literals import read_string
 from airflow_hivex.core.parser.lexer.tokens import Cursor, Kind
 from airflow_hivex.core.parser.lexer.types import read_type
+from airflow_hivex.core.parser.statements import ChangeColumn
 
 _NOT_KEPT = ("NOT", "NULL", "DEFAULT", "GENERATED", "COLLATE", "REFERENCES", "FIRST", "AFTER")
 
@@ -139,31 +138,38 @@ def read_whole_column(cursor: Cursor) -> str:
     return name
 
 
-def read_changed_column(cursor: Cursor) -> dict[str, Any]:
-    """Return the fields of ChangeColumn from the words behind CHANGE; Spark's older form names the column once.
+def read_column_constraint(cursor: Cursor) -> Constraints:
+    """Return the constraint behind the type of a changed column; :func:`make_changed_column` knows its column.
 
-    ``old new type [constraint] [COMMENT '...'] [FIRST | AFTER c]``
+    Raises:
+        StatementSyntaxError: no constraint stands there.
+        UnsupportedStatementError: existing rows would have to be compared with it.
     """
-    column = read_whole_column(cursor)
-    if cursor.at("COMMENT") and cursor.at_kind(Kind.STRING, ahead=1):
-        cursor.expect("COMMENT")
-        return {"column": column, "comment": read_string(cursor, "a comment")}
-    following = cursor.peek(1)
-    once_named = following is None or following.kind not in (Kind.WORD, Kind.QUOTED)
-    name = column if once_named else read_whole_column(cursor)
-    column_type = read_type(cursor)
-    constraints = ConstraintReader()
+    return _column_constraint(cursor, "")
+
+
+def _column_constraint(cursor: Cursor, column: str) -> Constraints:
     token = cursor.peek()
-    constraints.accept_of_column(cursor, normalise(name))
-    comment = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
-    after = read_place(cursor)
-    cursor.accept_one("CASCADE", "RESTRICT")
-    added = constraints.found
-    if added.not_null or added.checks:
+    constraints = ConstraintReader()
+    if not constraints.accept_of_column(cursor, column):
+        raise cursor.expected("a constraint")
+    if constraints.not_null or constraints.checks:
         reason = "rows are compared with NOT NULL by ALTER COLUMN ... SET NOT NULL, with a CHECK by ADD CONSTRAINT"
         raise cursor.unsupported(reason, token)
-    found = {"column": column, "name": name, "type": column_type, "comment": comment, "after": after}
-    return {**found, "added": added}
+    return constraints.found
+
+
+def make_changed_column(parts: Parts) -> ChangeColumn:
+    """Return the statement; Spark's older form of CHANGE names the column once."""
+    values = dict(parts.values)
+    if "is_whole" in values:
+        del values["is_whole"]
+        values.setdefault("name", values["column"])
+    if "added" in values:
+        end, parts.cursor.index = parts.cursor.index, parts.places["added"]
+        values["added"] = _column_constraint(parts.cursor, normalise(values["name"]))
+        parts.cursor.index = end
+    return ChangeColumn(**values)
 
 
 def read_constraint(cursor: Cursor) -> Constraints:

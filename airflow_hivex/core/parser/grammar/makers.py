@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from airflow_hivex.core.parser.grammar.clauses import Parts
+from airflow_hivex.core.parser.grammar.columns import make_changed_column
 from airflow_hivex.core.parser.grammar.functions import make_function, make_temporary_function
 from airflow_hivex.core.parser.grammar.inserts import make_insert, make_insert_directory, make_load
 from airflow_hivex.core.parser.grammar.row_changes import make_changes
@@ -13,6 +14,7 @@ from airflow_hivex.core.parser.grammar.session_objects import make_assignment, m
 from airflow_hivex.core.parser.grammar.session_settings import make_reset, make_set
 from airflow_hivex.core.parser.grammar.tables import make_table, make_table_like
 from airflow_hivex.core.parser.statements import (
+    ChangeColumn,
     ChangeRows,
     CreateFunction,
     CreateTable,
@@ -38,6 +40,7 @@ def _set_format(parts: Parts) -> SetFormat:
 
 
 MAKERS: Mapping[type[Statement], Callable[[Parts], Statement]] = {
+    ChangeColumn: make_changed_column,
     ChangeRows: make_changes,
     CreateFunction: make_function,
     CreateTable: make_table,

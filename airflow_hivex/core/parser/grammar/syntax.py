@@ -395,10 +395,9 @@ def read(cursor: Cursor, statements: Sequence[type[Statement]]) -> Statement:
     for statement in statements:
         for form, reason in _refused(statement):
             for state in attempt.ends(form):
-                word = cursor.tokens[state.index - 1].word
-                length = len(form[-1].words) if isinstance(form[-1], Words) else 1
-                place = cursor.tokens[min(state.index - length, error.index)]
-                raise cursor.unsupported(reason.replace("{word}", word), place)
+                last = cursor.tokens[state.index - 1]
+                place = cursor.tokens[min(state.index - 1, error.index)]
+                raise cursor.unsupported(reason.replace("{word}", last.word), place)
     raise error
 
 

@@ -44,7 +44,9 @@ class ChangeColumn(Statement):
     KIND = "ALTER TABLE CHANGE COLUMN"
     SYNTAX = (
         "ALTER TABLE <table> RENAME COLUMN <column whole_column> TO <name whole_column>",
-        "ALTER TABLE <table> CHANGE [COLUMN] <change changed_column>",
+        "ALTER TABLE <table> CHANGE [COLUMN] <column whole_column> COMMENT <comment>",
+        "ALTER TABLE <table> CHANGE !is_whole [COLUMN] <column whole_column> [<name whole_column>] <type> "
+        "[<added column_constraint>] [COMMENT <comment>] [<after place>] [CASCADE | RESTRICT]",
         "ALTER TABLE <table> ALTER [COLUMN] <column whole_column> {TYPE <type> & COMMENT <comment> & <after place>}",
     )
     IN_TRANSACTIONS = False
@@ -56,11 +58,6 @@ class ChangeColumn(Statement):
     comment: str | None = None
     after: str | None = None
     added: Annotated[Constraints, Named(Role.DESCRIBE)] = field(default_factory=Constraints)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ChangeColumn:
-        """Return the statement. Hive's form has all fields itself."""
-        return cls(values["table"], **values["change"]) if "change" in values else cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

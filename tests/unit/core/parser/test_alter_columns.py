@@ -45,6 +45,7 @@ T = TableName("t")
         ("DROP COLUMNS x, y", DropColumns(T, ("x", "y"))),
         ("RENAME COLUMN x TO Y", ChangeColumn(T, "x", name="y")),
         ("CHANGE x y bigint", ChangeColumn(T, "x", name="y", type="bigint")),
+        ("CHANGE COLUMN x bigint COMMENT 'c'", ChangeColumn(T, "x", name="x", type="bigint", comment="c")),
         (
             "CHANGE COLUMN x x decimal(4, 1) COMMENT 'c' AFTER z CASCADE",
             ChangeColumn(T, "x", name="x", type="decimal(4,1)", comment="c", after="z"),

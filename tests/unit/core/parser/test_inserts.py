@@ -202,7 +202,7 @@ def test_insert_that_cannot_be_read_is_refused_at_its_place(text: str, column: i
         ("INSERT INTO a.b.c VALUES (1)", 13),
         ("INSERT INTO t REPLACE WHERE a = 1 SELECT 1", 15),
         ("FROM s INSERT OVERWRITE DIRECTORY 'x' SELECT a INSERT INTO t SELECT b", 8),
-        ("INSERT OVERWRITE DIRECTORY 'x' STORED BY 'hbase' SELECT 1", 32),
+        ("INSERT OVERWRITE DIRECTORY 'x' STORED BY 'hbase' SELECT 1", 39),
     ],
 )
 def test_insert_of_another_release_is_refused_at_its_place(text: str, column: int) -> None:

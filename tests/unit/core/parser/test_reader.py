@@ -537,7 +537,7 @@ def test_statement_of_another_release_is_refused_by_name(text: str, named: str) 
         ("CREATE TABLE t (a INT) PARTITIONED BY (years(a))", 40),
         ("CREATE TABLE t (a INT) ROW FORMAT SERDE 'x'", 41),
         ("CREATE TABLE t (a INT) STORED AS INPUTFORMAT 'x' OUTPUTFORMAT 'y'", 46),
-        ("CREATE TABLE t (a INT) STORED BY 'x'", 24),
+        ("CREATE TABLE t (a INT) STORED BY 'x'", 31),
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (1) STORED AS DIRECTORIES", 45),
         ("CREATE TABLE t (a ARRAY<UNIONTYPE<INT, STRING>>)", 25),
         ("CREATE VIEW v PARTITIONED ON (a) AS SELECT a FROM t", 15),
