@@ -42,6 +42,20 @@ _ROOTS = ("airflow_hivex", "benchmarks", "dags", "docs", "scripts", "tests", "RE
 # The first word of a docstring is a noun, and of a function's one a verb.
 _HEADLESS = re.compile(r"(?:What|Who|Whom|Those|That|Whether|How|Where|Which|Whatever|All that|All who|Is|Are) ")
 _NOUN_FIRST = re.compile(r"(?:The|A|An|Those|What|Whether|How|Who|Where|Which|Everything|All|One|None|That) ")
+# Each pattern of docstrings of the package, and the reason with the words to write instead.
+_DOCSTRING_PATTERNS = {
+    r"^Return [^.]*; None\b(?! stands| is)": "say when it is None: or None if ...",
+    r"^Return [^.;:]*, by (?:names?|ids?|table|partition|cluster|[a-z]+ (?:name|id))\b": "sorted by, or a dict from X",
+    r"^(?:Return|Yield) the (?:facts|pieces) (?:of|about)\b": "say what is in the result",
+    r"^(?:(?:One|Two|Three|Four|Five|Six|\d) (?:quer|round trip)[a-z ]*\. ?)+$": "say what the function does, too",
+    r"\b(?:One|Two|Three|Four|Five|Six|[Ff]ixed number of|\d) statements?\b(?!'| of| in)": "write query",
+    r"\b(?:quer(?:y|ies)|round trips?|texts?) an? (?:batch|row|file|task)\b": "write per batch, per row",
+    r"(?<!lag )(?<!lags )\bbehind\b": "write after, or lags",
+    r"\bany code\b": "write arbitrary code",
+    r"\b(?:is|are), (?:holds?|or lies?)\b|, holds? or lies?\b": "write overlaps",
+    r"\balike\b": "write in the same way, or equal",
+    r"\bnoted place\b": "write recorded place",
+}
 # It names the thing that is returned.
 _NAMELESS = re.compile(r"[A-Z][a-z]+ (?:what|who|those|that which) ")
 
@@ -92,6 +106,10 @@ def _docstrings(name: Path, text: str) -> Iterator[str]:
             # A function's docstring is an expression, too: its first word is a verb.
             if _HEADLESS.match(str(node.value.value)):
                 yield f"{name}:{node.lineno}: the docstring begins with its subject, a noun"
+            words = " ".join(str(node.value.value).split())
+            for pattern, reason in _OF_DOCSTRINGS.items():
+                if match := pattern.search(words):
+                    yield f"{name}:{node.lineno}: {match[0]!r} in a docstring: {reason}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = (ast.get_docstring(node) or "").partition("\n")[0]
             if _NOUN_FIRST.match(first):
@@ -109,6 +127,7 @@ def _spaced(pattern: str) -> str:
 
 
 _COMPILED = {re.compile(_spaced(pattern)): reason for pattern, reason in _PATTERNS.items()}
+_OF_DOCSTRINGS = {re.compile(pattern): reason for pattern, reason in _DOCSTRING_PATTERNS.items()}
 
 
 if __name__ == "__main__":

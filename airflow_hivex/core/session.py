@@ -310,7 +310,7 @@ class Session:
         return self.scan(table, *args, **options).to_polars()
 
     def to_duckdb(self, table: str, connection: Any, view: str | None = None, *args: Any, **options: Any) -> Any:
-        """Return ``scan(...).to_duckdb(connection, view)``, with the other arguments of :meth:`scan`."""
+        """Return ``scan(table, *args, **options).to_duckdb(connection, view)``; see :meth:`scan`."""
         return self.scan(table, *args, **options).to_duckdb(connection, view)
 
     def _query_of_files(

@@ -145,10 +145,10 @@ class Entry:
         self.contents = {**same, key: part}
 
     def settle(self, tag: ValidWriteIdList) -> list[int]:
-        """Remove the announced changes that ``tag``, the list of a part that was just read, has as committed.
+        """Remove the announced changes that are committed in ``tag``, and return their transactions.
 
-        Returns the transactions of these changes. The other part of the entry may lack such a change, and the event of
-        the commit will not mark the part any more. So this part is dropped here.
+        ``tag`` is the list of a part of the entry that was just read. The other part may lack such a change, and the
+        event of the commit will not mark it any more. So the other part is dropped here if it lacks the change.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:

@@ -43,7 +43,7 @@ _TABLES_A_BATCH = 5000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a compaction that begins now: transactions, and a dict from table to the write ids to merge."""
+    """The snapshot of a compaction that begins now, with the write ids that it merges, by table id."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]

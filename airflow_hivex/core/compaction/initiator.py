@@ -132,7 +132,8 @@ class _Round:
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
         """Return the lowest number and share of deltas that start a compaction of any table.
 
-        If the thresholds of a table are not valid, every number passes, so that the history records the error.
+        If the thresholds of a table are not valid, the result is below every number, so that the history records the
+        error.
         """
         number, share = self._common.delta_num, self._common.delta_pct
         for table in tables:

@@ -1,1 +1,1 @@
-"""The steps of every statement: context, transaction, names, locks, snapshot, route, plan, write, commit."""
+"""The steps of every statement: context, transaction, names, locks, snapshot, route, plan, write and commit."""

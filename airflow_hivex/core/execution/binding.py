@@ -1,4 +1,4 @@
-"""Binding: the names of a statement become the tables, links, views and functions that they mean, before its locks."""
+"""Binding of the names of a statement, before its locks: to tables, links, views and functions."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from airflow_hivex.core.settings import ALLOW_CODE
 S = TypeVar("S", bound=RoutedStatement)
 
 ReadName: TypeAlias = tuple[TableName, VersionRange | None]
-"""The name that a query reads, with the commits whose changes it reads."""
+"""A name that a query reads, and the commits whose changes it reads, if it has a CHANGES clause."""
 
 _DEEPEST_VIEW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class BoundStatement(Generic[S]):
-    """A statement that names tables only, and the snapshot in which they were found.
+    """A statement in which all names are those of tables, and the snapshot in which the tables were found.
 
-    ``statement`` has the queries of ``views`` and of changes in place of their names, full names in its calls of
-    permanent functions, and columns of row ids in place of ROW__ID. Temporary views are in ``views`` with an empty
-    database name. ``names`` has the links.
+    In ``statement`` the queries of ``views`` and of changes replace their names, and columns of row ids replace
+    ROW__ID. Calls of permanent functions have full names. A temporary view is in ``views`` with an empty database name.
+    ``names`` has the links.
     """
 
     statement: S
@@ -72,18 +72,18 @@ class BoundStatement(Generic[S]):
 def bind(
     context: StatementContext, statement: S, running: Running | None, declarations: dict[str, str] | None
 ) -> BoundStatement[S]:
-    """Resolve the names of a statement.
+    """Return a statement with its names resolved.
 
-    The definitions of the permanent functions that it calls are added to ``declarations``. One round trip, and one more
-    for each depth of views, for links, and for each function name that neither Spark nor the session knows.
+    The definitions of the permanent functions that it calls are added to ``declarations``. It takes one round trip, and
+    one more for links, for each level of views, and for each function name that neither Spark nor the session knows.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: an object does not exist.
-        InvalidObjectError: views read each other in a circle.
+        InvalidObjectError: views read each other in a cycle.
         ForeignNameError: a view or function of a closed namespace reads or calls an object of another one.
         InvalidOperationError: only another engine can read the table or view; ``hivex.allow.code.execution`` does not
-            allow a function that runs any code; ROW__ID is read of a table without row ids, or several tables have row
-            ids.
+            allow a function that runs arbitrary code; a table whose ROW__ID is read has no row ids, or several tables
+            have them.
     """
     bound = _Views(context, running).expand(statement)
     _refuse_code(context, bound.statement)
@@ -95,7 +95,7 @@ def bind(
 
 
 class _Views:
-    """Puts the queries of views and of changes into a statement, level by level."""
+    """The queries of views and of changes that replace their names in a statement, level by level."""
 
     def __init__(self, context: StatementContext, running: Running | None) -> None:
         self._context = context
@@ -105,7 +105,7 @@ class _Views:
         self._known: dict[QualifiedName, StoredTable] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement with these queries in place of their names, and the tables that it then names."""
+        """Return the statement with these queries in place of their names, and the tables that it names then."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None
@@ -132,7 +132,7 @@ class _Views:
         raise InvalidObjectError("view", ".".join(min(views)), f"its views are nested deeper than {_DEEPEST_VIEW}")
 
     def _text_of(self, reference: TableReference) -> str | None:
-        """Return the query that stands for a name, None for the name of a table."""
+        """Return the query that replaces a name, or None for the name of a table."""
         if reference.changes is not None:
             return self._changes.query(reference.table, reference.changes)
         temporary = self._context.session.objects.view(reference.table)
@@ -159,9 +159,9 @@ class _Views:
 
 
 class Expansion:
-    """The step that puts texts in the place of names in a statement; names in these texts stay for the next step.
+    """One step that replaces names in a statement by texts; names in these texts stay for the next step.
 
-    After it ``named`` has the tables and the functions that each text names.
+    After the step, ``named`` has the tables and the functions that each text names.
     """
 
     def __init__(self, texts: Mapping[ReadName, str | None], parameters: Mapping[str, object], database: str) -> None:
@@ -171,7 +171,7 @@ class Expansion:
         self._database = database
 
     def of(self, statement: S) -> S:
-        """Return the statement with the texts. The target of an UPDATE, DELETE or MERGE stays."""
+        """Return the statement with the texts. The target of an UPDATE, DELETE or MERGE keeps its name."""
         if not isinstance(statement, ChangeRows):
             return statement.with_queries(lambda query: self._query(query)[0])
         return replace(
@@ -188,7 +188,7 @@ class Expansion:
         return replace(part, query=query, target=target, source=source)
 
     def _query(self, query: Query, kept: Collection[int | None] = ()) -> tuple[Query, Sequence[int]]:
-        """Return the query with the texts, and for each of its references the place of the one from which it comes."""
+        """Return the query with the texts, and for each of its references the place of the reference in ``query``."""
         texts = [
             None if place in kept else self._texts.get((each.table, each.changes))
             for place, each in enumerate(query.references)
@@ -263,7 +263,7 @@ def _check_read(statement: RoutedStatement, table: StoredTable) -> None:
 
 
 def _refuse_code(context: StatementContext, statement: RoutedStatement) -> None:
-    """Refuse functions that run any code, in the statement itself and in the views that it reads."""
+    """Refuse functions that run arbitrary code, in the statement itself and in the views that it reads."""
     if context.services.settings[ALLOW_CODE]:
         return
     found = frozenset().union(*(query.code_functions for query in statement.queries))

@@ -1,9 +1,9 @@
-"""Queries over copies that lag, in sessions that accept it: all tables are read as of one earlier moment.
+"""Queries over copies that lag, in sessions that accept a lag: they read all tables as of one earlier moment.
 
-A moment is the snapshot of a replication. The search begins with the newest moment of the copies that the query needs.
-All tables are bound as of this moment, also tables whose primary cluster runs the query. The lag is computed from the
-commits that the moment does not see. Before the job begins, the moment is recorded for the cleaner, and the tables are
-bound again.
+A moment is the snapshot of a replication. The search begins with the newest moment of the needed copies. All tables are
+bound as of this moment, even tables whose primary copy is on the cluster that runs the query. The lag is computed from
+the commits that the moment does not see. Before the job begins, the moment is recorded for the cleaner, and the tables
+are bound again.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _as_of(moment: Moment, found: Sequence[EarlierTable], now_ms: int) -> AsOf:
 
 
 def _keep(context: StatementContext, running: Running, moment: Moment) -> None:
-    """Note the moment as the snapshot of the statement's transaction, so that the cleaner keeps its directories."""
+    """Record the moment as the snapshot of the statement's transaction, so that the cleaner keeps its directories."""
 
     def work(connection: Connection) -> None:
         read_as_of(connection, running.txn_id, moment.valid_txns)

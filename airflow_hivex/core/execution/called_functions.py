@@ -1,4 +1,4 @@
-"""The permanent functions that the queries of a statement call: they go to Spark as temporary ones with each job."""
+"""The permanent functions that the queries of a statement call; each job declares them in Spark as temporary ones."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ S = TypeVar("S", bound=RoutedStatement)
 def with_functions(context: StatementContext, statement: S, declarations: dict[str, str] | None) -> S:
     """Return the statement with full names in its calls of permanent functions, and the name of the current database.
 
-    Their definitions are added to ``declarations``, for a statement whose jobs are run. One round trip for each name
+    The definitions of these functions are added to ``declarations``, if given. It takes one round trip for each name
     that neither Spark nor the session knows.
 
     Raises:
-        InvalidOperationError: a function reads tables, or runs any code, which ``hivex.allow.code.execution`` does not
-            allow.
+        InvalidOperationError: a function reads tables, or runs arbitrary code, which ``hivex.allow.code.execution``
+            does not allow.
     """
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, statement.queries, database, temporary)
@@ -60,7 +60,7 @@ def with_functions(context: StatementContext, statement: S, declarations: dict[s
 
 
 def qualified(context: StatementContext, query: Query) -> Query:
-    """Return the query of a view with the databases of the permanent functions that it calls."""
+    """Return the query of a view with full names in its calls of permanent functions."""
     current = context.session.database
     temporary = context.session.objects.functions
     found = _called(context, [query], current, temporary)
@@ -73,7 +73,7 @@ def qualified(context: StatementContext, query: Query) -> Query:
 
 
 def full_expression(context: StatementContext, text: str) -> str:
-    """Return an expression with full names in its calls of permanent functions, as jobs declare the functions."""
+    """Return an expression with full names in its calls of permanent functions: jobs declare them by these names."""
     query = expression_query(text)
     database, temporary = context.session.database, context.session.objects.functions
     found = _called(context, [query], database, temporary)
@@ -93,7 +93,7 @@ def called_definitions(context: StatementContext, text: str) -> tuple[str, ...]:
 
 
 def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[QualifiedName, ...]]:
-    """Return the text of CREATE TEMPORARY FUNCTION behind the name, with full names of permanent functions it calls.
+    """Return the text of CREATE TEMPORARY FUNCTION after the name, with full names of the permanent functions it calls.
 
     The second value has the database and name of each permanent function that its body calls.
     """
@@ -109,7 +109,7 @@ def with_full_names(context: StatementContext, text: str) -> tuple[str, tuple[Qu
 
 
 def declare_called(context: StatementContext, declarations: dict[str, str], texts: Iterable[str]) -> None:
-    """Add the permanent functions that are called by the temporary functions in the texts of a job.
+    """Add the permanent functions that a job needs because its texts use temporary functions that call them.
 
     Raises:
         NoSuchFunctionError: a permanent function was dropped meanwhile.
@@ -121,7 +121,7 @@ def declare_called(context: StatementContext, declarations: dict[str, str], text
 def check_constraint_functions(context: StatementContext, table: str, constraints: Constraints) -> None:
     """Refuse constraints that call permanent or temporary functions: jobs that write do not declare these functions.
 
-    One round trip for each name that is neither one of Spark nor of the session.
+    It takes one round trip for each name that neither Spark nor the session knows.
 
     Raises:
         InvalidObjectError: a constraint calls such a function.
@@ -138,12 +138,12 @@ def check_constraint_functions(context: StatementContext, table: str, constraint
 
 
 def declare(context: StatementContext, declarations: dict[str, str], function: PermanentFunction) -> None:
-    """Add the statement that creates a function in Spark, behind the statements of the functions that it calls itself.
+    """Add the statement that creates a function in Spark, after the statements of the functions that it calls.
 
     Raises:
         ForeignNameError: the function's namespace is closed, and it calls a function of another namespace.
-        InvalidOperationError: the function runs code, which is not allowed, or it reads tables.
-        InvalidObjectError: the function's definition cannot be read, or functions call each other in a circle.
+        InvalidOperationError: the function runs arbitrary code, which is not allowed, or it reads tables.
+        InvalidObjectError: the function's definition cannot be read, or functions call each other in a cycle.
     """
     _declare(context, declarations, function, ())
 
@@ -228,7 +228,7 @@ def _check_code(context: StatementContext, name: str, what: str) -> None:
 def _called(
     context: StatementContext, queries: Iterable[Query], database: str, temporary: Collection[str] = ()
 ) -> dict[tuple[str, str], PermanentFunction]:
-    """Return the permanent functions that queries call, by database and name, without functions of the session."""
+    """Return a dict from databases and names to the permanent functions that queries call."""
     names = {
         (call.database or database, call.name)
         for query in queries

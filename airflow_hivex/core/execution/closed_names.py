@@ -1,4 +1,4 @@
-"""Namespace mode: a statement, or a definition, of a closed namespace names no object of another one."""
+"""The rule of closed namespaces: their statements and definitions name no object of another namespace."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from airflow_hivex.core.settings import NAMESPACE_MODE
 
 
 def check_statement(context: StatementContext, statement: Statement, text: str | None) -> None:
-    """Refuse a statement with an object of another namespace, also by the temporary objects of its session.
+    """Refuse a statement of a closed namespace that names an object of another one, also through temporary objects.
 
-    One round trip if the statement has such an object, else none. The views and functions behind its names are checked
-    when they are bound, by ``binding`` and ``called_functions.declare``.
+    It takes one round trip if the statement names such an object, else none. The definitions of the views and functions
+    that it names are checked later, when ``binding`` and ``called_functions.declare`` bind them.
 
     Raises:
         ForeignNameError: the current namespace is closed.
@@ -67,7 +67,9 @@ def check_name(context: StatementContext, name: TableName, text: str | None = No
 
 
 def check_definition(context: StatementContext, definition: Definition) -> None:
-    """Refuse a definition of a closed namespace that names an object of another one. Else without a round trip.
+    """Refuse a definition of a closed namespace that names an object of another one.
+
+    Other definitions take no round trip.
 
     Raises:
         ForeignNameError: the definition names an object of another namespace.
@@ -95,7 +97,7 @@ def _check_calls(context: StatementContext, found: Iterable[FunctionCall], text:
 
 
 def _names_called(context: StatementContext, call: FunctionCall) -> list[QualifiedName]:
-    """Return the names of the permanent functions that a call reaches, itself or through a temporary function."""
+    """Return the permanent functions that a call means: the function itself, or those of a temporary function."""
     objects = context.session.objects
     if call.database is None and call.name in objects.functions:
         return objects.permanent_functions([call.name])
@@ -103,7 +105,7 @@ def _names_called(context: StatementContext, call: FunctionCall) -> list[Qualifi
 
 
 def _check_temporary(context: StatementContext, names: Iterable[TableName]) -> None:
-    """Refuse temporary objects of the session that have, or read, rows of another namespace.
+    """Refuse temporary objects of the session that have or read rows of another namespace.
 
     Raises:
         ForeignNameError: a temporary view reads an object of another namespace, and the current namespace is closed.

@@ -1,7 +1,7 @@
-"""Files of LOAD DATA and EXCHANGE PARTITION: their rows go to a table, and the commit makes them superfluous.
+"""The files that LOAD DATA and EXCHANGE PARTITION read into a table, and delete after the commit.
 
-A row of ``pending_writes`` names the files before they are read. So two statements do not take the same file, and the
-housekeeping deletes the files if the process is killed after its commit.
+A row of ``pending_writes`` names the files before they are read. The row has two purposes: a second statement does not
+take the same file, and the housekeeping deletes the files if the process is killed after its commit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 log = logging.getLogger(__name__)
 
 Folders = Mapping[str, Mapping[str, FileStamp]]
-"""The files by folder and name, each as it was listed. The name is empty where the location itself is a file."""
+"""A dict from folders to dicts from names to listed files. The name is empty where the location itself is a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedFiles:
-    """The files of one cluster that a statement reads and then deletes; a row notes them until they are gone."""
+    """The files of one cluster that a statement reads and then deletes; a row names them until they are deleted."""
 
     id: int
     txn_id: int
@@ -38,7 +38,7 @@ class ConsumedFiles:
     depth: int
 
     def register(self, connection: Connection) -> None:
-        """Note in the caller's commit that the files are superfluous."""
+        """Record in the caller's commit that the files can be deleted."""
         pending_writes.change_document(connection, self.id, registered=True)
 
     def finish(self, services: Services) -> None:
@@ -49,9 +49,9 @@ class ConsumedFiles:
 def take(
     context: StatementContext, running: Running, table: StoredTable, cluster: str, folders: Folders, depth: int = 0
 ) -> ConsumedFiles:
-    """Note files that a statement is about to read for a table.
+    """Record the files that a statement is about to read for a table.
 
-    ``depth`` is the number of levels of folders to delete, too, if they are empty afterwards.
+    ``depth`` is the number of levels of folders that are deleted, too, if they are empty then.
 
     Raises:
         InvalidOperationError: another statement reads one of the files, or has loaded it.
@@ -92,7 +92,7 @@ def take(
 
 
 def settle(services: Services, write: PendingWrite) -> bool:
-    """Delete the files of a statement whose transaction has ended with a commit; return whether all work is done."""
+    """Delete the files of a statement if its transaction has committed; return whether all work is done."""
     if write.is_registered:
         return _delete(services, _from(write))
     services.store.write(lambda connection: pending_writes.forget(connection, [write.id]))
@@ -106,7 +106,7 @@ def _from(write: PendingWrite) -> ConsumedFiles:
 
 
 def _common(one: ConsumedFiles, other: ConsumedFiles) -> str | None:
-    """Return the location of a file that both name, or None. A later file of the same name counts as another file."""
+    """Return the location of a file that both have, or None. A file that was replaced counts as another file."""
     if one.cluster != other.cluster:
         return None
     theirs = {_location(place, name): stamp for place, names in other.folders.items() for name, stamp in names.items()}

@@ -49,11 +49,11 @@ from airflow_hivex.core.transactions.pending_writes import PendingWrite
 class Result:
     """The result of a statement.
 
-    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than asked for. ``cluster``
-    has run the statement, ``route`` has the reasons of this choice, ``txn_id`` is its transaction. ``rows_written`` is
-    the number of added rows, ``rows_deleted`` the number of removed rows; an UPDATE counts each of its rows in both.
-    ``as_of`` is the earlier moment that a query has read because its session accepts copies that lag, None for current
-    rows. ``column_types`` are Spark's types of the columns of a query.
+    ``columns`` and ``rows`` are the answer; ``truncated`` says that there were more rows than requested. ``cluster``
+    has run the statement, ``route`` has the reasons for this choice, and ``txn_id`` is the transaction.
+    ``rows_written`` is the number of added rows, ``rows_deleted`` the number of removed rows; an UPDATE counts each of
+    its rows in both. ``as_of`` is the earlier moment that a query has read because its session accepts copies that lag,
+    or None for current rows. ``column_types`` are Spark's types of the columns of a query.
     """
 
     columns: list[str] = field(default_factory=list)
@@ -118,9 +118,9 @@ class JoinedTransaction:
     """A transaction of several statements in which a session takes part.
 
     ``is_own`` says that the session has begun the transaction (START TRANSACTION) and ends it by COMMIT or ROLLBACK;
-    else another client does both. ``writer`` names the session's part of the work; ``began`` is higher in a later
-    session of the same writer. ``held`` is the write of an earlier session that a statement may continue.
-    ``keep_alive`` ends the heartbeats.
+    else another client does both. ``writer`` names the session's part of the work; a later session of the same writer
+    has a higher ``began``. ``held`` is the write of an earlier session that a statement may continue. ``keep_alive``
+    ends the heartbeats.
     """
 
     txn_id: int
@@ -146,10 +146,9 @@ class Running(TransactionJob):
     ``write_ids`` are the write ids with which the transaction began, by the ids of tables. ``joined`` is set when the
     transaction continues after the statement. ``snapshot`` is the snapshot of the statement, once it is taken;
     ``earliest`` is the snapshot of the oldest version of a table that it reads. ``waiting_lock_id`` is the request for
-    locks that it waits for.
-    ``operation`` is the resumable operation of its job. ``undo`` deletes the files of the statement; it is called once
-    it is certain that they never count. ``functions`` has the declarations of the permanent functions that its jobs
-    call, by their full names, each behind the functions that it calls itself.
+    locks that it waits for. ``operation`` is the resumable operation of its job. ``undo`` deletes the files of the
+    statement; it is called once it is certain that they never count. ``functions`` has the declarations of the
+    permanent functions that its jobs call, by full name. A function comes after the functions that it calls.
     """
 
     opener: Opener | None = None
@@ -165,7 +164,7 @@ class Running(TransactionJob):
 
     @property
     def txn_id(self) -> int:
-        """Return the id of the transaction, which is opened if it is not yet.
+        """Return the id of the transaction, which is opened if it is not open yet.
 
         Raises:
             TransactionAbortedError: the statement was cancelled before.
@@ -245,15 +244,15 @@ class SessionState:
     objects: SessionObjects = field(default_factory=SessionObjects)
 
     def with_variables(self, text: str) -> str:
-        """Return the text of a statement with the values of Hive's variables in it (``SET hivevar:x = ...``).
+        """Return the text of a statement with Hive's variables replaced by their values (``SET hivevar:x = ...``).
 
         Raises:
-            InvalidOperationError: the values name each other in a circle.
+            InvalidOperationError: the values name each other in a cycle.
         """
         return substituted(text, self.objects.texts, {**self.objects.without_effect, **self.objects.configuration})
 
     def qualify(self, name: TableName) -> tuple[str, str]:
-        """Return the database and name of a table; for a temporary table those under which it is stored.
+        """Return the database and name of a table; a temporary table has those under which it is stored.
 
         Raises:
             InvalidOperationError: the name is that of a link.
@@ -265,14 +264,14 @@ class SessionState:
         return self.objects.table(name) or (name.database or self.database, name.name)
 
     def qualify_link(self, name: TableName) -> LinkName:
-        """Return the name of a link with its namespace, which is the current namespace unless the name has another."""
+        """Return the name of a link with its namespace, by default the current namespace."""
         assert name.namespace is not None
         return LinkName(name.database or self.database, name.name, name.namespace)
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The DataFrames of a statement: their views in the user's Spark, by name, and the runner of that Spark."""
+    """The DataFrames of a statement: a dict from names to views in the user's Spark, and the runner of that Spark."""
 
     views: Mapping[str, str]
     runner: Runner
@@ -283,7 +282,7 @@ Execute = Callable[[Statement, Mapping[str, object], int | None, str], Result]
 
 @dataclass(frozen=True, slots=True)
 class StatementContext:
-    """One statement: the metastore, the session, and the arguments that came with the text.
+    """The context of one statement: the metastore, the session, and the arguments that came with the text.
 
     ``batch`` has the transaction of a streaming batch in which the statement runs. ``runner`` runs its jobs instead of
     the runner of the session or cluster. ``batch_key`` is recorded with the commit, so that the batch counts once.
@@ -324,11 +323,11 @@ class StatementContext:
         return check_written(cluster, plan, result)
 
     def completed(self, cluster: Cluster, plan: Plan) -> Plan:
-        """Return the plan with all that Spark needs: the roots that its processes must see, and the charsets."""
+        """Return the plan with the roots that Spark's processes must see, and with the configuration for charsets."""
         return with_charsets(replace(plan, roots=(self.services.roots.planned(cluster.name),)))
 
     def joined(self, running: Running | None) -> JoinedTransaction | None:
-        """Return the transaction of several statements in which a statement is bound, whether it runs or not."""
+        """Return the transaction of several statements in which a statement is bound, even if it does not run."""
         return self.session.transaction if running is None else running.joined
 
     def home_cluster(self, database: str) -> str:
@@ -341,7 +340,7 @@ class StatementContext:
         return properties.get(CLUSTER) or self.services.clusters.default
 
     def health(self, cluster: str, *, runs_job: bool) -> Health:
-        """Return whether the statement could run on a cluster now. The runner is asked only for ``runs_job``."""
+        """Return whether the statement could run on a cluster now. The runner is asked only with ``runs_job``."""
         configured = self.services.clusters.get(cluster)
         if runs_job and self.session.server_jobs_only and not configured.kind.is_server:
             return Health(InProcessJobError(cluster, configured.shown_jobtracker))
@@ -361,6 +360,6 @@ class StatementContext:
 def new_tag(txn_id: int) -> str:
     """Return a name for the jobs and views of a transaction, which is unique in this process.
 
-    Two metastores may hand out the same ids to one process.
+    The id alone is not enough: two metastores may give the same ids to one process.
     """
     return f"hivex_{txn_id}_{uuid.uuid4().hex[:8]}"

@@ -1,7 +1,8 @@
-"""A statement's write to an external table: a hidden folder first, then one move a file, then the catalog.
+"""A statement's write to an external table: first to a hidden folder, then one move per file, then the catalog.
 
-No row is visible before the files are moved. A row of ``pending_writes`` has the folders, for the case that the process
-is killed: the housekeeping deletes the files of the statement or, if it has committed, the files that it has replaced.
+No row is visible before the files are moved. A row of ``pending_writes`` names the folders. If the process is killed,
+the housekeeping deletes the files of the statement. If the statement has committed, it deletes the files that were
+replaced instead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublishedWrite:
-    """Files of a write that lie in their folders, by partition (None for a table without partitions)."""
+    """A write whose files are in their folders; ``locations`` is a dict from partitions (or None) to folders."""
 
     table: StoredTable
     pending: PendingWrite
@@ -43,7 +44,7 @@ class PublishedWrite:
 def begin(
     context: StatementContext, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Note a write to an external table, and return its facts.
+    """Record a write to an external table, and return the write with its token and the row.
 
     Raises:
         InvalidOperationError: the statement is part of a transaction of several statements, or a partition has another
@@ -63,7 +64,7 @@ def begin(
 def note(
     context: StatementContext, connection: Connection, running: Running, table: StoredTable, facts: TableWrite
 ) -> tuple[TableWrite, PendingWrite]:
-    """Note a write, in the caller's database transaction."""
+    """Record a write in the caller's database transaction, and return the write with its token and the row."""
     token = f"{running.tag.removeprefix('hivex_')}_{facts.statement_id}"
     facts = replace(facts, write_id=1, operation=Operation.INSERT, token=token)
     pending_writes.one_at_a_time(connection, [running.txn_id])
@@ -79,7 +80,7 @@ def publish(
     pending: PendingWrite,
     directories: Sequence[WrittenDirectory],
 ) -> PublishedWrite:
-    """Put the files of a job into the folders of the table.
+    """Move the files of a job into the folders of the table.
 
     Raises:
         InvalidOperationError: a partition that gets rows has another format than the table.
@@ -178,7 +179,7 @@ def register(services: Services, connection: Connection, write: PublishedWrite) 
 
 
 def register_new(connection: Connection, write: PublishedWrite, txn_id: int) -> Registration:
-    """Return the registration of a new table with its partitions, after noting that its rows were written."""
+    """Record that the rows of a new table were written, and return the registration of the table."""
     pending_writes.change_document(connection, write.pending.id, registered=True)
     names = frozenset(each for each in write.locations if each is not None)
     cluster = write.table.storage.primary.cluster
@@ -191,10 +192,10 @@ def finish(services: Services, write: PublishedWrite) -> None:
 
 
 def settle(services: Services, write: PendingWrite, *, own: bool) -> bool:
-    """Take back the write of a transaction that has aborted, or finish the write of one that has committed.
+    """Withdraw the write of an aborted transaction, or finish the write of a committed one.
 
-    With ``own`` the statement itself fails, and its transaction is certain to be aborted. Returns whether all work is
-    done.
+    Return whether all work is done. With ``own`` the statement itself fails, and its transaction is certain to be
+    aborted.
     """
 
     def work(connection: Connection) -> PendingWrite | None:

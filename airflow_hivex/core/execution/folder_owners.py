@@ -1,4 +1,4 @@
-"""The tables, databases and namespaces that own a folder, also through symbolic links."""
+"""The tables, databases and namespaces that own a folder, directly or through symbolic links."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from airflow_hivex.core.files.filesystem import ClusterFiles
 
 
 def real_path(files: ClusterFiles, location: str) -> Path | None:
-    """Return the path to which the symbolic links of a location lead; None for file systems that are not local."""
+    """Return the path to which the symbolic links of a location lead, or None if the file system is not local."""
     local = files.local_path(location)
     return None if local is None else Path(local).resolve()
 
 
 def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield a URI, and its real path, as locations of the clusters; symbolic links may lead to roots, too."""
+    """Yield each cluster below whose root a URI, or its real path, lies, with the location below this root."""
     for name in services.clusters:
         root = services.clusters.get(name).root
         relative = root.relative(uri)
@@ -34,9 +34,9 @@ def places_of(services: Services, uri: str, real: Path | None) -> Iterator[tuple
 def linked_owner(
     services: Services, files: ClusterFiles, location: str, uri: str, *, only_managed: bool = True
 ) -> str | None:
-    """Return the table to whose folder the links of a location lead, or None.
+    """Return the table to whose folder the symbolic links of a location lead, or None.
 
-    No round trip where no symbolic link is below the root, else one for each cluster.
+    It takes no round trip if the location has no symbolic link below the root, else one for each cluster.
     """
     real, root = real_path(files, location), real_path(files, "")
     if real is None or root is None or real == root.joinpath(*location.split("/")):
@@ -50,10 +50,10 @@ def linked_owner(
 def owner_elsewhere(
     services: Services, files: ClusterFiles, namespace: str, location: str, uri: str, *, is_closed: bool = False
 ) -> str | None:
-    """Return an owner in another namespace whose folder overlaps a location through symbolic links.
+    """Return an owner in another namespace whose folder overlaps a location through symbolic links, or None.
 
-    None where neither namespace is closed. The catalog compares the locations themselves. At most five round trips, one
-    where no namespace is closed.
+    The owner counts if either namespace is closed. The catalog compares the locations themselves. It takes at most five
+    round trips, and only one if no namespace is closed.
     """
     real = real_path(files, location)
     if real is None:

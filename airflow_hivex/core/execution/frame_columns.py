@@ -47,10 +47,10 @@ def _check_fields(table: str, path: str, type: ColumnType) -> None:
 
 
 def selection(table: Table, given: Sequence[Column], static: Collection[str], *, fills: bool) -> dict[str, str]:
-    """Return Spark SQL for each column of the table, from a DataFrame's columns; structs get the fields of the table.
+    """Return a dict from the table's columns to Spark SQL over a DataFrame; structs get the fields of the table.
 
     ``static`` are partition keys, in lower case, that have one value for all rows. With ``fills`` the DataFrame may
-    lack columns and fields, but not partition keys: a missing column is left out, and a missing field is NULL.
+    lack columns and fields, but not partition keys: a missing column is omitted, and a missing field is NULL.
 
     Raises:
         NoSuchColumnError: the DataFrame lacks a column or field, or has a column or field that the table lacks.
@@ -96,7 +96,7 @@ class _Shape:
     variables: int = 0
 
     def value(self, text: str, given: ColumnType, wanted: ColumnType, path: str) -> str:
-        """Return a value in the shape of a type; ``text`` itself if it has that shape already."""
+        """Return ``text`` converted to the shape of a type, or ``text`` itself if it has that shape already."""
         match given, wanted:
             case Struct(fields), Struct(targets):
                 return self._struct(text, fields, targets, path)

@@ -35,11 +35,11 @@ _LAZY = (Select, DescribeQuery, ExplainQuery, ExplainRoute)
 def reading_frames(
     context: StatementContext, text: str, by_name: Mapping[str, Frame], spark: GivenSession
 ) -> Iterator[tuple[Statement, Frames | None, GivenSession]]:
-    """Yield the statement of a text, the DataFrames that it reads while the block runs, and their Spark session.
+    """Yield a statement, its DataFrames, whose views exist while the block runs, and their Spark session.
 
     ``{name}`` is a DataFrame of ``by_name``. A name alone may be a temporary view of the Spark session. A DataFrame
-    that a statement reads in several places is computed once. In a query it is computed whenever the rows of the query
-    are.
+    that a statement reads in several places is computed once. In a query it is computed whenever the query's rows are
+    computed.
 
     Raises:
         HivexError: as :func:`read_with_frames`.
@@ -86,9 +86,10 @@ def rendered(
     sources: Mapping[str, str] | None = None,
     own: Mapping[int, str] | None = None,
 ) -> str:
-    """Return the text of a query over the views of its tables, taken from ``views``, and the views of its DataFrames.
+    """Return the text of a query in which views replace its tables and DataFrames; ``views`` has those of the tables.
 
-    ``sources`` are the views of results computed before, by name; ``own`` are the views of references, by their place.
+    ``sources`` is a dict from names to views of results computed before. ``own`` is a dict from the places of
+    references to their views.
 
     Raises:
         NoSuchTableError: the query reads a DataFrame that did not come with the statement.
@@ -108,7 +109,7 @@ def rendered(
 
 
 def _check_is_no_table(context: StatementContext, statement: Statement, reference: TableReference) -> None:
-    """Refuse a name that Spark and the warehouse would read as different things.
+    """Refuse a name that means a temporary view in Spark, and a table in the warehouse.
 
     Raises:
         InvalidOperationError: the current database has a table of the name.

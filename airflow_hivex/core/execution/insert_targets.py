@@ -38,11 +38,11 @@ from airflow_hivex.core.parser.statements import (
 
 @dataclass(frozen=True, slots=True)
 class InsertedRows:
-    """The place that a statement names for the rows that it writes, and their columns.
+    """The place for the rows of an INSERT, as the statement names it, and their columns.
 
-    ``static`` has the values of partition columns as stored, None for NULL. ``partition`` is the name of the partition
-    if each partition column has a value. ``columns`` are the columns of the input; if the statement lists no columns,
-    these are all in their order, or ``by_name`` those of the input's names.
+    ``static`` has the values of partition columns as stored, with None for NULL. ``partition`` is the name of the
+    partition if each partition column has a value. ``columns`` are the columns of the input. If the statement lists no
+    columns, these are all columns in their order; with ``by_name`` they are those that the input names.
     """
 
     overwrite: bool = False
@@ -53,7 +53,7 @@ class InsertedRows:
 
 
 AS_GIVEN = InsertedRows()
-"""Rows that are added to the partitions that their own values name."""
+"""The place of rows that are added to the partitions of their own values."""
 
 
 def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:
@@ -68,10 +68,10 @@ def inserts_of(statement: RoutedStatement) -> tuple[Insert, ...]:
 
 
 def check_insert(statement: Insert, target: Table) -> InsertedRows:
-    """Return the place and the columns of the rows, after checking the statement against the table.
+    """Check a statement against its table, and return the place and the columns of the rows.
 
-    A partition key without a static value is dynamic, whether the PARTITION clause names it or not. It is NULL where a
-    column list leaves it out.
+    A partition key without a static value is dynamic, whether the PARTITION clause names it or not. If a column list
+    omits it, it is NULL.
     """
     if target.not_inserted:
         raise InvalidOperationError("INSERT", target.full_name, target.not_inserted)
@@ -112,7 +112,7 @@ def _check_column_list(statement: Insert, target: Table, dynamic: list[str]) -> 
 
 
 def with_default_values(statement: Insert, target: Table, rows: InsertedRows) -> Query:
-    """Return the query of an INSERT with the values of its columns for each DEFAULT.
+    """Return the query of an INSERT in which the default values of the columns replace each DEFAULT.
 
     Raises:
         ColumnCountMismatchError: a row has more values than the statement has columns.
@@ -142,7 +142,7 @@ _OPERATIONS = {
 
 
 def change_operations(context: StatementContext, statement: ChangeRows) -> frozenset[DataOperation]:
-    """Return the operations of the statement's clauses on the target's rows.
+    """Return the operations (insert, update, delete) of the statement's clauses.
 
     With ``hive.txn.xlock.mergeinsert`` the INSERT of a MERGE counts as an update, too: two of them cannot insert the
     same key.
@@ -165,10 +165,9 @@ def check_change(statement: ChangeRows, target: Table) -> None:
     """Compare the statement's clauses with the table, which has the columns that the statement adds.
 
     Raises:
-        InvalidOperationError: the table's rows cannot be changed, or a column is assigned that decides the place of a
-            row.
-        NoSuchColumnError: a column is assigned that the table does not have.
-        ColumnCountMismatchError: an INSERT gives more or fewer values than the table has columns.
+        InvalidOperationError: the table's rows cannot be changed, or an assigned column decides the place of a row.
+        NoSuchColumnError: the table does not have an assigned column.
+        ColumnCountMismatchError: an INSERT has more or fewer values than the table has columns.
     """
     check_changeable(statement, target)
     for clause in statement.clauses:

@@ -1,4 +1,7 @@
-"""The locks of a statement: it requests them before its snapshot, so that it sees the commits it has waited for."""
+"""The locks of a statement.
+
+It requests them before its snapshot, so that it sees the commits for which it has waited.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,11 @@ def acquire(
     new_table: bool = False,
     write_ids_of: Sequence[int] = (),
 ) -> None:
-    """Acquire the locks, after waiting if need be; without components nothing happens.
+    """Acquire the locks, and wait for them if necessary; without components do nothing.
 
-    ``new_table`` refuses at once a table that another statement is making. A transaction that is not open yet begins
-    with the locks, and with write ids for the tables ``write_ids_of``, if no other lock conflicts.
+    With ``new_table`` a table that another statement is making is refused at once, without waiting. A transaction that
+    is not open yet begins with the locks, and with write ids for the tables ``write_ids_of``, if no other lock
+    conflicts.
 
     Raises:
         LockNotAcquiredError: another transaction holds a lock for which the statement does not wait.
@@ -81,7 +85,7 @@ def commit_at_once(
 ) -> int | None:
     """Commit changes that need no open transaction, if no other lock conflicts; see ``LockManager``.
 
-    Returns the id of the transaction, None if the statement must open a transaction and wait for its locks.
+    Return the id of the transaction, or None if the statement must open a transaction and wait for its locks.
     """
     session = context.session
     return context.services.locks.commit_at_once(components, changes, user=session.user, agent_info=session.agent_info)
@@ -92,8 +96,8 @@ def check_not_outrun(
 ) -> None:
     """Ensure that no other transaction has updated the statement's targets since its transaction began.
 
-    ``resources`` are table ids with a partition's name, or None for the whole table. The locks are
-    held, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
+    ``resources`` are pairs of a table id and a partition's name, or None for the whole table. The statement holds its
+    locks, so no other transaction can change the rows any more. Source: docs/reference/transactions.md.
 
     Raises:
         OutrunError: a target was updated, and the commit would be refused.
@@ -104,7 +108,7 @@ def check_not_outrun(
 
 @dataclass(frozen=True, slots=True)
 class LockPlan:
-    """The locks of a statement; ``read`` has the locked partitions of each read table, None for the whole table.
+    """The locks of a statement; ``read`` has the locked partitions of each read table, or None for the whole table.
 
     ``changed`` has the locked partitions of the target of an UPDATE, DELETE or MERGE. ``write_ids_of`` are the ids of
     tables that the statement certainly writes, and does not read.
@@ -119,9 +123,9 @@ class LockPlan:
 
 
 def lock_plan(context: StatementContext, statement: RoutedStatement, reading: StatementReading) -> LockPlan:
-    """Return the locks of the statement, by the current partitions.
+    """Return the locks of the statement: on current partitions if a filter selects some, else on tables.
 
-    One round trip for each table that a filter prunes.
+    It takes one round trip for each table that has such a filter.
     """
     rules = context.services.statement_locks
     tables = reading.snapshot.tables
@@ -173,7 +177,7 @@ def lock_plan(context: StatementContext, statement: RoutedStatement, reading: St
 
 
 def _pruned(reading: StatementReading, reference: TableReference, candidates: frozenset[str]) -> frozenset[str] | None:
-    """Return the partitions of the table that the reference may read, None for all."""
+    """Return the partitions of the table that the reference may read, or None for all."""
     read = reading.read(reference)
     if not read.table.is_partitioned or read.predicate is None:
         return None

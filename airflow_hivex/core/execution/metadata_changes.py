@@ -37,10 +37,10 @@ def change_metadata(
     change: Callable[[Connection, ValidWriteIdList | None, int | None], None],
     before: Callable[[Running], None] | None = None,
 ) -> Result:
-    """Apply a change of metadata under its locks: on a transactional table with a write id of its own, in its commit.
+    """Apply a change of metadata under its locks, in the commit of its own transaction.
 
-    By the write id, caches notice that the table has changed. ``before`` runs under the locks, too; it adds to the
-    ``undo`` of its argument each step to undo if the change never counts.
+    On a transactional table the change has a write id, by which caches notice the change. ``before`` runs under the
+    locks, too; for each step that must be undone if the change fails, it adds a function to ``undo`` of its argument.
     """
     services = context.services
     if before is None and not table.is_transactional:
@@ -108,7 +108,9 @@ def check_location(
     is_external: bool = False,
     is_closed: bool = False,
 ) -> None:
-    """Refuse a location that is not a separate folder of a namespace on a cluster, by default the default cluster.
+    """Refuse a location that is not a separate folder of a namespace on a cluster.
+
+    Without ``cluster`` it is the default cluster.
 
     ``is_closed`` says that the new namespace will be closed. An external table or partition has files there already, so
     its location cannot be a pattern. A cluster whose file system does not answer is skipped; statements that read there
@@ -116,7 +118,7 @@ def check_location(
 
     Raises:
         InvalidObjectError: the location is the root, a file or a pattern; or symbolic links lead out of the cluster's
-            root, to files of another table or, where either namespace is closed, of another namespace.
+            root, or to files of another table, or to files of another namespace if either namespace is closed.
         LocationOutsideClusterError: the location is outside of the cluster's root.
     """
     if location is None:
@@ -155,9 +157,9 @@ def check_location(
 def check_links(
     context: StatementContext, kind: str, name: str, location: str, namespace: str, cluster: Cluster
 ) -> None:
-    """Refuse a folder that was found below a table, if symbolic links lead from there to another namespace.
+    """Refuse a folder below a table if its symbolic links lead to another namespace.
 
-    Without symbolic links nothing is compared.
+    A folder without symbolic links is not checked.
 
     Raises:
         InvalidObjectError: the folder belongs to another namespace, and either of the two is closed.
@@ -198,12 +200,12 @@ def check_shared(
 
 
 class ColumnsChangedError(Exception):
-    """The columns of the table have changed since the statement was planned."""
+    """Error: the columns of the table have changed since the statement was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaMerge:
-    """A table, and the same table with more columns."""
+    """A table before and after a statement adds columns to it."""
 
     before: StoredTable
     after: Table
@@ -213,7 +215,7 @@ class SchemaMerge:
         return context.services.statement_locks.merge_schema(self.before)
 
     def merged(self, table: StoredTable) -> StoredTable:
-        """Return the table that the statement has read under its lock, with the new columns.
+        """Return ``table``, which the statement has read under its lock, with the new columns.
 
         Raises:
             ColumnsChangedError: another statement has changed its columns, or has replaced it.

@@ -1,4 +1,4 @@
-"""The last net: each error of a statement is a HivexError, except interrupts that end the whole process."""
+"""The last check of errors: each error of a statement becomes a HivexError, except interrupts of the whole process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from airflow_hivex.core.errors import HivexError, UnexpectedError
 
 @contextmanager
 def own_errors(what: str) -> Iterator[None]:
-    """Raise an error that no adapter has translated as a HivexError; ``what`` names the action that failed.
+    """Raise each error of the block as a HivexError; ``what`` names the action that failed.
 
-    The block settles its transactions itself. KeyboardInterrupt, SystemExit and similar exceptions pass.
+    The block ends its transactions itself. KeyboardInterrupt, SystemExit and similar exceptions pass.
 
     Raises:
         UnexpectedError: the block has raised an exception that is not a HivexError.

@@ -1,4 +1,4 @@
-"""The plan of a statement's job, made of bound tables and a chosen cluster: scans, writes and configuration.
+"""The plan of a statement's job on the chosen cluster: scans of the bound tables, writes and configuration.
 
 Every job of a statement is planned by :func:`plan_job`, whichever runner it goes to. Pure.
 """
@@ -54,7 +54,7 @@ def plan_job(
 ) -> Plan:
     """Return the plan of a statement's job, with the configuration of the cluster.
 
-    ORC and the pruning of joins do not get conditions that they would misjudge (``execution.pushdown``).
+    Conditions that ORC or the pruning of joins would misjudge are not pushed down (``execution.pushdown``).
 
     Args:
         context: the statement.
@@ -88,17 +88,17 @@ def plan_job(
 
 
 def configuration_of(context: StatementContext, cluster: Cluster) -> dict[str, str]:
-    """Return the configuration of the session's reads on a cluster, with Spark or without it."""
+    """Return the configuration with which the session reads on a cluster, with Spark or without it."""
     return {**cluster.spark_conf, **context.session.objects.configuration}
 
 
 def scan(bound: BoundTable, cluster: Cluster, view: str, *, row_ids: bool = False, row_id: str | None = None) -> Scan:
-    """Return the scan by which a job on ``cluster``, which has all the needed files, reads a table.
+    """Return the scan of a table by a job on ``cluster``, which must have all the needed files.
 
     ``row_id`` as in Scan.
 
     Raises:
-        InvalidOperationError: row ids are read of a version that is older than the table's row ids.
+        InvalidOperationError: the statement reads row ids of a version that is older than the table's row ids.
     """
     table = bound.table
     if row_id is not None and not table.is_insert_only and any(map(_is_plain, bound.partitions)):
@@ -200,7 +200,7 @@ def casts_values(context: StatementContext, cluster: Cluster) -> bool:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of a scan while its directories are found."""
+    """A part of a scan to which directories are added while they are found."""
 
     base_path: str
     layout: str | None
@@ -234,7 +234,7 @@ def _deletes(directory: Directory) -> bool:
 
 
 def _is_plain(partition: BoundPartition) -> bool:
-    """Return whether rows lie in directories that were written while the table was insert-only."""
+    """Return whether a partition has rows in directories that were written while the table was insert-only."""
     return any(directory.row_layout == PLAIN_LAYOUT and directory.files for directory in partition.directories)
 
 
@@ -243,8 +243,8 @@ def _folders(
 ) -> Iterator[tuple[str | None, str, int | None, bool]]:
     """Yield each folder of rows below a partition's location.
 
-    Each value has the row layout, the directory, its files, and whether they may grow. Original files whose rows need
-    no ids are read as plain files.
+    Each value has the row layout, the directory, its number of files, and whether the files may grow. Original files
+    whose rows need no ids are read as plain files.
     """
     if not table.is_transactional:
         yield None, "", None, False

@@ -1,4 +1,4 @@
-"""Conditions that must not be judged early: ORC would skip stripes with matching rows, or the job would fail.
+"""Conditions that must not be pushed down: ORC would skip stripes with matching rows, or the job would fail.
 
 Texts: ORC keeps the least and the greatest text of each stripe by the bytes of UTF-8, and compares a condition's text
 with them by the units of UTF-16. The two orders differ where one text has a character above U+FFFF, and the other text
@@ -62,7 +62,7 @@ _CONSTANTS = re.compile(
 
 
 def with_safe_pushdown(plan: Plan) -> Plan:
-    """Return the plan, set to keep conditions from ORC, and joins' conditions from scans, if they may be misjudged."""
+    """Return the plan without pushdown of conditions to ORC, or of join conditions, if they may be misjudged."""
     conf: dict[str, str] = {}
     if None in plan.parameters.values() or any(_is_misjudged(text) for text in _texts(plan)):
         conf |= _NO_PUSHDOWN
@@ -72,10 +72,10 @@ def with_safe_pushdown(plan: Plan) -> Plan:
 
 
 def with_charsets(plan: Plan) -> Plan:
-    """Return the plan, set to allow all charsets of Java if the encoding of a file needs one.
+    """Return the plan with a configuration that allows all charsets of Java, if the encoding of a file needs one.
 
-    Spark 4 by itself allows only a few charsets. A value of the cluster or the session has priority. The plan must have
-    its writes.
+    Spark 4 by itself allows only a few charsets. A value of the cluster or the session has priority. The writes must be
+    in the plan already.
     """
     options = [scan.options for scan in plan.scans] + [write.options for write in plan.writes]
     if plan.loaded is not None:

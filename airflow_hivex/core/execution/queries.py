@@ -1,4 +1,4 @@
-"""SELECT and INSERT: routed, run as one job, committed."""
+"""SELECT and INSERT: a statement is routed, run as one job, and committed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def explained(
     routed: RoutedQuery[Any],
     cluster: Cluster,
 ) -> Result:
-    """Return the lines of EXPLAIN for a job, which is not run; a transaction of the statement's own ends."""
+    """Return the lines of EXPLAIN for a job, without running it; end the statement's own transaction, if it has one."""
     found = context.run(cluster, replace(plan, explain=str(mode)))
     commit_own(context, running)
     return Result(
@@ -116,7 +116,7 @@ def explained(
 
 @dataclass(frozen=True, slots=True)
 class InsertSteps:
-    """The other steps of a statement that inserts.
+    """The additional steps of a statement that inserts.
 
     ``begin`` is called in its transaction, before rows are read. ``check`` is called after the rows were written and
     before they count; if it raises an error, the write is undone. ``also`` runs in the commit of the statement's own
@@ -131,9 +131,10 @@ class InsertSteps:
 def run_insert(
     context: StatementContext, statement: Insert, steps: InsertSteps | None = None, merge: SchemaMerge | None = None
 ) -> Result:
-    """Insert rows, constants by this process and others by a job on the table's primary; return the number of rows.
+    """Insert rows, constants by this process and others by a job on the table's primary cluster; return their number.
 
-    No row is written if the table has the statement's batch already. A ``merge`` changes the columns in the commit.
+    No row is written if the table has the statement's batch already. With ``merge`` the commit adds columns to the
+    table.
     """
 
     def work(running: Running) -> Result:
@@ -204,7 +205,7 @@ def _write(
 
 
 def planned_values(query: Query) -> PlannedValues | None:
-    """Return the values of a query that is a list of VALUES, None for any other query."""
+    """Return the values of a query that is a list of VALUES, or None for any other query."""
     values = query.values
     return None if values is None else PlannedValues(query.render_values(), values.types, values.names)
 

@@ -1,4 +1,4 @@
-"""The changes of a table between two of its versions: the query that returns them."""
+"""The query of the changes of a table between two of its versions."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
     """Return a query of the rows that were added to, and removed from, a table between two versions.
 
     Without ``since`` all rows of the later version are new; without ``until`` the later version is the present one.
-    Rows that were added and deleted in between are left out. The columns are those of the later version.
+    Rows that were added and deleted in between are excluded. The columns are those of the later version.
 
     Raises:
-        InvalidOperationError: the table is insert-only, so that its rows have no ids, or has no versions.
+        InvalidOperationError: the table has no versions, or is insert-only, so that its rows have no ids.
         InvalidParametersError: a version is not a write id or a time, or the versions are in the wrong order.
         NoSuchVersionError, VersionExpiredError: the table has never had a version, or it cannot be read any more.
     """
@@ -51,7 +51,10 @@ def changes_query(context: StatementContext, name: TableName, since: Version | N
 
 
 class ReadChanges:
-    """The queries of the changes that a statement reads; the same commits at each place that names them."""
+    """The queries of the changes that a statement reads.
+
+    All places that name the same commits read the same changes.
+    """
 
     def __init__(self, context: StatementContext) -> None:
         self._context = context
@@ -87,7 +90,7 @@ def _query_in(read: _VersionReader, wanted: VersionRange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _VersionReader:
-    """Finds the versions of a table, in one snapshot."""
+    """A reader of the versions of a table, in one snapshot."""
 
     context: StatementContext
     table: StoredTable
@@ -146,7 +149,7 @@ def _query(read: _VersionReader, old: TableVersion | None, new: TableVersion) ->
 
 
 def _without(table: StoredTable, alias: str, version: TableVersion, where: str = "") -> str:
-    """Return the join that leaves out the rows of ``alias`` which are also in a version."""
+    """Return the join that excludes the rows of ``alias`` which are also in a version."""
     key = row_key([ROW_ID], [quoted(column.name) for column in table.partition_keys])
     columns = ", ".join(f"{column} AS {_KEY}{number}" for number, column in enumerate(key))
     there = f"SELECT {columns} FROM {_name(table)} VERSION AS OF {version.write_id}{where}"  # noqa: S608 - quoted names
@@ -206,13 +209,13 @@ class ChangeStream:
             self._since = read_versions.find(context, snapshot, table, _version(since), None).version.write_id
 
     def begin(self) -> ChangeBatch | None:
-        """Return the unfinished batch, else the next one; None when there are no new commits."""
+        """Return the unfinished batch, else the next one, or None if there are no new commits."""
         return self._context.services.store.write(
             lambda connection: change_streams.begin_batch(connection, self._table.id, self._stream, self._since)
         )
 
     def end(self, batch: ChangeBatch) -> None:
-        """Note that a batch is processed."""
+        """Record that a batch is processed."""
         self._context.services.store.write(
             lambda connection: change_streams.end_batch(connection, self._table.id, self._stream, batch)
         )

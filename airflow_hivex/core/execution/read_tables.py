@@ -1,4 +1,4 @@
-"""The tables that a statement reads: by their names, in its snapshot, with their contents in it."""
+"""The tables that a statement reads, and their contents, in the statement's snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_hivex.core.transactions.shared_state import share_snapshot, stored_
 
 
 class Names:
-    """The tables of a statement's names; a link stands for its source.
+    """The tables that a statement names; a link means its source.
 
     Links are looked up once, before the locks of the statement are acquired.
     """
@@ -31,7 +31,7 @@ class Names:
         self._links: dict[LinkName, Link] = {}
 
     def look_up(self, names: Iterable[TableName]) -> None:
-        """Find the links among names. One round trip where there are new ones.
+        """Look up the links among names. It takes one round trip if there are new ones.
 
         Raises:
             NoSuchLinkError: a link does not exist.
@@ -42,12 +42,12 @@ class Names:
             self._links |= self._context.services.links.find(new)
 
     def of(self, name: TableName) -> QualifiedName:
-        """Return the database and name of a table; for a link, of its source."""
+        """Return the database and name of a table, or of the source of a link."""
         link = self.link(name)
         return self._context.session.qualify(name) if link is None else link.source
 
     def link(self, name: TableName) -> Link | None:
-        """Return the link of a name, None for a table."""
+        """Return the link of a name, or None for a table."""
         return None if name.namespace is None else self._links[self._context.session.qualify_link(name)]
 
     def are_of(self, snapshot: Snapshot) -> bool:
@@ -72,7 +72,7 @@ class ReadTable:
     link: Link | None
 
     def shown(self, contents: TableContents) -> TableContents:
-        """Return the contents of the table, for a link only with the partitions that the link shows."""
+        """Return the contents of the table; for a link, only the partitions that the link shows."""
         link = self.link
         if link is None or not contents.partitions:
             return contents
@@ -138,7 +138,7 @@ class StatementReading:
         return ReadTable(table, And((restriction, predicate)), link)
 
     def candidates(self, statement: RoutedStatement) -> frozenset[str]:
-        """Return the clusters that the router may try: their copies could serve the statement."""
+        """Return the clusters that the router may try, because their copies could serve the statement."""
         named = [*(reference.table for reference in statement.references), *statement.targets]
         primaries = {self.table(name).storage.primary.cluster for name in named}
         pinned = self._context.session.cluster
@@ -162,7 +162,7 @@ def statement_snapshot(
     running: Running,
     known: Iterable[StoredTable] = (),
 ) -> Snapshot:
-    """Take the snapshot of a statement: of its own transaction, or the shared snapshot of a joined transaction."""
+    """Take the snapshot of the statement's own transaction, or the shared snapshot of a joined transaction."""
     if running.joined is not None and running.joined.snapshot is None:
         _share_snapshot(context, running.joined)
     shared = None if running.joined is None else running.joined.snapshot
@@ -172,9 +172,9 @@ def statement_snapshot(
 
 
 def shared_snapshot(context: StatementContext, joined: JoinedTransaction) -> ValidTxnList | None:
-    """Return the snapshot that the statements of a transaction share; None before the first of them reads.
+    """Return the snapshot that the statements of a transaction share, or None if none of them has read yet.
 
-    Another process may have taken it: one round trip until this process knows it.
+    Another process may have taken it, so a call takes one round trip until this process knows it.
     """
     if joined.snapshot is None:
         with context.services.store.read() as connection:

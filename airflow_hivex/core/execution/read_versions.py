@@ -32,11 +32,12 @@ class FoundVersion:
 
 
 _LEAST_KEPT_S = 3600
-"""The time for which a statement of a transaction may read its versions, also beyond their retention."""
+"""The seconds for which the cleaner keeps a version that a statement of a transaction reads, even after its retention.
+"""
 
 
 def query_of_version(name: str, version: int | None, timestamp: datetime | str | None) -> tuple[str, dict[str, object]]:
-    """Return the query of all rows of a table, with its parameters; in one version or, without one, the current rows.
+    """Return the query of all rows of a table, in one version or the current one, with the query's parameters.
 
     Raises:
         StatementSyntaxError: ``name`` is not the name of a table.
@@ -56,14 +57,14 @@ def query_of_version(name: str, version: int | None, timestamp: datetime | str |
 def find(
     context: StatementContext, snapshot: Snapshot, table: StoredTable, wanted: VersionAsOf, running: Running | None
 ) -> FoundVersion:
-    """Return the version of a table that a statement names.
+    """Return the version of a table that a statement names, if it can be read now.
 
-    With ``running`` the version is first recorded for the cleaner. A cleaner that has begun earlier keeps only the
-    versions that were within the retention then, so the version is looked up once more afterwards.
+    With ``running`` the version is first recorded for the cleaner. A cleaner that has begun earlier does not see this
+    record. So the version is looked up once more afterwards.
 
     Raises:
         InvalidOperationError: the table has no versions.
-        NoSuchVersionError, VersionExpiredError: the table has never had this version, or has it no more.
+        NoSuchVersionError, VersionExpiredError: the table has never had this version, or does not have it any more.
     """
     check_has_versions("VERSION AS OF", table)
     found = _find(context, snapshot, table, wanted)
@@ -108,13 +109,13 @@ def _find(context: StatementContext, snapshot: Snapshot, table: StoredTable, wan
 def contents_of(
     context: StatementContext, table: StoredTable, predicate: Predicate | None, clusters: frozenset[str]
 ) -> TableContents:
-    """Return the contents of a table with all of its registered directories; a cache may lack some of them."""
+    """Return the contents of a table with all of its registered directories, read from the database, not the cache."""
     with context.services.store.read() as connection:
         return read_contents(connection, table, predicate, clusters)
 
 
 def _note_for_cleaner(context: StatementContext, running: Running, table: StoredTable, settled_txn_id: int) -> None:
-    """Note the version as the statement's snapshot; in a joined transaction, for a limited time."""
+    """Record the version as the statement's snapshot; in a joined transaction, for a limited time."""
     services = context.services
     if running.earliest is not None and running.earliest.high_watermark <= settled_txn_id:
         settled_txn_id = running.earliest.high_watermark

@@ -1,7 +1,9 @@
-"""A write whose job continues on its server after its process has ended: a later session of the writer waits for it.
+"""A write whose job continues on its server after the process has ended.
 
-The row of the pending write is the fence. It belongs to one session. A session claims the row before it moves the files
-into place, and no other session takes over a claimed row.
+A later session of the writer waits for the job.
+
+The row of the pending write belongs to one session. A session claims the row before it moves the files into place. No
+other session takes over a claimed row.
 """
 
 from __future__ import annotations
@@ -29,10 +31,9 @@ _COUNTED_FORMATS = ("orc", "parquet")
 
 
 def take_over(services: Services, txn_id: int, writer: str, began: int) -> PendingWrite | None:
-    """Take back the writes of earlier sessions of a writer; return a write that this session may continue, if any.
+    """Withdraw the writes of earlier sessions of a writer, or return the one that this session may continue.
 
-    The returned write is the only write of the writer, and its job may still run. From now on it belongs to this
-    session.
+    A returned write is the only write of the writer, and its job may still run. It belongs to this session now.
     """
     with services.store.read() as connection:
         earlier = pending_writes.of_transaction(connection, txn_id, writer=writer)
@@ -54,10 +55,10 @@ def take_over(services: Services, txn_id: int, writer: str, began: int) -> Pendi
 
 
 def resumed(context: StatementContext, running: Running, table: StoredTable, facts: TableWrite) -> PendingWrite | None:
-    """Return the write of an earlier session that the statement continues, or None.
+    """Return the write of an earlier session that the statement continues, or None if it begins a new one.
 
-    ``facts`` are compared without their ids. The write is taken back if another statement has begun it, or if the
-    server does not know its operation any more.
+    ``facts`` are compared without their ids. The earlier write is withdrawn if another statement has begun it, or if
+    the server does not know its operation.
     """
     joined = running.joined
     held = None if joined is None else joined.held
@@ -93,7 +94,7 @@ def fingerprint(context: StatementContext) -> str:
 def resumable(
     context: StatementContext, running: Running, pending: PendingWrite | None, table: StoredTable, plan: Plan
 ) -> PendingOperation | None:
-    """Return the operation of a job that a later session can wait for; None if the job cannot be resumed."""
+    """Return the operation of a job that a later session can wait for, or None if no session can resume the job."""
     is_simple = plan.write is not None and plan.write.format in _COUNTED_FORMATS
     # Separate operations compute the source of a MERGE, and their rows are gone when their session ends.
     if pending is None or not pending.writer or not is_simple or (plan.changes and plan.changes.source is not None):
@@ -114,11 +115,11 @@ class PendingOperation:
 
     @property
     def earlier(self) -> ServerOperation | None:
-        """Return the operation that an earlier session has begun."""
+        """Return the operation that an earlier session has begun, or None."""
         return self._pending.operation
 
     def note(self, operation: ServerOperation) -> None:
-        """Note the operation in the row of the write; see ``ResumableWrite``."""
+        """Record the operation in the row of the write; see ``ResumableWrite``."""
         self._change(operation_at_server=asdict(operation), statement=self._statement, claimed=False)
         self.is_running = True
 

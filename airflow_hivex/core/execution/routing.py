@@ -53,11 +53,12 @@ S = TypeVar("S", bound=RoutedStatement)
 
 @dataclass(frozen=True, slots=True)
 class RoutedQuery(Generic[S]):
-    """A statement bound to a snapshot and routed: a bound table for each reference, the targets of writes, the route.
+    """A bound and routed statement: the bound table of each reference, the targets of writes, and the route.
 
-    ``statement`` has the queries of ``views`` in place of their names, and the columns of row ids in place of ROW__ID;
-    temporary views have an empty database name. ``problems`` are the errors of the clusters that cannot be used now.
-    ``rows`` are those of each INSERT that runs. ``as_of`` is the earlier moment of copies that lag.
+    In ``statement`` the queries of ``views`` replace their names, and columns of row ids replace ROW__ID. A temporary
+    view has an empty database name. ``problems`` are the errors of the clusters that cannot be used now. ``rows`` has
+    the place and columns of the rows of each INSERT. ``as_of`` is the earlier moment that a query over lagging copies
+    reads.
     """
 
     statement: S
@@ -77,7 +78,7 @@ class RoutedQuery(Generic[S]):
 
     @property
     def row_ids(self) -> tuple[str | None, ...]:
-        """Return for each table of ``bound`` the column that holds its row ids, or None."""
+        """Return for each table of ``bound`` the column of its row ids, or None."""
         return tuple(reference.row_id for reference in self.statement.references)
 
 
@@ -98,18 +99,18 @@ def route(
     Without ``runs_job``, and for an INSERT of constants, the cluster needs the files, but need not be able to run jobs.
 
     With ``running`` one request first acquires the statement's locks together with the additional ``locks``. If
-    possible it also opens the statement's own transaction, which takes its snapshot after that. Without ``running``
-    nothing is locked, and the statement is bound in the current snapshot. In an open transaction of the session, that
-    is the transaction's snapshot with its own writes. The permanent functions that the statement calls are added to
-    those of ``running``, or to ``declarations``.
+    possible, this request also opens the statement's own transaction. The snapshot is taken after that. Without
+    ``running`` nothing is locked, and the statement is bound in the current snapshot. In an open transaction of the
+    session, the current snapshot is the transaction's snapshot with its own writes. The permanent functions that the
+    statement calls are added to those of ``running``, or to ``declarations``.
 
-    A table that was read for the locks is not read again unless it has changed meanwhile. So besides those for
-    the locks there are two round trips for the snapshots before and after them, and one for each table that is read.
+    A table that was read for the locks is not read again unless it has changed meanwhile. It takes the round trips for
+    the locks, two for the snapshots before and after the locks, and one for each table that is read.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError: a table does not exist.
         LockError, DeadlockError, OutrunError: the locks were not acquired, or too late.
-        InvalidOperationError: a table whose ROW__ID is read has no row ids, or several tables have them.
+        InvalidOperationError: a table whose ROW__ID is read has no row ids, or ROW__ID may mean several tables.
     """
     bound = bind(context, statement, running, declarations if running is None else running.functions)
     reading = StatementReading(context, bound.snapshot, bound.names)
@@ -161,7 +162,8 @@ def _earlier(
 ) -> RoutedQuery[S]:
     """Return the query over copies that lag, if it has no other route and its session accepts such copies.
 
-    A transaction of several statements reads one snapshot, and all its writes are based on current rows.
+    A transaction of several statements never reads such copies: it reads one snapshot, and its writes need current
+    rows.
     """
     lacks = (lack for candidate in routed.route.candidates for lack in candidate.lacks)
     is_stale = any(lack.reason == "stale" for lack in lacks)
@@ -199,7 +201,7 @@ def _routed(
     *,
     runs_job: bool,
 ) -> RoutedQuery[S]:
-    """Choose the cluster by the tables that the statement reads and writes in its current snapshot."""
+    """Return the statement with a cluster, chosen by the tables that it reads and writes in its current snapshot."""
     statement = bound.statement
     targets = tuple(reading.table(name) for name in statement.targets)
     inserts = () if running is None else inserts_of(statement)
@@ -250,14 +252,14 @@ def _read_tables(
 
 
 def _default_cluster(context: StatementContext, statement: RoutedStatement) -> str:
-    """Return the cluster of a statement that names no table; a new table belongs to the cluster of its database."""
+    """Return the cluster of a statement that reads no table; for a new table this is the cluster of its database."""
     if isinstance(statement, CreateTable) and not statement.references:
         return context.home_cluster(context.session.qualify(statement.table)[0])
     return context.services.clusters.default
 
 
 class _Health:
-    """The health of the clusters that the router asks for, and the problems that it has found."""
+    """The health of the clusters for which the router asks, and their problems."""
 
     def __init__(self, context: StatementContext, *, runs_job: bool) -> None:
         self.problems: dict[str, HivexError] = {}
@@ -308,7 +310,10 @@ def _cluster_of(context: StatementContext, found: Route, problems: Mapping[str, 
 
 
 def _refusal(found: Route, problems: Mapping[str, HivexError]) -> HivexError:
-    """Return the error of a statement without a usable cluster: the problem itself if there is only one."""
+    """Return the error of a statement without a usable cluster.
+
+    If only one cluster has a problem, the error is this problem.
+    """
     if len(found.candidates) == 1 and found.candidates[0].is_unusable and found.alternative is None:
         # A remembered problem may be raised by other threads, too.
         return copy.copy(problems[found.candidates[0].cluster])

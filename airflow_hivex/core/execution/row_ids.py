@@ -1,6 +1,6 @@
-"""ROW__ID in statements whose tables are known: each place that reads it gets the ids of its table's rows.
+"""The replacement of ROW__ID in statements whose tables are known by a column with the ids of the table's rows.
 
-A table whose ids are read has them as an additional column, which ``*`` leaves out.
+This column is added to each table whose ids are read; ``*`` excludes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Kind(enum.Enum):
 
 
 def with_row_ids(statement: S, table_of: TableOf) -> S:
-    """Return the statement with ROW__ID replaced by columns of the tables, whose references then name them.
+    """Return the statement with each ROW__ID replaced by a column, which the reference of the table names.
 
     Raises:
         InvalidOperationError: several tables have a ROW__ID, or the table has no row ids.
@@ -66,7 +66,7 @@ def with_row_ids(statement: S, table_of: TableOf) -> S:
 
 
 class _Tables:
-    """The meaning of ROW__ID in each reference of a query; ``before`` has queries computed before, by table."""
+    """The meaning of ROW__ID in each reference of a query; ``before`` is a dict from names to computed queries."""
 
     def __init__(self, table_of: TableOf, before: Mapping[TableName, Query] | None = None) -> None:
         self._table_of = table_of
@@ -103,14 +103,14 @@ def _has_own(table: Table) -> bool:
 
 
 def _why_none(table: Table) -> str:
-    """Return the reason why a table has no row ids, as a sentence; an empty text if it has row ids."""
+    """Return the reason why a table has no row ids, as a sentence, or an empty text if it has row ids."""
     if not table.is_transactional:
         return "it is an external table, whose rows have no ids"
     return "it is an insert-only table, whose rows have no ids" if table.is_insert_only else ""
 
 
 def row_id_meaning(table: Table) -> tuple[bool, str]:
-    """Return whether a table has a column ROW__ID of its own, and the reason why it has no row ids, if any."""
+    """Return whether a table has a column of its own named ROW__ID, and the reason why it has no row ids, or ``""``."""
     return _has_own(table), _why_none(table)
 
 
@@ -118,7 +118,7 @@ def row_id_meaning(table: Table) -> tuple[bool, str]:
 
 
 def _settled(query: Query, tables: _Tables, names: Mapping[int | None, str] | None = None) -> Query:
-    """Return the query with each ROW__ID replaced by a column; ``names`` fixes the columns of some of its tables."""
+    """Return the query with each ROW__ID replaced by a column; ``names`` has the columns of some tables already."""
     uses = query.row_ids.uses
     if not uses:
         return query
@@ -155,10 +155,10 @@ def _columns(
     *,
     is_repeated: bool,
 ) -> dict[int, str]:
-    """Return the name of the column of each table.
+    """Return a dict from the places of tables to the names of their columns of row ids.
 
-    A name that is unique in the query is never ambiguous, and NATURAL does not join on it. Where nothing else is called
-    ROW__ID, the name ROW__ID is as safe, and Spark names results such as max(ROW__ID) after it.
+    Each name is unique in the query, so it is never ambiguous, and NATURAL does not join on it. Only if nothing else is
+    named ROW__ID, the column has this name: Spark names results such as max(ROW__ID) after it.
     """
     plain = len(marked) == 1 and not names and not query.row_ids.is_named_otherwise and not is_repeated
     if plain and all(kind in (_Kind.ROW_IDS, _Kind.NOTHING) for kind in kinds):
@@ -167,7 +167,7 @@ def _columns(
 
 
 def _chosen(use: RowIdUse, query: Query, kinds: Sequence[_Kind], tables: _Tables) -> tuple[int | None, int]:
-    """Return the table whose ids a use reads, None if it names something else; and the number of scopes further out."""
+    """Return the place of the table whose ids a use reads (or None), and the number of scopes further out."""
     for depth, scope in enumerate(use.scopes):
         if any(kinds[place] is _Kind.OWN_COLUMN for place in (*scope.tables, *scope.through)):
             return None, 0
@@ -207,7 +207,7 @@ def _ambiguous(found: Sequence[TableReference], scope: Candidates, tables: _Tabl
 def _of_change(
     statement: ChangeRows, table_of: TableOf
 ) -> tuple[Query | None, ChangeQuery, ChangeQuery | None, ChangeQuery | None]:
-    """Return the source and the three parts of a statement. They read one scan of the target and of the source."""
+    """Return the source and the three parts of a statement, which read one scan of the target and one of the source."""
     source = statement.source
     before = {}
     kept = None if statement.matched.source is None else statement.matched.query.references[statement.matched.source]

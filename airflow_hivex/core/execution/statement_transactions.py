@@ -1,4 +1,4 @@
-"""The transaction around a statement: its own, which ends with it in any case, or one that continues after it."""
+"""The transaction of a statement: one of its own, which always ends with it, or one that continues after it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 
 class OutrunError(Exception):
-    """Another transaction has committed an update of rows that the statement has just locked for its own update.
+    """Error: another transaction has committed an update of rows that the statement has just locked for its own update.
 
-    ``successor`` is a new transaction that has the statement's locks, so that the statement can be retried.
+    ``successor`` is a new transaction that has the statement's locks, so that the statement can run again in it.
     """
 
     successor: int | None = None
@@ -46,10 +46,10 @@ class OutrunError(Exception):
 def in_transaction(context: StatementContext, work: Callable[[Running], T], *, read_only: bool = False) -> T:
     """Return the result of ``work``, run in the session's transaction or, without one, in a transaction of its own.
 
-    In a transaction of its own, ``work`` commits. If it has waited for a lock while another transaction has updated the
-    same rows, it is retried with a new transaction, whose snapshot has that update, at most
-    ``hive.txn.retrysnapshot.max.count`` times. It keeps its locks, so that other waiting statements do not delay it
-    again.
+    In a transaction of its own, ``work`` commits. If another transaction updates the same rows while ``work`` waits for
+    a lock, ``work`` is repeated in a new transaction, whose snapshot has that update. It is repeated at most
+    ``hive.txn.retrysnapshot.max.count`` times. The new transaction keeps the locks, so that other waiting statements do
+    not delay it again.
 
     Raises:
         WriteConflictError: another transaction was faster at every retry, or has outrun the session's transaction.
@@ -85,7 +85,7 @@ def in_transaction(context: StatementContext, work: Callable[[Running], T], *, r
 def own_transaction(
     context: StatementContext, *, read_only: bool = False, txn_id: int | None = None, again: bool = False
 ) -> Iterator[Running]:
-    """Yield a transaction for one statement. The block commits it; any error out of the block aborts it.
+    """Yield a transaction for one statement. The block commits it; an error of the block aborts it.
 
     The transaction is opened when the statement requests locks, or uses its id. ``txn_id`` names a transaction that is
     open already. With ``again`` an OutrunError has a successor.
@@ -134,7 +134,7 @@ def own_transaction(
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Opens a statement's own transaction, and keeps it alive until ``alive`` is closed."""
+    """The opener of a statement's own transaction, which it keeps alive until ``alive`` is closed."""
 
     context: StatementContext
     running: Running
@@ -143,7 +143,7 @@ class _Opening:
     alive: ExitStack
 
     def open(self, components: Sequence[LockComponent], write_ids_of: Sequence[int]) -> bool:
-        """Open it, if possible with locks and write ids; see ``Running.begin_with``."""
+        """Open the transaction, if possible with locks and write ids; see ``Running.begin_with``."""
         session, services = self.context.session, self.context.services
         if components:
             return services.locks.begin(
@@ -159,7 +159,7 @@ class _Opening:
         return False
 
     def note(self, begun: Begun) -> None:
-        """Note the transaction, which is open."""
+        """Record the transaction, which is open."""
         running = self.running
         running.tag = new_tag(begun.txn_id)
         running.write_ids = begun.write_ids
@@ -170,7 +170,7 @@ class _Opening:
 
 @contextmanager
 def _joined_transaction(context: StatementContext, joined: JoinedTransaction) -> Iterator[Running]:
-    """Yield a statement of a transaction that continues after the statement, even if the statement fails."""
+    """Yield a running statement of a transaction that continues after it, even if the statement fails."""
     transactions = context.services.transactions
     txn_id = joined.txn_id
     running = Running(txn_id, new_tag(txn_id), joined=joined)
@@ -200,7 +200,7 @@ def commit_own(context: StatementContext, running: Running) -> None:
 
 
 def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:
-    """Commit a statement whose result is read later; the cleaner keeps the files of the result for a time.
+    """Commit a statement whose result is read later, and let the cleaner keep the files of the result for a time.
 
     A transaction of several statements stays open, and keeps the files itself.
     """
@@ -227,7 +227,10 @@ def commit_kept(context: StatementContext, running: Running, tables: Iterable[St
 
 
 def _undo(running: Running) -> None:
-    """Delete the files of a failed statement. Errors are only logged: the caller needs the statement's own error."""
+    """Delete the files of a failed statement.
+
+    Errors are only logged, since the caller needs the statement's own error.
+    """
     for undo in running.undo:
         try:
             undo()
@@ -236,7 +239,7 @@ def _undo(running: Running) -> None:
 
 
 def _beat(context: StatementContext, txn_id: int) -> None:
-    """Send a heartbeat, and report at once whether and how the transaction has ended."""
+    """Send a heartbeat, and raise the error of a transaction that has ended."""
     transactions = context.services.transactions
     try:
         transactions.heartbeat(txn_id)

@@ -1,4 +1,4 @@
-"""Writes of statements: a commit registers them, or they are taken back and their files are deleted."""
+"""The outcomes of the writes of statements: a commit registers them, or they are withdrawn, with their files."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def register_writes(
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:
-    """Undo writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
+    """Withdraw writes of a transaction: they never become visible, and their files are deleted. Committed writes stay.
 
-    ``own`` says that the statement itself fails. Its write may have been taken back before, or a later session may
-    continue it. Returns the number of writes that are gone. Files that could not be deleted stay noted for
+    Return the number of writes that are completely removed. With ``own`` the statement itself fails: its write may have
+    been withdrawn before, or a later session may continue it. The rows of files that could not be deleted stay for
     :func:`delete_abandoned`.
     """
     external = [write for write in writes if write.facts.token]
@@ -111,7 +111,7 @@ def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool =
 
 
 def take_back_writer(services: Services, txn_id: int, writer: str | None = None, *, before: int | None = None) -> None:
-    """Undo all writes of a transaction, or of one of its writers; with ``before``, only writes of earlier sessions."""
+    """Withdraw all writes of a transaction, or of one writer; with ``before``, only those of earlier sessions."""
     with services.store.read() as connection:
         found = pending_writes.of_transaction(connection, txn_id, writer=writer)
     writes = [write for write in found if before is None or write.began < before]
@@ -120,7 +120,10 @@ def take_back_writer(services: Services, txn_id: int, writer: str | None = None,
 
 
 def delete_abandoned(services: Services) -> int:
-    """Delete files that no commit can register any more: files of aborted transactions, and of killed statements."""
+    """Delete the files of writes that no commit can register any more, and return the number of these writes.
+
+    They are writes of aborted transactions and of killed statements.
+    """
     gone = after = 0
     while True:
         with services.store.read() as connection:
@@ -134,7 +137,7 @@ def delete_abandoned(services: Services) -> int:
 def delete_directories(
     services: Services, table: Table, directories: Iterable[WrittenDirectory], cluster: str, write: Write
 ) -> None:
-    """Delete the directories of an aborted write, whose names are unique; for a streaming batch only its files."""
+    """Delete the directories of an aborted write, or only its files if it was one of a streaming batch."""
     try:
         files = services.files_to_change(services.clusters.get(cluster))
         for directory in directories:
@@ -167,7 +170,7 @@ def _delete(services: Services, write: PendingWrite, table: Table | None, kept: 
 
 
 def _partitions(files: ClusterFiles, table: Table, write: PendingWrite) -> Iterable[str | None]:
-    """Return the partitions with directories of a write; for a killed statement by listing the table's folders."""
+    """Return the partitions with directories of a write. Those of a killed statement are found by listing folders."""
     if not table.is_partitioned:
         return (None,)
     if write.facts.partition is not None:

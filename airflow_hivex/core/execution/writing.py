@@ -1,4 +1,4 @@
-"""A statement's write, from its ids to its registration: at once, or with the commit of its transaction."""
+"""A statement's write, from its ids to its registration at once or in the commit of its transaction."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from airflow_hivex.core.transactions.shared_state import next_statement_id
 class OpenWrite:
     """A statement's write to a table, and the target in its job's plan.
 
-    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table. An
-    earlier session has begun the ``operation`` of this row.
+    ``pending`` is its row in a transaction of several statements, or the row of a write to an external table.
+    ``operation`` is the operation of this row that an earlier session has begun.
     """
 
     table: StoredTable
@@ -60,7 +60,7 @@ def begin_write(
     operation: Operation | None = None,
     number: int = 0,
 ) -> OpenWrite:
-    """Begin a write to a locked table: take a write id, and in a transaction of several statements a statement id.
+    """Begin a write to a locked table: allocate a write id, and in a transaction of several statements a statement id.
 
     ``operation`` is the change of existing rows, if the statement is not an INSERT. ``number`` distinguishes the writes
     of one statement.
@@ -143,7 +143,7 @@ def _allocate(
 
 
 def _shared_delta(context: StatementContext, running: Running, table_id: int) -> tuple[int, int] | None:
-    """Return the range of write ids of the statement's streaming batch, None if the statement has its own directory."""
+    """Return the range of write ids of the statement's streaming batch, or None if it has its own directory."""
     batch = context.batch
     # A retried statement has a transaction and a write id outside of the batch.
     if batch is None or (batch.txn_id, batch.table_id) != (running.txn_id, table_id):
@@ -152,7 +152,7 @@ def _shared_delta(context: StatementContext, running: Running, table_id: int) ->
 
 
 def end_write(context: StatementContext, running: Running, write: OpenWrite, written: JobResult) -> None:
-    """:func:`end_writes` for a statement that writes one table."""
+    """End the write of a statement that writes one table, as :func:`end_writes` does."""
     end_writes(context, running, [(write, written.directories)])
 
 
@@ -163,10 +163,10 @@ def end_writes(
     check: Callable[[], None] | None = None,
     also: Callable[[Connection], None] | None = None,
 ) -> None:
-    """Commit the job's writes with the statement's own transaction, or note them for the commit of the session's one.
+    """Commit the job's writes with the statement's own transaction, or record them for the commit of the session's one.
 
-    ``check`` is called before; if it raises an error, the directories are taken back. ``also`` runs in the commit of
-    the statement's own transaction.
+    ``check`` is called before; if it raises an error, the directories are deleted. ``also`` runs in the commit of the
+    statement's own transaction.
 
     Raises:
         WriteConflictError, TransactionAbortedError: the transaction cannot commit.
@@ -241,10 +241,10 @@ def _commit_writes(
 def _check_nothing_hidden(
     connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, directories: Sequence[WrittenDirectory]
 ) -> None:
-    """:func:`hidden` for a statement that ends.
+    """Refuse an INSERT OVERWRITE that would hide rows, or an INSERT whose rows would be hidden; see :func:`hidden`.
 
     Raises:
-        OutrunError: something would be hidden.
+        OutrunError: rows would be hidden.
     """
     names = {each.partition for each in directories} | {write.facts.partition}
     sentence = hidden(connection, write.table, names, snapshot, write.facts)
@@ -255,7 +255,7 @@ def _check_nothing_hidden(
 def with_empty_bases(
     context: StatementContext, running: Running, write: OpenWrite, written: JobResult, names: Iterable[str]
 ) -> JobResult:
-    """Return the result of a job after adding an empty base to each named partition that has got no rows.
+    """Return the result of a job with an empty base for each named partition without new rows; make these bases.
 
     Raises:
         StorageError: the bases cannot be made. The directories of the job are deleted, too.
@@ -274,7 +274,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchWrittenError(Exception):
-    """The table has the statement's batch already: the statement writes nothing."""
+    """Error: the table has the statement's batch already, so the statement writes nothing."""
 
 
 def run_once(context: StatementContext, work: Callable[[Running], Result], skipped: Result) -> Result:
@@ -299,7 +299,7 @@ def run_once(context: StatementContext, work: Callable[[Running], Result], skipp
 
 
 def _check_is_new(context: StatementContext, table: StoredTable) -> None:
-    """Refuse a batch that the table has already. One round trip if the statement has a batch, else none.
+    """Refuse a batch that the table has already. It takes one round trip if the statement has a batch, else none.
 
     Raises:
         BatchWrittenError: the table has the batch already.

@@ -247,7 +247,7 @@ def show_row(entry: Compaction) -> tuple[str | None, ...]:
 
 
 def to_milliseconds(time: datetime | None) -> int | None:
-    """Return a time in milliseconds since the epoch, as the database stores it; None for None."""
+    """Return a time in milliseconds since the epoch, as the database stores it, or None for None."""
     return None if time is None else round(time.timestamp() * 1000)
 
 

@@ -322,7 +322,7 @@ _FEW = 2
 def _refused_change(
     cursor: Cursor, first: Token, error: NoFormError
 ) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for ALTER TABLE, after these two words. The words after the table name its subject."""
+    """Return the error for an ALTER TABLE that no form fits. The cursor is at the name of the table."""
     cursor.table_name()
     in_partition = cursor.at("PARTITION") and cursor.at_symbol("(", ahead=1) and cursor.accept("PARTITION")
     if in_partition:

@@ -1,4 +1,4 @@
-"""Splits long lists of values into statements of a size that both databases accept."""
+"""The division of long lists of values into parts that one query can have in both databases."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ BATCH_SIZE = 10_000
 
 
 def batches(items: Sequence[T], size: int = BATCH_SIZE) -> Iterator[Sequence[T]]:
-    """Yield ``items`` in order, in slices of at most ``size``."""
+    """Yield slices of ``items``, in order, of at most ``size`` items."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 MOST_IDS = 16
-"""The limit of ids in one statement."""
+"""The greatest number of ids in one query."""
 
 _SIZES = (1, 2, 4, 8, MOST_IDS)
 
 
 class PreparedForIds:
-    """A statement for ``column.in_(ids)``, prepared for a few numbers of ids; for others the last id is repeated."""
+    """A query with ``column.in_(ids)``, prepared for some numbers of ids; for others the last id is repeated."""
 
     def __init__(
         self, statement: Callable[[Sequence[BindParameter[int]]], Executable], *, skipped_on_sqlite: bool = False
@@ -38,11 +38,11 @@ class PreparedForIds:
         self._prepared = {size: Prepared(statement(ids[:size]), skipped_on_sqlite=skipped_on_sqlite) for size in _SIZES}
 
     def __call__(self, ids: Sequence[int], **values: Value) -> Call:
-        """Return the statement for 1 to :data:`MOST_IDS` ids."""
+        """Return the query for 1 to :data:`MOST_IDS` ids."""
         size = next(each for each in _SIZES if each >= len(ids))
         padded = [*ids, *[ids[-1]] * (size - len(ids))]
         return self._prepared[size](**dict(zip(self._names, padded, strict=False)), **values)
 
     def batched(self, ids: Sequence[int], **values: Value) -> Iterator[Call]:
-        """Yield the statements for any number of ids."""
+        """Yield the queries for any number of ids."""
         return (self(batch, **values) for batch in batches(ids, MOST_IDS))

@@ -1,4 +1,4 @@
-"""Makes the engine of a metastore's database, PostgreSQL or an SQLite file, from its URL."""
+"""The engine of a metastore's database, PostgreSQL or an SQLite file, made from its URL."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
 
 
 def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]:
-    """Return a connection to PostgreSQL that is not in the pool, and that commits each statement.
+    """Return a connection to PostgreSQL that is not in the pool, and that commits each query.
 
     Raises:
         psycopg.Error: the server cannot be reached.
@@ -151,7 +151,7 @@ def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]
 
 
 def _name_client(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
-    """Name this process to the administrator of the server, unless the URL or PGAPPNAME does."""
+    """Give the connection a name that shows this process to an administrator, unless the URL or PGAPPNAME does."""
     # At each connection: a forked process has another number.
     options.setdefault("fallback_application_name", f"hivex {os.getpid()}@{socket.gethostname()}")
 
@@ -164,7 +164,7 @@ def _prepare_postgresql(limits: TimeLimits, connection: Any, record: Any) -> Non
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
-    """Check whether the server has ended the connection since its last use, without a round trip.
+    """Refuse a connection that the server has ended since its last use, without a round trip.
 
     The server announces the end, and sends nothing else to an idle connection.
     """
@@ -223,7 +223,7 @@ def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
 
 
 def damage(error: DatabaseError, name: str) -> StoreError | None:
-    """Return the error of a damaged file, or of a file that is not SQLite's, else None."""
+    """Return our error if the driver's one says that the file is damaged or not a file of SQLite, else None."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_NOTADB:
         return NotAMetastoreError(name, "the file is not a SQLite database")

@@ -1,4 +1,4 @@
-"""Connects to the metastore database, runs transactions with retries, and reads the database's clock."""
+"""The connection to the metastore database, transactions with retries, and the database's clock."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
 
 
 class OutcomeUnknownError(StoreUnavailableError):
-    """The connection was lost during a commit: the change may or may not have been applied."""
+    """Error: the connection was lost during a commit, so the change may or may not have been applied."""
 
     code = "STORE_OUTCOME_UNKNOWN"
     outcome = Outcome.UNKNOWN
@@ -75,11 +75,9 @@ class Store:
     """The metastore database that all services share.
 
     ``fault``, if given, is called at named points. Without ``create`` a missing SQLite file is an empty database, and
-    is not created.
-    ``read`` yields a connection on which each statement sees a consistent snapshot; ``write`` runs a
-    function in one database transaction and repeats it when the database requires it
-    (deadlock, serialization failure, a busy SQLite file), so the function must have no other
-    effects.
+    is not created. ``read`` yields a connection on which each query sees a consistent snapshot; ``write`` runs a
+    function in one database transaction and repeats it when the database requires it (deadlock, serialization failure,
+    a busy SQLite file), so the function must have no other effects.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Store:
         self.engine.dispose()
 
     def connect_apart(self) -> psycopg.Connection[Any]:
-        """Return a connection to PostgreSQL that is not in the pool, and that commits each statement.
+        """Return a connection to PostgreSQL that is not in the pool, and that commits each query.
 
         Raises:
             psycopg.Error: the server cannot be reached.
@@ -136,7 +134,7 @@ class Store:
         return connect_apart(self.engine, self._limits)
 
     def leave_to_parent(self) -> None:
-        """Use new connections in a forked process."""
+        """Give up the connections of the parent process, after a fork."""
         # The parent shares the open connections: their use or close here would break them there.
         # They are kept without use, because a forgotten connection is closed.
         _pools_of_parents.append(self.engine.pool)
@@ -182,7 +180,7 @@ class Store:
 
     @contextmanager
     def read_together(self) -> Iterator[Connection]:
-        """Yield a connection for reading, on which all statements see one moment.
+        """Yield a connection for reading, on which all queries see one snapshot.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -197,7 +195,7 @@ class Store:
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy and of the driver as errors of this package."""
+        """Raise errors of SQLAlchemy and of the driver in the block as errors of this package."""
         driver: Any = self.engine.dialect.loaded_dbapi
         began = time.monotonic()
         try:
@@ -220,7 +218,7 @@ class Store:
             raise StoreRefusedError(self.name, _first_line(error)) from error
 
     def unavailable(self, error: BaseException, tried_s: float | None) -> StoreUnavailableError:
-        """Return our error for one of the driver; ``tried_s`` is the time for which a connection was tried."""
+        """Return our error for one of the driver; ``tried_s`` is the time during which a connection was tried."""
         original = error.orig if isinstance(error, DBAPIError) else error
         # An answer of the server has a state; a failed or lost connection has none.
         has_answered = getattr(original, "sqlstate", None) is not None
@@ -236,8 +234,8 @@ class Store:
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """Run ``work``, commit its changes and return its result.
 
-        With ``connection`` the work joins its transaction, which the caller commits. ``before name``
-        and ``after name`` are points for ``fault``.
+        With ``connection`` the work becomes part of its transaction, which the caller commits. ``before name`` and
+        ``after name`` are points for ``fault``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -263,9 +261,10 @@ class Store:
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
     def ask(self, *calls: Call, connection: Connection | None = None) -> list[list[Any]]:
-        """Return the named rows of statements that only read, in one round trip, on ``connection`` if given.
+        """Return the rows of queries that only read, in one round trip, on ``connection`` if given.
 
-        On SQLite all see one moment; on PostgreSQL each sees the commits before it began, in their order.
+        On SQLite all queries see one snapshot. On PostgreSQL each query sees the commits before it began; the queries
+        run in order.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -355,7 +354,7 @@ class Store:
 
 @contextmanager
 def _left_clean(connection: Connection) -> Iterator[None]:
-    """Roll back after an error, and close the connection after a KeyboardInterrupt and the like.
+    """Roll back after an error, and close the connection after an interrupt such as KeyboardInterrupt.
 
     SQLAlchemy does not roll back after a COMMIT that failed or did not end. The connection would return to the pool
     within its transaction, which keeps a SQLite file locked, and which the next user's commit would commit.
@@ -451,7 +450,7 @@ _LOOKING_AGAIN = tenacity.Retrying(
 
 
 class JoinsTransactions:
-    """A service whose changes are each one database transaction; with :meth:`joining` they are part of the caller's."""
+    """A service whose changes are database transactions, or with :meth:`joining` part of the caller's one."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -477,17 +476,17 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class DatabaseClock:
-    """The database's current time in milliseconds since the epoch, without a round trip of its own.
+    """The database's current time in milliseconds since the epoch, without an additional round trip.
 
     The time of a PostgreSQL server is read on each new connection, and on a connection from the pool when the last
-    reading is ten minutes old. In between, the machine's steady clock, which no user can set, advances it.
-    So the wall clock of a client decides nothing. The clients of an SQLite file share one machine and its clock.
+    reading is ten minutes old. In between, the machine's monotonic clock, which no user can set, advances the time. So
+    the wall clock of a client has no effect. The clients of an SQLite file share one machine and its clock.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading: tuple[int, int] | None = None
-        """A time of the steady clock, and the server's time at that moment, in microseconds."""
+        """A time of the monotonic clock, and the server's time at that moment, in microseconds."""
         if store.is_postgresql:
             event.listen(store.engine, "connect", self._read)
             event.listen(store.engine, "checkout", self._read_again)

@@ -1,9 +1,9 @@
-"""Runs database transactions in few round trips, for the hot paths.
+"""Database transactions in few round trips, for the most frequent calls.
 
-A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends
-several statements at once: on PostgreSQL through libpq's pipeline with BEGIN and COMMIT, so that a row
-that many clients wait for (a counter) is not held while an answer travels. Each statement sees the
-earlier commits, as everywhere under READ COMMITTED. On SQLite statements run one by one.
+A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends several
+statements at once: on PostgreSQL through libpq's pipeline with BEGIN and COMMIT, so that a row that many clients wait
+for (a counter) is not locked while an answer travels. Each statement sees the earlier commits, as everywhere under READ
+COMMITTED. On SQLite statements run one by one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Prepared:
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
-        """Return a call of the statement with these values for its parameters."""
+        """Return a call of the statement with ``values`` for its parameters."""
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
@@ -119,10 +119,13 @@ class Exchange(Protocol):
         """Return whether an exception has made the connection unusable."""
 
     def send(self, *calls: Call) -> list[Rows]:
-        """Run statements one after the other and return the rows of each. One round trip."""
+        """Run statements in order, in one round trip, and return the rows of each."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements, commit, and return their rows. One round trip. A joined transaction is not committed."""
+        """Run statements and commit, in one round trip, and return the rows of each.
+
+        A joined transaction is not committed.
+        """
 
 
 class ExchangeError(Exception):
@@ -215,7 +218,10 @@ def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
 
 
 class SqliteExchange:
-    """Runs statements one by one. A writer locks the file from the first one on; a reader sees one moment."""
+    """An exchange that runs statements one by one.
+
+    A writer locks the file from the first one on; a reader sees one snapshot.
+    """
 
     def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
         self._connection = connection

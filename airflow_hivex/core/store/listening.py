@@ -1,4 +1,4 @@
-"""Receives the announcements of other clients of a PostgreSQL metastore."""
+"""The announcements of other clients of a PostgreSQL metastore."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _DEAF_S = 0.5
 
 
 class Listener(Protocol):
-    """Waits for announcements. It may wake without one; the caller checks the database."""
+    """A listener that waits for announcements. It may wake without one, so the caller checks the database."""
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the announcements, an empty list after ``seconds``; None if they cannot be known."""
+        """Return the announcements, an empty list after ``seconds`` without one, or None if they cannot be known."""
 
 
 class _Sleeper:
-    """Sleeps for a database that announces nothing: the caller checks again after a pause."""
+    """A listener for a database that announces nothing: it only sleeps, and the caller checks again after the pause."""
 
     def wait(self, seconds: float) -> list[str] | None:
         # The pause is the contract: SQLite has no event to wait for.
@@ -41,7 +41,7 @@ class _Sleeper:
 
 
 class _FileWatcher:
-    """Watches a SQLite file: a waiting process wakes when the file or its log was written to."""
+    """A listener that watches a SQLite file, and wakes when the file or its log is written to."""
 
     def __init__(self, store: Store) -> None:
         self._files = [store.file, store.file.with_name(store.file.name + "-wal")]
@@ -70,7 +70,7 @@ def _state_of(file: Path) -> tuple[int, int] | None:
 
 
 class _PostgresqlListener:
-    """Listens on a connection of its own. After its loss it sleeps in short pauses and tries again."""
+    """A listener on a connection of its own. If the connection is lost, it tries again after short pauses."""
 
     def __init__(self, store: Store, channel: str) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Finds the clients whose locks a change of the database waits for, and names them in the log and in the error."""
+"""The clients whose locks a change of the database waits for, named in the log and in the error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ASKED_AFTER_S = 1.0
-"""The time after which a waiting attempt asks, and after which it asks again."""
+"""The seconds after which a waiting attempt asks for the clients, and after which it asks again."""
 
 # Connections of one process have the same name, so that no thread need know the number of its server process, which
 # pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
@@ -37,7 +37,10 @@ FROM holder LEFT JOIN pg_stat_activity USING (pid) WHERE cardinality(pg_blocking
 
 
 class LockWait(Generic[T]):
-    """Repeats one change; an attempt after one that ended at a lock also asks who has the lock."""
+    """A change that is attempted repeatedly.
+
+    If the last attempt ended at a lock, the next one also asks who has the lock.
+    """
 
     def __init__(
         self, attempt: Callable[[], T], connect: Callable[[], psycopg.Connection[Any]], database: str, first: DBAPIError
@@ -97,7 +100,7 @@ class LockWait(Generic[T]):
 
 
 def is_lock_timeout(error: DBAPIError) -> bool:
-    """Return whether an attempt ended because it had waited for a lock as long as one attempt may."""
+    """Return whether an attempt ended because it had waited for a lock for the time limit of one attempt."""
     return getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
 

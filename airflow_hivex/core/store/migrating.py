@@ -1,4 +1,4 @@
-"""Migrates a metastore database to the schema of this release, and reads its revision."""
+"""The migrations of a metastore database to the schema of this release, and the database's revision."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SchemaStatus:
 
 
 def status(store: Store) -> SchemaStatus:
-    """Return the state of the database's schema. Only reads.
+    """Return the revision of the database and that of this release, without changing the database.
 
     Raises:
         NotAMetastoreError: it has tables of another program.
@@ -82,7 +82,7 @@ def prepare(store: Store) -> None:
 
 
 def upgrade(store: Store) -> SchemaStatus:
-    """Migrate the database to this release's schema, in one database transaction; return its status before.
+    """Migrate the database to this release's schema, in one database transaction; return the status before.
 
     Raises:
         StoreTooNewError: a newer release has upgraded it.
@@ -167,7 +167,7 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 
 def _stored_revision(connection: Connection) -> str | None:
-    """Return the revision of a database; None if it has no revision, or several."""
+    """Return the revision of a database, or None if it has no revision or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     query = select(column("version_num", String)).select_from(table(VERSION_TABLE))
@@ -177,7 +177,7 @@ def _stored_revision(connection: Connection) -> str | None:
 
 @cache
 def _head(migrations: Path) -> str | None:
-    """Return the newest revision by the texts of the files; None if only Alembic can find it.
+    """Return the newest revision by the texts of the files, or None if only Alembic can find it.
 
     Alembic, which also runs the files, takes as long as all other steps of opening a metastore together.
     """

@@ -1,4 +1,4 @@
-"""Outages of the database: the sentence that explains one, and the log of one that a repeated call lives through."""
+"""Outages of the database: the sentence that explains one, and the log of one while a call is repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CAUSES = (
 def describe_outage(url: URL, message: str, tried_s: float | None) -> str:
     """Return the reason for people why a PostgreSQL server cannot be used; ``message`` is that of the driver.
 
-    ``tried_s`` is the time for which a connection was tried, None if an open connection was lost.
+    ``tried_s`` is the time during which a connection was tried, or None if an open connection was lost.
     """
     host = str(url.host or url.query.get("host") or "localhost")
     server = host if host.startswith("/") else f"{host}:{url.port or url.query.get('port') or _POSTGRESQL_PORT}"
@@ -45,7 +45,7 @@ def describe_outage(url: URL, message: str, tried_s: float | None) -> str:
 
 
 class Outage:
-    """The failures of a call that is repeated until it succeeds. The log has the first one, and the success."""
+    """The failures of a call that is repeated until it succeeds. The first failure and the success are logged."""
 
     def __init__(self, what: str) -> None:
         """``what`` is the call in the log, such as "The heartbeat of transaction 5"."""
@@ -54,14 +54,14 @@ class Outage:
         self._failures = 0
 
     def note_failure(self, error: Exception, *, with_traceback: bool = False) -> None:
-        """Note a failure, and log the first one."""
+        """Count a failure, and log the first one."""
         if not self._failures:
             self._began = time.monotonic()
             log.warning("%s fails, and is repeated: %s", self._what, error, exc_info=error if with_traceback else None)
         self._failures += 1
 
     def note_success(self) -> None:
-        """Note a success, and log the first one after failures."""
+        """Record a success, and log the first one after failures."""
         if self._failures:
             lasted_s = time.monotonic() - self._began
             log.warning("%s succeeds again, after %.0f s and %d failures", self._what, lasted_s, self._failures)

@@ -1,4 +1,4 @@
-"""Reads pages of long lists. The database sorts, filters and counts."""
+"""Pages of long lists, which the database sorts, filters and counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_page(
     key: ColumnElement[Any],
     read: Callable[[Row[Any]], T],
 ) -> Page[T]:
-    """Return a page of a query in two statements: the page, which an index may sort, and the number of all rows.
+    """Return a page of a query, by two queries: the page, which an index may sort, and the number of all rows.
 
     Args:
         connection: runs the query.

@@ -1,4 +1,4 @@
-"""Sends many statements to PostgreSQL in one round trip, through libpq's pipeline."""
+"""Many statements sent to PostgreSQL in one round trip, through libpq's pipeline."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == 
 
 
 class PostgresqlExchange:
-    """Runs statements that are prepared once for each connection; ``info`` lives as long as the connection.
+    """An exchange whose statements are prepared once for each connection; ``info`` exists as long as the connection.
 
     With ``owns`` it has its own database transaction, else its settings must not affect the caller's statements.
     """
@@ -63,7 +63,7 @@ class PostgresqlExchange:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether answers are still to come, which make the connection unusable for anything else."""
+        """Return whether the connection is unusable because answers are still to come."""
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
     def send(self, *calls: Call) -> list[Rows]:
@@ -122,11 +122,14 @@ class PostgresqlExchange:
             pgconn.consume_input()
 
     def _note_prepared(self, names: Iterable[bytes], results: Sequence[PGresult]) -> None:
-        """Note prepared statements by their answers, the first ones. A rollback keeps them prepared."""
+        """Record the statements that were prepared, whose answers are the first ones.
+
+        A rollback keeps them prepared.
+        """
         self._prepared |= {name for name, result in zip(names, results, strict=False) if result.status in _SUCCESSES}
 
     def _check(self, results: Sequence[PGresult], *, is_lost: bool) -> None:
-        """Raise the first error among the answers: the statements after it did not run."""
+        """Raise the first error among the answers. The statements after it did not run."""
         for result in results:
             if result.status not in _SUCCESSES:
                 error = error_from_result(result, self._encoding)
@@ -166,7 +169,7 @@ class PostgresqlExchange:
 
 
 def begin_limited(connection: PoolProxiedConnection) -> None:
-    """Begin a database transaction with time limits, unless the connection is in one. One round trip.
+    """Begin a database transaction with time limits, in one round trip, unless the connection is in a transaction.
 
     Raises:
         ExchangeError: the connection is lost.

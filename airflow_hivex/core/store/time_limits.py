@@ -1,9 +1,9 @@
 """The time limits of connections to PostgreSQL, so that a client that has vanished does not keep rows locked.
 
-A client whose host is gone closes no connection. Its server process would keep the rows of its database transaction
-locked until TCP finds that the host does not answer, by default after two hours.
+A client whose host is gone closes no connection. Without limits, its server process keeps the rows of its database
+transaction locked until TCP finds that the host does not answer, by default after two hours.
 
-The limits are set by statements: pgbouncer refuses ``options`` of a new connection. Those of a transaction are set in
+Queries set the limits, since pgbouncer refuses ``options`` of a new connection. The limits of a transaction are set in
 each transaction, because pgbouncer may give each one another connection to the server.
 """
 
@@ -82,9 +82,9 @@ class TimeLimits:
     def set_on(self, connection: psycopg.Connection[Any]) -> tuple[TransactionLimits, bool]:
         """Set the limits of a new connection. One round trip.
 
-        Returns the limits of its transactions, and whether a pooler such as pgbouncer is between it and the server.
-        A pooler may give each transaction another connection to the server, so a connection then has no prepared
-        statements and no announcements.
+        Return the limits of its transactions, and whether a pooler such as pgbouncer is between it and the server. A
+        pooler may give each transaction another connection to the server. So a connection through a pooler has no
+        prepared statements and no announcements.
         """
         idle, interval, count, timeout = self._keepalives()
         of_session = {

@@ -64,14 +64,14 @@ class PendingWrite:
 
     @property
     def operations(self) -> frozenset[tuple[str | None, Operation]]:
-        """Return pairs of a written partition and the operation on it; None is a table without partitions."""
+        """Return pairs of a written partition and the operation on it. None stands for a table without partitions."""
         facts = self.facts
         named = frozenset() if facts.partition is None else frozenset(((facts.partition, facts.operation),))
         return named | facts.operations(self.directories or ())
 
     @property
     def partitions(self) -> frozenset[str | None]:
-        """Return the partitions that the write has written; None is a table without partitions."""
+        """Return the partitions that the write has written. None stands for a table without partitions."""
         return self.facts.partitions(self.directories or ())
 
 

@@ -42,7 +42,7 @@ _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=
 
 
 def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
-    """Read ``(ds='x', hr)`` in order: the value of each static key, None for a dynamic key."""
+    """Read ``(ds='x', hr)`` in order: return a dict from keys to values; a dynamic key has None."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
     while True:
@@ -59,7 +59,7 @@ def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
 
 
 def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
-    """Read ``(ds='x', hr=1)`` in order; a key without a value is an error."""
+    """Read ``(ds='x', hr=1)`` in order, and return a dict from keys to values; refuse a key without a value."""
     first = cursor.peek()
     found: dict[str, Literal] = {}
     for key, literal in read_partition(cursor).items():
@@ -72,7 +72,7 @@ def read_static_partition(cursor: Cursor) -> dict[str, Literal]:
 def read_partition_predicate(cursor: Cursor, *, any_value: bool = False) -> Predicate:
     """Read ``(ds < '2013', hr = 1)`` as one predicate; NULL stands for the default partition.
 
-    With ``any_value`` a key may stand without a value, which means all of its values.
+    With ``any_value`` a key may lack a value, which means all of its values.
     """
     cursor.expect_symbol("(")
     found: list[Predicate] = []
@@ -105,7 +105,7 @@ def _comparison(cursor: Cursor, column: ColumnReference, operator: str) -> Predi
 
 
 def read_value(cursor: Cursor, what: str) -> Literal:
-    """Return the constant that must come next, with a comma or parenthesis behind it."""
+    """Return the constant that must come next; a comma or parenthesis must follow it."""
     literal = read_constant(cursor)
     if literal is None:
         raise cursor.expected(what)
@@ -143,7 +143,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """Return a string, or words with points between them; keys keep their case."""
+    """Return the key that comes next: a string, or words with points between them, in their case."""
     if cursor.at_kind(Kind.STRING):
         # Two strings in a row are a key and its value: = may be left out.
         return unquote(cursor.next("a property"))
@@ -165,7 +165,7 @@ def _property_value(cursor: Cursor, key: str) -> str:
 
 
 def read_parentheses(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of the list in parentheses that stands here, with the parentheses."""
+    """Return the tokens of the list in parentheses that comes next, with the parentheses."""
     first, start = cursor.peek(), cursor.index
     cursor.expect_symbol("(")
     depth = 1
@@ -178,7 +178,7 @@ def read_parentheses(cursor: Cursor) -> Sequence[Token]:
 
 
 def read_ids(cursor: Cursor, what: str) -> tuple[int, ...]:
-    """Read ``3 1 2`` or ``3, 1, 2`` up to the end; each id is returned once."""
+    """Read ``3 1 2`` or ``3, 1, 2`` up to the end, and return the ids without repetitions."""
     found = [read_id(cursor, what)]
     while not cursor.at_end:
         cursor.accept_symbol(",")
@@ -210,7 +210,7 @@ def once(cursor: Cursor, token: Token | None, present: object) -> None:
 def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = ()) -> UnsupportedStatementError:
     """Return the error that names a statement by the words it begins with.
 
-    ``second`` are the words that may follow the first word, to correct a mistyped one.
+    ``second`` are the words that may follow the first word. They serve to correct a mistyped word.
     """
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1

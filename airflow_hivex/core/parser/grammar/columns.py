@@ -20,11 +20,11 @@ def read_added_columns(
 ) -> tuple[Column, ...]:
     """Return the columns of ADD COLUMNS: a list in parentheses or one column; CASCADE and RESTRICT are ignored.
 
-    With ``several`` a list may also stand without parentheses. ``places`` collects the places of columns.
+    With ``several`` a list may lack its parentheses. The places of columns are added to ``places``.
 
     Raises:
         StatementSyntaxError: the text is not a list of columns.
-        UnsupportedStatementError: a column is given a place without ``places``, or belongs to a struct.
+        UnsupportedStatementError: a column has a place although ``places`` is not given, or belongs to a struct.
     """
     if not cursor.at_symbol("("):
         found = {(column := read_column(cursor, places=places)).name: column}
@@ -43,7 +43,7 @@ def read_added_columns(
 def read_columns(
     cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns of a list in parentheses, by name; ``constraints`` reads constraints of columns and table."""
+    """Return a dict from names to columns, of a list in parentheses; ``constraints`` reads the constraints in it."""
     cursor.expect_symbol("(")
     found: dict[str, Column] = {}
     while True:
@@ -65,7 +65,10 @@ def read_columns(
 def read_column(
     cursor: Cursor, constraints: ConstraintReader | None = None, *, places: dict[str, str] | None = None
 ) -> Column:
-    """Return one column: its name, its type, and perhaps a comment, constraints and its place in ``places``."""
+    """Return one column with its type and comment.
+
+    ``constraints`` reads its constraints; its place is added to ``places``.
+    """
     _refuse_constraint(cursor)
     name = cursor.name("the name of a column")
     column_type = read_type(cursor)
@@ -96,7 +99,7 @@ def read_column(
 
 
 def read_place(cursor: Cursor) -> str | None:
-    """Return the column behind AFTER, the empty text for FIRST, and None without either word."""
+    """Return the column after AFTER, the empty text for FIRST, or None if neither word comes next."""
     if cursor.accept("FIRST"):
         return ""
     if not cursor.accept("AFTER"):
@@ -120,7 +123,7 @@ CONSTRAINT = "CHECK (...), PRIMARY KEY (...), UNIQUE (...) or FOREIGN KEY (...)"
 
 
 def read_new_columns(cursor: Cursor) -> tuple[tuple[Column, ...], dict[str, str]]:
-    """Return the columns behind ADD COLUMNS, and the places of some columns, by column."""
+    """Return the columns after ADD COLUMNS, and a dict from columns to their places."""
     places: dict[str, str] = {}
     return read_added_columns(cursor, several=True, places=places), places
 
@@ -129,7 +132,7 @@ def read_whole_column(cursor: Cursor) -> str:
     """Return the name of a column.
 
     Raises:
-        UnsupportedStatementError: the name is that of a field of a column.
+        UnsupportedStatementError: the name is that of a field of a struct.
     """
     token = cursor.peek()
     name = cursor.name("a column")
@@ -173,10 +176,10 @@ def make_changed_column(parts: Parts) -> ChangeColumn:
 
 
 def read_constraint(cursor: Cursor) -> Constraints:
-    """Return the constraint behind ADD.
+    """Return the constraint after ADD.
 
     Raises:
-        StatementSyntaxError: no constraint stands there.
+        StatementSyntaxError: no constraint comes next.
     """
     constraints = ConstraintReader()
     if not constraints.accept_of_table(cursor):

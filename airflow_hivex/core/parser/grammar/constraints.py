@@ -28,7 +28,7 @@ _NO_PART = (exp.Query, exp.Window, exp.AggFunc, exp.Star, exp.Placeholder)
 
 @dataclass(slots=True)
 class ConstraintReader:
-    """The constraints in the list of columns of a table, while the list is read."""
+    """A reader of the constraints in the list of columns of a table."""
 
     defaults: dict[str, str] = field(default_factory=dict)
     not_null: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ConstraintReader:
         return Constraints(dict(self.defaults), tuple(self.not_null), dict(self.checks), dict(self.keys))
 
     def accept_of_column(self, cursor: Cursor, column: str) -> bool:
-        """Read a constraint behind the type of a column; return False, without reading, if no constraint stands here.
+        """Read a constraint after the type of a column; return False, without reading, if no constraint comes next.
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
@@ -75,7 +75,7 @@ class ConstraintReader:
         return self.accept_check(cursor)
 
     def accept_of_table(self, cursor: Cursor) -> bool:
-        """Read a CHECK or key of the whole table; return False, without reading, if none stands here.
+        """Read a CHECK or key of the whole table; return False, without reading, if none comes next.
 
         Raises:
             StatementSyntaxError: the constraint is not SQL, or occurs twice.
@@ -93,7 +93,7 @@ class ConstraintReader:
         return True
 
     def _read_key(self, cursor: Cursor, token: Token | None, name: str | None, key: Key) -> None:
-        """Read the rest of a key behind its kind and columns: the referenced columns, and the words NOT ENFORCED."""
+        """Read the rest of a key after its kind and columns: the referenced columns, and the words NOT ENFORCED."""
         if key.kind is KeyKind.FOREIGN_KEY:
             cursor.expect("REFERENCES")
             parent = cursor.table_name()
@@ -117,7 +117,7 @@ class ConstraintReader:
         self.keys[name] = key
 
     def accept_check(self, cursor: Cursor) -> bool:
-        """Read ``[CONSTRAINT name] CHECK (...)``; return False, without reading, if it does not stand here."""
+        """Read ``[CONSTRAINT name] CHECK (...)``; return False, without reading, if it does not come next."""
         named = cursor.at("CONSTRAINT") and cursor.at_kind(Kind.WORD, Kind.QUOTED, ahead=1)
         token = cursor.peek(2 if named else 0)
         following = cursor.peek(3 if named else 1)
@@ -146,7 +146,7 @@ class ConstraintReader:
 
 
 def read_default(cursor: Cursor) -> str:
-    """Return the expression behind DEFAULT; it ends at a comma, a parenthesis or another clause of the column.
+    """Return the expression after DEFAULT; it ends at a comma, a parenthesis or another clause of the column.
 
     Raises:
         StatementSyntaxError: there is no expression.
@@ -199,7 +199,7 @@ def _columns(cursor: Cursor, text: str, first: Token | None) -> tuple[str, ...]:
 
 
 class _Enforcement(NamedTuple):
-    """The words behind a constraint: whether it ``is_off`` (None if unsaid), and whether queries rely on it."""
+    """The words after a constraint: whether it ``is_off``, the token that says so, and whether queries rely on it."""
 
     is_off: bool
     token: Token | None
@@ -244,7 +244,7 @@ def _read_name(cursor: Cursor) -> str:
 
 
 def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
-    """Read the words of a key; return None, without reading, if no key stands here."""
+    """Read the words of a key, and return its kind; return None, without reading, if no key comes next."""
     if cursor.at("PRIMARY", "KEY") and (of_column or cursor.at_symbol("(", ahead=2)):
         cursor.index += 2
         return KeyKind.PRIMARY_KEY
@@ -262,7 +262,7 @@ def _read_kind(cursor: Cursor, *, of_column: bool) -> KeyKind | None:
 
 
 def _free_name(key: Key, taken: Collection[str]) -> str:
-    """Return a name for a constraint without a name."""
+    """Return a name that is not ``taken``, for a constraint without a name."""
     first = key.kind.value.lower().replace(" ", "_")
     if key.kind is KeyKind.NOT_NULL:
         first = f"{key.columns[0]}_not_null"
@@ -276,7 +276,7 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
     Raises:
         StatementSyntaxError: the text is not an expression.
-        UnsupportedStatementError: the expression reads tables, groups rows, or calls any code.
+        UnsupportedStatementError: the expression reads tables, groups rows, or calls arbitrary code.
     """
     depth = 0
     for token in tokenize(text):
@@ -296,18 +296,18 @@ def expression_columns(text: str) -> tuple[str, ...]:
 
 
 def expression_functions(text: str) -> tuple[FunctionCall, ...]:
-    """Return the calls in an expression of functions whose names are not those of Spark's own functions."""
+    """Return the calls in an expression, without those of Spark's own functions."""
     return expression_query(text).functions
 
 
 def expression_query(text: str) -> Query:
-    """Return the query of one column, an expression in parentheses."""
+    """Return a query whose only column is the expression ``text``."""
     whole = f"SELECT ({text}\n)"
     return read_query(Cursor(whole, tokenize(whole), Markers(None)))
 
 
 def constant_of(text: str) -> Literal | None:
-    """Return the value of an expression that is a constant, None for any other expression."""
+    """Return the value of an expression if it is a constant, else None."""
     cursor = Cursor(text, tokenize(text), Markers(None))
     literal = read_constant(cursor)
     return literal if cursor.at_end else None

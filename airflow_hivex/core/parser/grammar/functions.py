@@ -49,7 +49,7 @@ def read_body(cursor: Cursor) -> Body:
 
 
 def read_signature(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of the parameters and all words up to RETURN, which Spark reads.
+    """Return all tokens up to RETURN, the parameters and the words that Spark reads.
 
     Raises:
         UnsupportedStatementError: the language of the function is not SQL.
@@ -96,7 +96,7 @@ def read_session_function(cursor: Cursor) -> str:
 
 
 def skip_session(cursor: Cursor) -> None:
-    """Read the schema of the objects of a session, ``session.`` or ``system.session.``, if it comes next."""
+    """Read the schema of the objects of a session, ``session.`` or ``system.session.``, if one of them comes next."""
     for schema in ("SYSTEM", "SESSION"):
         if cursor.at(schema) and cursor.at_symbol(".", ahead=1):
             cursor.index += 2
@@ -141,7 +141,7 @@ def make_function(parts: Parts) -> CreateFunction:
 
 
 def make_temporary_function(parts: Parts) -> CreateTemporaryFunction:
-    """Return CREATE TEMPORARY FUNCTION, or CREATE TEMPORARY MACRO, which replaces an earlier one.
+    """Return CREATE TEMPORARY FUNCTION. CREATE TEMPORARY MACRO is the same with OR REPLACE.
 
     Raises:
         StatementSyntaxError: the statement has OR REPLACE and IF NOT EXISTS.

@@ -29,7 +29,7 @@ Rows = tuple[tuple[Literal, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of an INSERT: a query, its constants if it has no others, and the places of DEFAULT in it."""
+    """The rows of an INSERT: a query, its values if all are constants, and the places of DEFAULT in it."""
 
     query: Query
     rows: Rows | None = None
@@ -95,11 +95,11 @@ def _check_if_not_exists(parts: Parts) -> None:
 
 
 def read_branch(cursor: Cursor) -> Sequence[Token]:
-    """Return the tokens of the query of an INSERT among several, which continues the beginning of the statement.
+    """Return the tokens of one INSERT's query in a multi-table INSERT; they follow the beginning of the statement.
 
     Raises:
-        StatementSyntaxError: no query stands there.
-        UnsupportedStatementError: the rows would come from a program.
+        StatementSyntaxError: no query comes next.
+        UnsupportedStatementError: a program would make the rows.
     """
     if cursor.at("MAP") or cursor.at("REDUCE"):
         raise cursor.unsupported("MAP and REDUCE would run a program; an INSERT takes the rows of a SELECT")
@@ -128,7 +128,7 @@ def read_inserted_query(cursor: Cursor) -> Source:
 
 
 def read_rows(cursor: Cursor) -> Source:
-    """Return the rows behind VALUES, as constants if all of them are constants.
+    """Return the rows after VALUES, with their constants if all values are constants.
 
     Raises:
         StatementSyntaxError: the text is not SQL, or a row is longer than another.
@@ -153,7 +153,7 @@ def read_rows(cursor: Cursor) -> Source:
 
 
 def _constant_rows(cursor: Cursor) -> tuple[Rows, ValueList] | None:
-    """Return the rows of VALUES up to the end of the statement; None if Spark must compute them."""
+    """Return the rows of VALUES up to the end of the statement, or None if Spark must compute them."""
     cursor.expect("VALUES")
     rows: list[tuple[Literal, ...]] = []
     cells: list[tuple[Span, ...]] = []
@@ -193,7 +193,7 @@ def _constant_row(cursor: Cursor) -> tuple[tuple[Literal, ...], tuple[Span, ...]
 
 
 def _read_defaults(cursor: Cursor) -> Source | None:
-    """Return the query of VALUES with NULL for each DEFAULT, and their places; None, without reading, without DEFAULT.
+    """Return VALUES with NULL for each DEFAULT, and their places; return None, without reading, if there is no DEFAULT.
 
     Raises:
         StatementSyntaxError: the text is not SQL.

@@ -1,4 +1,4 @@
-"""The statements that are made of the parts of their SYNTAX by a function, as rules of the text join these parts."""
+"""The functions that make statements of the parts of their SYNTAX, where the parts depend on each other."""
 
 from __future__ import annotations
 

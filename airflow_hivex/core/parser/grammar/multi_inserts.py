@@ -1,4 +1,4 @@
-"""Several INSERTs behind one FROM, and an INSERT behind WITH."""
+"""Several INSERTs after one FROM, and an INSERT after WITH."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _AFTER_SOURCE = (
 
 
 def at_multi_insert(cursor: Cursor) -> bool:
-    """Return whether an INSERT follows the FROM or WITH that stands here."""
+    """Return whether the statement begins with FROM or WITH, and an INSERT follows."""
     return (cursor.at("FROM") or cursor.at("WITH")) and next(_inserts(cursor), None) is not None
 
 
 def read_multi_insert(cursor: Cursor) -> MultiInsert | Insert:
     """Return the statement that begins with FROM, or WITH, here; ``WITH ... INSERT INTO t SELECT ...`` is an INSERT.
 
-    The text before the first INSERT, a FROM clause and perhaps WITH, is the beginning of the query of each INSERT. Its
-    sub-queries become separate sources, which are computed once for all INSERTs.
+    The text before the first INSERT, a FROM clause and perhaps WITH, is the beginning of the query of each INSERT. The
+    sub-queries in the beginning become separate sources, which are computed once for all INSERTs.
 
     Raises:
         StatementSyntaxError: the text is not SQL.
@@ -88,7 +88,7 @@ def _inserts(cursor: Cursor) -> Iterator[int]:
 
 
 def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
-    """Yield the sources of FROM that can be computed separately, since they depend on no other source."""
+    """Yield the sources of FROM that depend on no other source, so that they can be computed separately."""
     common = set(_common_names(beginning[:at_from]))
     is_next = in_view = False
     for index, token in _outer(beginning):
@@ -137,7 +137,7 @@ def _common_names(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Source]) -> Pieces:
-    """Return the beginning of a query, with names in place of the sources."""
+    """Return the beginning of a query with the name of each source in its place."""
     text = Pieces(cursor)
     at = beginning[0].start
     for number, source in enumerate(sources):
@@ -151,7 +151,7 @@ def _without(cursor: Cursor, beginning: Sequence[Token], sources: Sequence[_Sour
 
 
 def _source_query(cursor: Cursor, before: Sequence[Token], source: _Source) -> Query:
-    """Return a source by itself, with the common table expressions that it may read."""
+    """Return the query of one source, with the common table expressions that it may read."""
     text = Pieces(cursor)
     if before:
         text.copy_tokens(before)

@@ -126,8 +126,8 @@ class ChangedTable:
 class MergeSource:
     """A MERGE's source: a table, a function such as ``range(5)``, or a query in parentheses, with its alias.
 
-    With ``is_query`` later queries find its rows only by its alias. ``quoted`` and ``names`` are the qualifiers that
-    its columns may have.
+    With ``is_query`` a later query finds the source's rows only by the alias. ``quoted`` and ``names`` are the
+    qualifiers that its columns may have.
     """
 
     quoted: str
@@ -207,7 +207,7 @@ def _when(parts: Parts, target: ChangedTable, source: MergeSource) -> tuple[str,
 
 
 class InsertedValues(NamedTuple):
-    """The tokens of each value in parentheses behind VALUES, and the closing parenthesis."""
+    """The tokens of each value in parentheses after VALUES, and the closing parenthesis."""
 
     values: Sequence[Sequence[Token]]
     closing: Token
@@ -217,7 +217,7 @@ def read_inserted_values(cursor: Cursor) -> InsertedValues:
     """Return the values of a new row in a MERGE.
 
     Raises:
-        StatementSyntaxError: no list in parentheses stands there.
+        StatementSyntaxError: no list in parentheses comes next.
     """
     cursor.expect_symbol("(")
     values = []
@@ -238,7 +238,7 @@ class Assignment(NamedTuple):
 
 
 def assignments_before(word: str) -> Callable[[Cursor], list[Assignment]]:
-    """Return the reader of ``a = 1, t.b = c + 1`` up to a word."""
+    """Return a function that reads ``a = 1, t.b = c + 1`` up to ``word``."""
 
     def read(cursor: Cursor) -> list[Assignment]:
         found: list[Assignment] = []
@@ -256,7 +256,7 @@ def assignments_before(word: str) -> Callable[[Cursor], list[Assignment]]:
 
 
 def condition_before(*words: str) -> Callable[[Cursor], Sequence[Token]]:
-    """Return the reader of a condition up to one of some words, or to the end."""
+    """Return a function that reads a condition up to one of ``words``, or to the end."""
     return lambda cursor: _until(cursor, "a condition", *words)
 
 
@@ -294,7 +294,7 @@ def _refuse_from(cursor: Cursor, tokens: Sequence[Token]) -> None:
 
 
 def _copied(columns: Sequence[str], values: Sequence[Sequence[Token]], source: MergeSource) -> tuple[str, ...]:
-    """Return the columns whose values are the source's columns of the same names, qualified or not."""
+    """Return the columns that get the value of the source's column of the same name."""
     found = []
     for column, tokens in zip(columns, values, strict=True):
         while len(tokens) > 1 and tokens[0].is_symbol("(") and tokens[-1].is_symbol(")"):
@@ -348,7 +348,7 @@ def _alias(cursor: Cursor) -> str | None:
 
 
 def _column_names(cursor: Cursor) -> bool:
-    """Read the list of column names that an alias may have; return whether a list stands here."""
+    """Read the list of column names of an alias; return False, without reading, if no list comes next."""
     if not cursor.at_symbol("("):
         return False
     cursor.names("a column")
@@ -363,7 +363,7 @@ def _whole(table: TableName) -> str:
 
 
 def _names(table: TableName, database: str | None) -> set[str]:
-    """Return the qualifiers that columns of a table or link without alias may have; ``database`` is the current one."""
+    """Return the qualifiers that columns of a table or link without alias may have, in the current ``database``."""
     own = table.name if table.namespace is None else f"{table.name}@{table.namespace}"
     return {table.name, own, f"{table.database or database}.{own}"}
 
@@ -387,7 +387,7 @@ class _Pieces(Pieces):
     """The text of the query whose rows the clauses see."""
 
     def add_source(self, source: MergeSource) -> int:
-        """Add the source, and return the place of its name, under which a query finds its stored rows."""
+        """Add the source, and return the place of the name by which a query finds its stored rows."""
         if not source.is_query:
             return self.copy(source.start, source.end)
         at = len(self.text)
@@ -395,7 +395,7 @@ class _Pieces(Pieces):
         return at
 
     def add_condition(self, word: str, tokens: Sequence[Token]) -> None:
-        """Add WHERE or ON with its condition in parentheses, so that text behind it, such as LIMIT, is refused."""
+        """Add WHERE or ON with its condition in parentheses, so that text after it, such as LIMIT, is refused."""
         self.add(f" {word} (").copy_tokens(tokens).add(")")
 
     def add_values(self, clause: int, values: Sequence[Sequence[Token]], when: str) -> None:
@@ -406,7 +406,7 @@ class _Pieces(Pieces):
             self.add(f") END AS `{assigned_name(clause, number)}`")
 
     def add_clauses(self, whens: Sequence[_When], source: MergeSource | None) -> None:
-        """Add the number of the clause that applies, and each clause's values, computed for its rows only."""
+        """Add columns: the number of the clause that applies to a row, and the values of each clause, else NULL."""
         if not whens:
             self.add(f", CAST(NULL AS INT) AS `{CLAUSE}`")
             return

@@ -68,7 +68,7 @@ _INPUTS = {
 
 
 def serde_of(name: str, properties: Mapping[str, str]) -> SerDe | None:
-    """Return the SerDe of a class with its properties, None for an unknown class."""
+    """Return the SerDe of a class with its properties, or None for an unknown class."""
     found = _SERDES.get(name.lower())
     if found is None:
         return None
@@ -91,14 +91,14 @@ def text_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def serde_options(format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a SerDe, by Hive's or Spark's names, as options of a table's format."""
+    """Return the properties of a SerDe as options of a table's format; they may have Hive's or Spark's names."""
     if format == TEXTFILE:
         return text_options(properties)
     return {_OPTIONS.get(name.lower(), name): value for name, value in properties.items()}
 
 
 def format_of_input(name: str) -> str | None:
-    """Return the name of an input format in STORED AS, None for an unknown one."""
+    """Return the name of an input format in STORED AS, or None for an unknown format."""
     return _INPUTS.get(name.lower())
 
 
@@ -109,7 +109,7 @@ def read_input_format(cursor: Cursor) -> str:
     """Return the class of an input format.
 
     Raises:
-        UnsupportedStatementError: files of the format are not read.
+        UnsupportedStatementError: this release does not read files of the format.
     """
     token = cursor.peek()
     name = read_string(cursor, "the class of an input format")
@@ -134,7 +134,7 @@ def read_serde(cursor: Cursor) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """The format of files, or None, with its options and the classes of Hive that a statement names.
+    """The format of files, if a statement names one, with its options and Hive's classes in the statement.
 
     Spark's option ``path`` is the location ``path``.
     """
@@ -155,7 +155,7 @@ _DELIMITED = {
     "line_delim": LINE_DELIM,
     "null_format": NULL_FORMAT,
 }
-"""The fields of ROW FORMAT DELIMITED, and their properties."""
+"""A dict from the fields of ROW FORMAT DELIMITED to the properties that they set."""
 _HIVE_FORM = ("stored_as", "input_format", "delimited", "serde_library")
 
 

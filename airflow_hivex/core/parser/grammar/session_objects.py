@@ -51,7 +51,7 @@ def read_query_in_parentheses(cursor: Cursor) -> Query:
 
 
 def read_variable_values(cursor: Cursor) -> dict[str, Sequence[Token]]:
-    """Return the tokens of the values in ``name = expression, ...``, by variable."""
+    """Return a dict from variables to the tokens of their values: ``name = expression, ...``."""
     found: dict[str, Sequence[Token]] = {}
     while not found or cursor.accept_symbol(","):
         token = cursor.peek()
@@ -105,7 +105,7 @@ def read_statement_text(cursor: Cursor) -> str:
 
 
 def read_arguments(cursor: Cursor) -> tuple[ImmediateArgument, ...]:
-    """Return the values behind USING, perhaps in parentheses: ``value [AS name], ...``."""
+    """Return the values after USING, perhaps in parentheses: ``value [AS name], ...``."""
     in_parentheses = cursor.accept_symbol("(")
     found: list[ImmediateArgument] = []
     while not found or cursor.accept_symbol(","):

@@ -56,7 +56,7 @@ def read_any_text(cursor: Cursor) -> Sequence[Token]:
 
 
 def set_statement(name: str, value: str | None) -> SetSetting | SetConfiguration:
-    """Return the statement that sets a parameter or variable, or shows it if the value is None."""
+    """Return the statement that sets a parameter or variable; if the value is None, the statement shows it."""
     return SetSetting(name, value) if name in SESSION_SETTINGS else SetConfiguration(name, value)
 
 
@@ -78,7 +78,7 @@ def variable_statement(name: str, value: str) -> SetSetting | SetConfiguration:
 
 
 def make_reset(parts: Parts) -> ResetSetting | ResetConfiguration:
-    """Return RESET of a setting of the session, of the configuration of its jobs, or of all of it."""
+    """Return RESET of one setting of the session, of one of the configuration of its jobs, or of all settings."""
     name = parts["name"]
     return ResetSetting(name) if name in SESSION_SETTINGS else ResetConfiguration(name)
 
@@ -108,7 +108,7 @@ def read_setting(cursor: Cursor) -> str:
 
 
 def read_time_zone(cursor: Cursor) -> str:
-    """Return the zone behind SET TIME ZONE: a name, or an offset from UTC.
+    """Return the zone after SET TIME ZONE: a name, or an offset from UTC.
 
     Raises:
         UnsupportedStatementError: the zone is not a string or an interval.

@@ -217,7 +217,7 @@ class _Attempt:
         return self._walk(form, 0, self._start)
 
     def miss(self, index: int, what: str) -> None:
-        """Note a text that could stand at a place."""
+        """Record a text that could stand at a place, if no form has been read beyond it."""
         if index > self.farthest:
             self.farthest, self.expected, self._error = index, {}, None
         if index == self.farthest:
@@ -319,7 +319,7 @@ class _Attempt:
                 yield following
 
     def _clause(self, clause: _Sequence, state: _State) -> Iterator[_State]:
-        """Yield each way to read a clause; its fields get the place of its first word."""
+        """Yield each way to read a clause; its fields get the place of the clause's first word."""
         first, token = clause[0], self._token(state.index)
         if isinstance(first, Words) and (token is None or token.word != first.words[0]):
             self.miss(state.index, " ".join(first.words))
@@ -343,7 +343,7 @@ class _Attempt:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as in a sentence, ``a, b or c``, without names that begin another name; the end comes last."""
+    """Return names as in a sentence, ``a, b or c``; a name with which another name begins is omitted."""
     short = [each for each in names if each != _END and not any(each.startswith(f"{other} ") for other in names)]
     *others, last = (*short, _END) if _END in names else short
     return f"{', '.join(others)} or {last}" if others else last

@@ -1,4 +1,4 @@
-"""CREATE TABLE in Spark's and in Hive's form, and its clauses behind the columns."""
+"""CREATE TABLE in Spark's and in Hive's form, and its clauses after the columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_new_table(cursor: Cursor) -> TableName:
     """Return the name of a table that is created.
 
     Raises:
-        StatementSyntaxError: the name is that of a link.
+        StatementSyntaxError: the name is that of a link of another namespace.
     """
     token = cursor.peek()
     table = cursor.table_name()
@@ -29,7 +29,7 @@ def read_new_table(cursor: Cursor) -> TableName:
 
 
 class NewColumns(NamedTuple):
-    """The columns of a new table, by name, and their constraints."""
+    """A dict from names to columns of a new table, and their constraints."""
 
     columns: dict[str, Column]
     constraints: ConstraintReader
@@ -39,7 +39,7 @@ def read_columns_of_table(cursor: Cursor) -> NewColumns:
     """Return the columns and constraints in parentheses.
 
     Raises:
-        StatementSyntaxError: no list of columns stands there.
+        StatementSyntaxError: no list of columns comes next.
     """
     if _at_parenthesised_query(cursor):
         raise cursor.expected("'('")
@@ -51,7 +51,7 @@ def read_query_of_table(cursor: Cursor) -> Query:
     """Return the query of CREATE TABLE ... AS; the word AS may be missing.
 
     Raises:
-        StatementSyntaxError: no query stands there.
+        StatementSyntaxError: no query comes next.
     """
     if not at_query(cursor) or (cursor.at_symbol("(") and not _at_parenthesised_query(cursor)):
         raise cursor.expected("a query")
@@ -65,14 +65,14 @@ def _at_parenthesised_query(cursor: Cursor) -> bool:
 
 
 class PartitionKeys(NamedTuple):
-    """The columns behind PARTITIONED BY, with their tokens; a name alone has no type."""
+    """The columns after PARTITIONED BY, with their tokens; a column without a type is a column of the table."""
 
     columns: tuple[Column, ...]
     tokens: tuple[Token, ...]
 
 
 def read_partition_keys(cursor: Cursor, constraints: ConstraintReader | None = None) -> PartitionKeys:
-    """Return the columns in parentheses behind PARTITIONED BY; ``constraints`` collects their constraints.
+    """Return the columns in parentheses after PARTITIONED BY; ``constraints`` reads their constraints.
 
     Raises:
         StatementSyntaxError: the text is not a list of different columns, or only some of them have a type.
@@ -107,7 +107,7 @@ def read_partition_keys(cursor: Cursor, constraints: ConstraintReader | None = N
 
 
 def read_skew(cursor: Cursor) -> Skew:
-    """Return the clause behind SKEWED BY: ``(a, b) ON ((1, 'x'), (2, 'y'))``, or ``(a) ON (1, 2)``.
+    """Return the clause after SKEWED BY: ``(a, b) ON ((1, 'x'), (2, 'y'))``, or ``(a) ON (1, 2)``.
 
     Raises:
         StatementSyntaxError: the text is not such a clause, or names values or columns twice.
@@ -144,7 +144,7 @@ def _read_values(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _read_value(cursor: Cursor) -> str:
-    """Return the text of a constant, as Hive stores it: a number or a word stays as it was written."""
+    """Return the text of a constant, as Hive stores it: a number or a word stays as written."""
     start = cursor.peek()
     literal = read_constant(cursor)
     if start is None or literal is None or literal.value is None:
@@ -208,7 +208,7 @@ def make_table_like(parts: Parts) -> CreateTableLike:
 
 
 def _clauses(parts: Parts) -> dict[str, Any]:
-    """Return the fields of CreateTable that a table with its own columns, and one with those of another, may have."""
+    """Return the fields of the clauses that both CREATE TABLE and CREATE TABLE ... LIKE have."""
     table, given = parts["table"], file_format(parts)
     if "temporary" in parts and table.database is not None:
         reason = f"the temporary table {table} belongs to the session; give it a name of one part"

@@ -85,7 +85,7 @@ _MOST = 2**63 - 1
 
 
 class ValueKind(NamedTuple):
-    """A kind of values: its name behind "expected" in errors, and the function that reads a value."""
+    """A kind of values: its name after "expected" in errors, and the function that reads a value."""
 
     what: str
     read: Callable[[Cursor], object]
@@ -98,7 +98,7 @@ def read_link_name(cursor: Cursor) -> TableName:
     """Return a name ``table@namespace``.
 
     Raises:
-        StatementSyntaxError: another name stands there.
+        StatementSyntaxError: another name comes next.
     """
     first = cursor.peek()
     name = cursor.table_name()
@@ -144,7 +144,7 @@ def read_function_name(cursor: Cursor) -> TableName:
 
 
 def _described_function(cursor: Cursor) -> tuple[str, str | None]:
-    """Return the name of a function, or an operator, and the database that qualifies it, if any."""
+    """Return the name of a function or operator, and the database that qualifies it, or None."""
     if cursor.at_kind(Kind.SYMBOL):
         first = last = cursor.next("the name of a function")
         while not cursor.at_end and cursor.at_kind(Kind.SYMBOL):
@@ -189,7 +189,7 @@ def _column_of_table(cursor: Cursor) -> tuple[TableName, str]:
 
 
 def _pattern(cursor: Cursor) -> str:
-    """Return the pattern behind LIKE, which may be a name, as in Hive."""
+    """Return the pattern after LIKE; as in Hive, it may be a name."""
     if cursor.at_kind(Kind.WORD, Kind.QUOTED):
         return cursor.identifier("a pattern")
     return read_string(cursor, "a pattern")

@@ -36,10 +36,10 @@ def read_view_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
 
 
 def read_definition(cursor: Cursor) -> Query:
-    """Return the query of a view, behind AS.
+    """Return the query of a view, after AS.
 
     Raises:
-        StatementSyntaxError: no query stands there.
+        StatementSyntaxError: no query comes next.
         UnsupportedStatementError: the query has markers.
     """
     if not at_query(cursor):

@@ -31,13 +31,13 @@ counters = Table(
 
 
 def partition_to_column(partition: str | None) -> str:
-    """Return the value of a column that is never NULL for a partition's name, or for a table without partitions.
+    """Return a partition's name, or an empty text for None, as the value of a column that is never NULL.
 
-    The columns of locks and compactions are a part of keys, in which NULL equals nothing.
+    Locks and compactions have such columns, since their keys have the column, and no NULL equals another in a key.
     """
     return "" if partition is None else partition
 
 
 def partition_from_column(text: str) -> str | None:
-    """Return the partition's name of such a column, None for a table without partitions."""
+    """Return the partition's name of such a column, or None for a table without partitions."""
     return text or None

@@ -192,7 +192,10 @@ cluster_roots = Table(
     Column("is_marked", Boolean, nullable=False),
     Column("registered_ms", BigInteger, nullable=False),
 )
-"""The contents of the marker file in the root of a cluster's file system. A root that is not marked is being marked."""
+"""The contents of the marker file in the root of a cluster's file system.
+
+A row whose root has no marker yet belongs to a process that is marking the root.
+"""
 
 statistics = Table(
     "statistics",
@@ -246,10 +249,11 @@ directories = Table(
     Index("ix_directories_partition_id", "partition_id"),
     sqlite_autoincrement=True,
 )
-"""Every base, delta and delete-delta directory: rows here, not listings, make files visible.
+"""Every base, delta and delete-delta directory. Files are visible if their directory has a row here, not by a listing.
 
 A converted table also has a row of the kind ``original`` for each earlier file, named by its path below its
-partition."""
+partition.
+"""
 
 directory_copies = Table(
     "directory_copies",
@@ -259,7 +263,7 @@ directory_copies = Table(
     Column("registered_ms", BigInteger, nullable=False),
     Column("checksum", Text),
 )
-"""The clusters that hold a directory, also its primary. An empty checksum is unknown."""
+"""The clusters that have a directory, including its primary cluster. An empty checksum is unknown."""
 
 copy_places = Table(
     "copy_places",
@@ -282,9 +286,10 @@ copy_places = Table(
 """The places on clusters to which replications write, with the names of their files.
 
 The commit that registers the copy of a directory deletes its row. A row of a table without transactions stays as long
-as the files do; ``is_complete`` is set when the copy is registered, ``unused_txn_id`` and ``unused_ms`` when the
-housekeeping finds that it is not registered any more. ``txn_id`` is the last replication that has written there, in
-``process``. Without a foreign key: the files of a dropped table outlive its row."""
+as the files. ``is_complete`` is set when the copy is registered. ``unused_txn_id`` and ``unused_ms`` are set when the
+housekeeping finds that the copy is not registered any more. ``txn_id`` is the last replication that has written there,
+in ``process``. The table has no foreign key, since the files of a dropped table outlive its row.
+"""
 
 table_commits = Table(
     "table_commits",

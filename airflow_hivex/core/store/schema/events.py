@@ -18,8 +18,11 @@ recorded_events = Table(
     Column("message", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Events without an id, each written in the transaction of its change. A writer does not wait for others: the next
-reader of the notification log gives the events ids and moves them there."""
+"""Events without an id, each written in the transaction of its change.
+
+Writers do not wait for each other: the next reader of the notification log gives the events their ids, and moves them
+to the log.
+"""
 
 notification_log = Table(
     "notification_log",
@@ -44,7 +47,7 @@ partition_events = Table(
     Column("event_ms", BigInteger, nullable=False),
     Index("ix_partition_events_event_ms", "event_ms"),
 )
-"""Marks of clients that a partition is loaded, by the names of its table and partition, as in Hive."""
+"""Marks of clients that a partition is loaded; as in Hive, a mark has the names of the table and partition."""
 
 caches = Table(
     "caches",

@@ -62,7 +62,7 @@ quotas = Table(
     Column("warning_percent", Integer, nullable=False),
     UniqueConstraint("database_id", "cluster"),
 )
-"""The limit in bytes of a namespace's tables on a cluster, and the share of it from which warnings begin."""
+"""The limit in bytes of a namespace's tables on a cluster, and the share of the limit at which warnings begin."""
 
 capacity_history = Table(
     "capacity_history",
@@ -102,7 +102,10 @@ namespace_moves = Table(
     Index("ix_namespace_moves_database_id", "database_id"),
     sqlite_autoincrement=True,
 )
-"""A move of a namespace to a cluster. Without a foreign key: the record of a move outlives its namespace."""
+"""A move of a namespace to a cluster.
+
+The table has no foreign key, since the record of a move outlives its namespace.
+"""
 
 moved_copies = Table(
     "moved_copies",

@@ -59,10 +59,10 @@ txns = Table(
         postgresql_where=text("state = 'o'"),
     ),
 )
-"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL),
-``key`` its owner's name for it (opening it twice gives the same one). In a transaction of several statements,
-``statements`` is the number of allocated statement ids, and ``snapshot`` is their shared ValidTxnList,
-empty before the first read."""
+"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL), ``key`` its
+owner's name for it: an owner that opens it twice gets the same transaction. In a transaction of several statements,
+``statements`` is the number of allocated statement ids, and ``snapshot`` is their shared ValidTxnList, empty before the
+first read."""
 
 pending_writes = Table(
     "pending_writes",
@@ -103,7 +103,8 @@ completed_txn_components = Table(
     Column("committed_ms", BigInteger, nullable=False),
     Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
 )
-"""The tables and partitions to which transactions have committed; ``updates`` is set if not only by inserts."""
+"""The tables and partitions to which transactions have committed; ``updates`` is set unless they have only inserted
+rows."""
 
 write_set = Table(
     "write_set",

@@ -171,7 +171,7 @@ _NOTE = {_Owner.TXN: _noting(_TXN_ID), _Owner.NEW_TXN: _noting(NEW_TXN_ID)}
 
 
 def _checking(level: LockLevel) -> Prepared:
-    """Return the query that has a row if no lock might block a request for a lock."""
+    """Return a query that returns a row if no lock might block a request at this level."""
     ahead = (_AHEAD.c.strictness >= bindparam("mildest", type_=Integer), _AHEAD.c.lock_id < counters.c.value)
     guards = [~select(_AHEAD.c.lock_id).where(meets, *ahead).exists() for meets in _MEETING[level]]
     return Prepared(select(counters.c.value).where(_OF_LOCK_IDS, *guards))

@@ -164,10 +164,10 @@ class LockManager:
         agent_info: str | None = None,
         type: TxnType = TxnType.DEFAULT,
     ) -> bool:
-        """Open a transaction; return whether it has its locks, and its write ids, because no lock had to wait.
+        """Open a transaction, with locks and write ids if no lock must wait; return whether it has them.
 
-        ``begun`` is called with the transaction. After False, call :meth:`acquire` and then allocate write ids. One
-        round trip, two if open transactions must be counted.
+        ``begun`` is called with the transaction. If the result is False, call :meth:`acquire` and then allocate write
+        ids. It takes one round trip, or two if open transactions must be counted.
 
         Raises:
             TooManyOpenTransactionsError: the limit ``hive.max.open.txns`` is reached; see ``OpenTransactionLimit``.
