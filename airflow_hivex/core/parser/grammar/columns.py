@@ -142,10 +142,10 @@ def read_whole_column(cursor: Cursor) -> str:
 
 
 def read_column_constraint(cursor: Cursor) -> Constraints:
-    """Return the constraint behind the type of a changed column; :func:`make_changed_column` knows its column.
+    """Return the constraint after the type of a changed column; :func:`make_changed_column` adds the column's name.
 
     Raises:
-        StatementSyntaxError: no constraint stands there.
+        StatementSyntaxError: no constraint comes next.
         UnsupportedStatementError: existing rows would have to be compared with it.
     """
     return _column_constraint(cursor, "")
