@@ -77,7 +77,9 @@ def _on_checkout(_connection: Any, record: Any, proxy: Any) -> None:
 @event.listens_for(Engine, "before_cursor_execute")
 def _on_execute(connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
     observe = _observer_of(connection.engine.pool)
-    if observe is not None and statement != "BEGIN":
+    # A postponed statement goes with another round trip.
+    is_postponed = getattr(connection.connection.dbapi_connection, "is_postponing", False)
+    if observe is not None and statement != "BEGIN" and not is_postponed:
         observe([statement])
 
 

@@ -26,8 +26,8 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.texts import check_values
-from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, ExchangeError, as_sqlalchemy, begin_immediate
-from airflow_hivex.core.store.time_limits import LIMITS, POOLED, TimeLimits
+from airflow_hivex.core.store.exchange import BUSY_TIMEOUT_S, begin_immediate
+from airflow_hivex.core.store.time_limits import TimeLimits
 
 if TYPE_CHECKING:
     import psycopg
@@ -118,12 +118,17 @@ def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
     """
     parameters = {"connect_timeout": str(_CONNECT_TIMEOUT_S), **limits.of_client()}
     try:
+        from airflow_hivex.core.store.postgresql import DRIVER
+
         engine = create_engine(
-            url.update_query_dict({name: value for name, value in parameters.items() if name not in url.query}),
+            url.set(drivername=DRIVER).update_query_dict(
+                {name: value for name, value in parameters.items() if name not in url.query}
+            ),
             isolation_level="READ COMMITTED",
             pool_size=_MOST_KEPT,
             max_overflow=_MOST_MORE,
             pool_use_lifo=True,
+            use_native_hstore=False,
             **options,
         )
     except ImportError as error:
@@ -132,7 +137,6 @@ def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
     event.listen(engine, "do_connect", _name_client)
     event.listen(engine, "connect", partial(_prepare_postgresql, limits))
     event.listen(engine, "checkout", _check_alive)
-    event.listen(engine, "before_cursor_execute", _begin_postgresql)
     return engine
 
 
@@ -156,11 +160,11 @@ def _name_client(_dialect: object, _record: object, _arguments: object, options:
     options.setdefault("fallback_application_name", f"hivex {os.getpid()}@{socket.gethostname()}")
 
 
-def _prepare_postgresql(limits: TimeLimits, connection: Any, record: Any) -> None:
+def _prepare_postgresql(limits: TimeLimits, connection: Any, _record: object) -> None:
     # A rollback with prepared statements of the driver drops all of them, also those of the exchanges.
     # Exchanges prepare the hot statements; all others are planned for the present tables.
     connection.prepare_threshold = None
-    record.info[LIMITS], record.info[POOLED] = limits.set_on(connection)
+    connection.limit(limits)
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
@@ -172,18 +176,6 @@ def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
     poll.register(connection.pgconn.socket, select.POLLIN)
     if poll.poll(0):
         raise InvalidatePoolError
-
-
-def _begin_postgresql(connection: Connection, *_: object) -> None:
-    """Begin a database transaction that writes with its time limits, in place of the driver's own BEGIN."""
-    if connection.get_execution_options().get(WRITING):
-        from airflow_hivex.core.store.pipeline import begin_limited
-
-        try:
-            begin_limited(connection.connection)
-        except ExchangeError as error:
-            connection.invalidate(error.original)
-            raise as_sqlalchemy(error, connection.dialect) from error.original
 
 
 WRITING = "hivex_writing"

@@ -247,6 +247,19 @@ class Store:
             return work(connection)
         return self._repeating(lambda: self._attempt(work, name))
 
+    def write_one(self, work: Callable[[Connection], T], *, name: str = "write") -> T:
+        """Run ``work``, whose first statement is its only change and safe to repeat, and return its result.
+
+        On PostgreSQL BEGIN and COMMIT go with the statement. One round trip.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or stayed too busy.
+            StoreRefusedError: the database refuses a value or a change; nothing was applied.
+        """
+        if not self.is_postgresql or self.is_watched:
+            return self.write(work, name=name)
+        return self._repeating(lambda: self._attempt(work, name, is_one=True))
+
     def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
         """Run ``work`` with prepared statements in a database transaction of its own, as :meth:`write` does.
 
@@ -335,13 +348,19 @@ class Store:
             lost = ExchangeError(error, is_lost=False, was_committing=False)
             raise as_sqlalchemy(lost, self.engine.dialect) from error
 
-    def _attempt(self, work: Callable[[Connection], T], name: str) -> T:
+    def _attempt(self, work: Callable[[Connection], T], name: str, *, is_one: bool = False) -> T:
         with (
             self.engine.connect().execution_options(**{WRITING: True}) as connection,
             _left_clean(connection),
         ):
+            if is_one:
+                raw: Any = connection.connection.dbapi_connection
+                raw.is_last = True
             result = work(connection)
-            self.reach(f"before {name}")
+            if self.is_watched:
+                # The point lies between the statements and the commit.
+                joined(connection).send()
+                self.reach(f"before {name}")
             try:
                 connection.commit()
             except DBAPIError as error:
@@ -468,6 +487,11 @@ class JoinsTransactions:
     def _write(self, work: Callable[[Connection], T], name: str = "write") -> T:
         return self._store.write(work, self._connection, name=name)
 
+    def _write_one(self, work: Callable[[Connection], T], name: str = "write") -> T:
+        if self._connection is not None:
+            return work(self._connection)
+        return self._store.write_one(work, name=name)
+
 
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _LONGEST_S = 600
@@ -508,12 +532,8 @@ class DatabaseClock:
 
     def _read(self, connection: Any, _record: object) -> None:
         before = _steady_us()
-        # Outside of a transaction: a connection in the pool must not be within one.
-        autocommit, connection.autocommit = connection.autocommit, True
-        try:
-            (server_time,) = connection.execute(_SERVER_TIME).fetchone()
-        finally:
-            connection.autocommit = autocommit
+        # A connection in the pool must not be within a transaction.
+        (server_time,) = connection.fetch_alone(_SERVER_TIME)
         after = _steady_us()
         self._reading = ((before + after) // 2, int(server_time))
 

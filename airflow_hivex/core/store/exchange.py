@@ -16,9 +16,10 @@ import time
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
-from sqlalchemy import JSON, Boolean, Connection, Dialect, Executable
+from sqlalchemy import JSON, Boolean, Connection, Dialect, Executable, Insert
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
@@ -50,8 +51,7 @@ class Prepared:
         self.name = f"hivex_{next(_numbers)}".encode()
         self._postgresql: tuple[bytes, tuple[str, ...]] | None = None
         self._sqlite: str | None = None
-        self._row: Any = None
-        self._decoders: list[tuple[int, Callable[[Any], object]]] = []
+        self._reader: _RowReader | None = None
         self.defaults: Mapping[str, Value] = {}
         """The parameters of :meth:`for_postgresql` with values from the statement itself."""
         self._sqlite_defaults: Mapping[str, Value] = {}
@@ -80,14 +80,29 @@ class Prepared:
 
     def named(self, rows: Rows) -> list[Any]:
         """Return the rows of an answer under the statement's column names, with documents and booleans as values."""
-        if self._row is None:
-            columns = self._statement.selected_columns  # type: ignore[attr-defined]
-            self._row = namedtuple("Row", columns.keys())  # type: ignore[misc]
-            self._decoders = [
-                (number, json.loads if isinstance(column.type, JSON) else bool)
-                for number, column in enumerate(columns)
-                if isinstance(column.type, (JSON, Boolean))
-            ]
+        if self._reader is None:
+            self._reader = _RowReader(self._statement)
+        return self._reader(rows)
+
+    def _compile(self, dialect: Dialect) -> tuple[Any, Mapping[str, Value]]:
+        compiled: Any = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+        required = {bind.key for bind in compiled.binds.values() if bind.required}
+        return compiled, {name: value for name, value in compiled.params.items() if name not in required}
+
+
+class _RowReader:
+    """Names the columns of an answer as its statement does, and reads documents and booleans."""
+
+    def __init__(self, statement: Any) -> None:
+        columns = statement.exported_columns
+        self._row = _row_class(tuple(name if name.isidentifier() else "" for name in columns.keys()))  # noqa: SIM118
+        self._decoders = [
+            (number, json.loads if isinstance(column.type, JSON) else bool)
+            for number, column in enumerate(columns)
+            if isinstance(column.type, (JSON, Boolean))
+        ]
+
+    def __call__(self, rows: Rows) -> list[Any]:
         named = []
         for row in rows:
             values = list(row)
@@ -97,10 +112,12 @@ class Prepared:
             named.append(self._row._make(values))
         return named
 
-    def _compile(self, dialect: Dialect) -> tuple[Any, Mapping[str, Value]]:
-        compiled: Any = self._statement.compile(dialect=dialect)  # type: ignore[attr-defined]
-        required = {bind.key for bind in compiled.binds.values() if bind.required}
-        return compiled, {name: value for name, value in compiled.params.items() if name not in required}
+
+@cache
+def _row_class(names: tuple[str, ...]) -> Any:
+    # A column without a name has its number. As in rows of SQLAlchemy, ``_mapping`` has the values by name.
+    named: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+    return type("Row", (named,), {"__slots__": (), "_mapping": property(named._asdict)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +126,17 @@ class Call:
 
     statement: Prepared
     values: Mapping[str, Value]
+
+
+Check: TypeAlias = Callable[[Rows], object]
+"""A function that raises an error if the rows of an answer forbid the database transaction."""
+
+
+class Postponed(NamedTuple):
+    """A statement that goes with the next one. ``check`` is called with its rows before anything is committed."""
+
+    statement: str | Call
+    check: Check | None = None
 
 
 class Exchange(Protocol):
@@ -138,11 +166,11 @@ class ExchangeError(Exception):
         self.was_committing = was_committing
 
 
-def joined(connection: Connection) -> Exchange:
+def joined(connection: Connection) -> JoinedExchange:
     """Return an exchange in the transaction of a SQLAlchemy connection. Errors are SQLAlchemy's."""
     if not connection.in_transaction():
         connection.begin()
-    return _Joined(connection)
+    return JoinedExchange(connection)
 
 
 def exchange_on(
@@ -159,7 +187,7 @@ def exchange_on(
     else:
         from airflow_hivex.core.store.pipeline import PostgresqlExchange
 
-        exchange = PostgresqlExchange(raw, connection.info, owns=owns)
+        exchange = PostgresqlExchange(raw, owns=owns)
     observer: Observer | None = connection.info.get(OBSERVER)
     return exchange if observer is None else _Observed(exchange, observer)
 
@@ -178,26 +206,34 @@ class _Observed:
         return self._exchange.is_broken
 
     def send(self, *calls: Call) -> list[Rows]:
-        self._observer([call.statement.for_sqlite() for call in calls])
+        self._observer([_text_of(call) for call in calls])
         return self._exchange.send(*calls)
 
     def finish(self, *calls: Call) -> list[Rows]:
-        self._observer([call.statement.for_sqlite() for call in calls])
+        self._observer([_text_of(call) for call in calls])
         return self._exchange.finish(*calls)
 
 
-class _Joined:
+def _text_of(call: Any) -> str:
+    return call if isinstance(call, str) else call.statement.for_sqlite()
+
+
+class JoinedExchange:
+    """Runs statements in the transaction of a SQLAlchemy connection."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._exchange = exchange_on(connection.connection, connection.dialect, owns=False)
 
     @property
     def is_broken(self) -> bool:
+        """Return whether an exception has made the connection unusable."""
         return self._exchange.is_broken
 
-    def send(self, *calls: Call) -> list[Rows]:
+    def send(self, *calls: Call | str) -> list[Rows]:
+        """Run statements and return the rows of each. One round trip. Texts are for PostgreSQL."""
         try:
-            return self._exchange.send(*calls)
+            return self._exchange.send(*cast(Any, calls))
         except ExchangeError as error:
             if error.is_lost:
                 self._connection.invalidate()
@@ -207,7 +243,59 @@ class _Joined:
                 self._connection.invalidate()
             raise
 
-    finish = send
+    def finish(self, *calls: Call) -> list[Rows]:
+        """Run statements as :meth:`send`; the caller commits."""
+        return self.send(*calls)
+
+    def later(self, *calls: Call, check: Check | None = None) -> None:
+        """Run statements as :func:`later`. ``check`` is called with the rows of each."""
+        raw: Any = self._connection.connection.dbapi_connection
+        if self._connection.dialect.name == "sqlite" or raw.level is None:
+            for rows in self.send(*calls):
+                if check is not None:
+                    check(rows)
+        else:
+            raw.postponed += [Postponed(call, check) for call in calls]
+
+
+def together(connection: Connection, *asked: Executable | Call) -> list[list[Any]]:
+    """Return the named rows of statements, in their order, in one round trip."""
+    exchange = joined(connection)
+    if connection.dialect.name == "sqlite":
+        return [
+            each.statement.named(exchange.send(each)[0]) if isinstance(each, Call) else list(connection.execute(each))
+            for each in asked
+        ]
+    from airflow_hivex.core.store.postgresql import text_of
+
+    answers = exchange.send(*(each if isinstance(each, Call) else text_of(connection, each) for each in asked))
+    return [
+        each.statement.named(rows) if isinstance(each, Call) else _RowReader(each)(rows)
+        for each, rows in zip(asked, answers, strict=True)
+    ]
+
+
+def later(connection: Connection, statement: Executable, values: Any = None, *, check: Check | None = None) -> None:
+    """Execute a statement whose result is not needed, or only checked.
+
+    In a database transaction of PostgreSQL it goes with the next statement, or with COMMIT, which raise its errors. So
+    it costs no round trip. ``check`` is called with its rows before anything is committed.
+    """
+    if isinstance(statement, Insert):
+        # Without RETURNING for generated keys.
+        statement = statement.inline()
+    raw: Any = connection.connection.dbapi_connection
+    if connection.dialect.name == "sqlite" or raw.level is None:
+        result = connection.execute(statement, values)
+        if check is not None:
+            check([tuple(row) for row in result])
+        return
+    from airflow_hivex.core.store.postgresql import postponing
+
+    with postponing(connection):
+        connection.execute(statement, values)
+    if check is not None:
+        raw.postponed[-1] = Postponed(raw.postponed[-1].statement, check)
 
 
 def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:

@@ -33,6 +33,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # Any constant that all clients share.
 _ADVISORY_LOCK = 0x68697665_78
 _MOST_NAMED = 5
+# Source: PostgreSQL appendix A: undefined_table.
+_UNDEFINED_TABLE = "42P01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +170,17 @@ def _check_empty(store: Store, connection: Connection) -> None:
 
 def _stored_revision(connection: Connection) -> str | None:
     """Return the revision of a database, or None if it has no revision or several."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
     query = select(column("version_num", String)).select_from(table(VERSION_TABLE))
-    found = connection.execute(query).scalars().all()
+    is_alone = not connection.in_transaction() and connection.dialect.name == "postgresql"
+    if not is_alone and not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    try:
+        found = connection.execute(query).scalars().all()
+    except ProgrammingError as error:
+        # Outside of a transaction an error costs less than a question before.
+        if is_alone and getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE:
+            return None
+        raise
     return found[0] if len(found) == 1 else None
 
 

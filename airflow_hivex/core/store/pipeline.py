@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 from psycopg.errors import InvalidSqlStatementName, error_from_result
-from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
-from sqlalchemy import Select, bindparam, func, literal_column, text
-from sqlalchemy.pool import PoolProxiedConnection
+from psycopg.pq import ExecStatus, PipelineStatus
+from sqlalchemy import Select, func, literal_column, text
 
 from airflow_hivex.core.model.texts import check_text
-from airflow_hivex.core.store.exchange import Call, ExchangeError, Prepared, Rows, Value
-from airflow_hivex.core.store.time_limits import LIMITS, POOLED, TransactionLimits
+from airflow_hivex.core.store.exchange import Call, Check, ExchangeError, Prepared, Rows, Value
+from airflow_hivex.core.store.postgresql import PostgresqlConnection
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn, PGresult
 
 COMMIT = Prepared(text("COMMIT"))
-_BEGIN = Prepared(text("BEGIN ISOLATION LEVEL READ COMMITTED"))
 # A plan is kept until its tables are analyzed. A plan that was made for small tables must not scan them after they
 # have grown, so it uses indexes. A scan of a small table without a suitable index costs so much by this setting
 # that PostgreSQL would compile the statement for tens of milliseconds.
@@ -31,89 +28,109 @@ _WITHOUT_SCANS = Prepared(
         func.set_config(literal_column("'jit'"), literal_column("'off'"), literal_column("true")),
     )
 )
-_LIMITED = Prepared(
-    Select(
-        func.set_config(literal_column("'lock_timeout'"), bindparam("lock_timeout"), literal_column("true")),
-        func.set_config(
-            literal_column("'idle_in_transaction_session_timeout'"),
-            bindparam("idle_in_transaction_session_timeout"),
-            literal_column("true"),
-        ),
-    )
-)
 _WITH_SCANS = Prepared(text("SET LOCAL enable_seqscan TO DEFAULT"))
 _SUCCESSES = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 # Source: PostgreSQL pg_type: bool, int8, int2, int4.
 _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == b"t", 20: int, 21: int, 23: int}
 
 
+class _Command(NamedTuple):
+    """A statement for the server: prepared under a name, or the text alone."""
+
+    name: bytes
+    text: bytes
+    values: list[bytes | None] | None
+
+
 class PostgresqlExchange:
-    """An exchange whose statements are prepared once for each connection; ``info`` exists as long as the connection.
+    """An exchange whose statements are prepared once for each connection, and run after the postponed ones.
 
     With ``owns`` it has its own database transaction, else its settings must not affect the caller's statements.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], info: dict[Any, Any], *, owns: bool) -> None:
+    def __init__(self, connection: PostgresqlConnection, *, owns: bool) -> None:
+        self._connection = connection
         self._pgconn: PGconn = connection.pgconn
-        self._encoding: str = info.get("hivex_encoding") or info.setdefault("hivex_encoding", connection.info.encoding)
+        self._encoding = connection.encoding
         self._owns = owns
-        self._limits = asdict(info[LIMITS])
-        self._is_pooled: bool = info[POOLED]
-        self._prepared: set[bytes] = info.setdefault("hivex_prepared", set())
+        self._prepared = connection.prepared
 
     @property
     def is_broken(self) -> bool:
         """Return whether the connection is unusable because answers are still to come."""
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
-    def send(self, *calls: Call) -> list[Rows]:
+    def send(self, *calls: Call | str) -> list[Rows]:
         """Run statements and return the rows of each."""
-        return self._round_trip(calls, commit=False)
+        return [self._rows(result) for result in self._round_trip(calls, commit=False)]
 
     def finish(self, *calls: Call) -> list[Rows]:
         """Run statements, commit, and return the rows of each."""
-        return self._round_trip(calls, commit=True)
+        return [self._rows(result) for result in self._round_trip(calls, commit=True)]
 
-    def _round_trip(self, calls: Sequence[Call], *, commit: bool) -> list[Rows]:
+    def answer(self, text: str, *, commit: bool) -> PGresult:
+        """Run a statement, perhaps commit, and return the driver's own answer."""
+        (result,) = self._round_trip([text], commit=commit)
+        return result
+
+    def _round_trip(self, calls: Sequence[Call | str], *, commit: bool) -> list[PGresult]:
         results: list[PGresult] = []
-        begins = self._pgconn.transaction_status == TransactionStatus.IDLE
-        before = [_BEGIN(), _LIMITED(**self._limits)] if begins else []
-        if begins or not self._owns:
+        connection = self._connection
+        if not (calls or connection.postponed or commit):
+            return []
+        begin = connection.begin if connection.begins else ()
+        postponed, connection.postponed = connection.postponed, []
+        before = [each.statement for each in postponed]
+        has_prepared = any(isinstance(each, Call) for each in calls)
+        if has_prepared and (begin or not self._owns):
             before.append(_WITHOUT_SCANS())
-        after = [COMMIT()] if commit else [] if self._owns else [_WITH_SCANS()]
-        calls = (*before, *calls, *after)
-        commands = [(call.statement, self._values(call)) for call in calls]
+        # Without BEGIN the settings end with this round trip.
+        restores = has_prepared and not self._owns and connection.begin
+        after = [COMMIT()] if commit else [_WITH_SCANS()] if restores else []
+        commands = [self._command(each) for each in (*before, *calls, *after)]
         prepared = self._prepared
-        # With a pooler, each transaction may have another connection to the server, with other prepared statements.
-        new = {} if self._is_pooled else {each.name: each for each, _ in commands if each.name not in prepared}
-        count = len(new) + len(commands)
+        new = {command.name: command.text for command in commands if command.name and command.name not in prepared}
+        first = len(begin) + len(new)
+        count = first + len(commands)
+        checks = {first + number: each.check for number, each in enumerate(postponed) if each.check is not None}
         try:
-            self._send(list(new.values()), commands)
+            self._send(begin, new, commands)
             while len(results) < count:
                 results.append(_next_result(self._pgconn))
             _next_result(self._pgconn)
             self._pgconn.exit_pipeline_mode()
         except psycopg.Error as error:
-            self._note_prepared(new, results)
-            self._check(results, is_lost=True)
+            self._note_prepared(new, results[first - len(new) :])
+            self._check(results, {}, is_lost=True)
             # Without the answer to COMMIT, the last answer, the outcome is unknown.
             if not commit or len(results) < count:
                 raise ExchangeError(error, is_lost=True, was_committing=commit) from error
         if new:
-            self._note_prepared(new, results)
-        self._check(results, is_lost=False)
-        return [self._rows(result) for result in results[len(new) + len(before) : count - len(after)]]
+            self._note_prepared(new, results[first - len(new) :])
+        self._check(results, checks, is_lost=False)
+        return results[first + len(before) : count - len(after)]
 
-    def _send(self, new: Sequence[Prepared], commands: Sequence[tuple[Prepared, list[bytes | None]]]) -> None:
+    def _command(self, statement: str | Call) -> _Command:
+        if isinstance(statement, str):
+            return _Command(b"", statement.encode(self._encoding), None)
+        prepared = statement.statement
+        # With a pooler, each transaction may have another connection to the server, with other prepared statements.
+        name = b"" if self._connection.is_pooled else prepared.name
+        return _Command(name, prepared.for_postgresql()[0], self._values(statement))
+
+    def _send(self, begin: Sequence[str], new: Mapping[bytes, bytes], commands: Sequence[_Command]) -> None:
         pgconn = self._pgconn
         pgconn.enter_pipeline_mode()
-        for statement in new:
-            pgconn.send_prepare(statement.name, statement.for_postgresql()[0])
-        for statement, values in commands:
-            if self._is_pooled:
-                pgconn.send_query_params(statement.for_postgresql()[0], values)
+        for statement in begin:
+            # A statement before it, even one that is only prepared, would fix the isolation level.
+            pgconn.send_query_params(statement.encode(self._encoding), None)
+        for name, definition in new.items():
+            pgconn.send_prepare(name, definition)
+        for command in commands:
+            if command.name:
+                pgconn.send_query_prepared(command.name, command.values)
             else:
-                pgconn.send_query_prepared(statement.name, values)
+                pgconn.send_query_params(command.text, command.values)
         pgconn.pipeline_sync()
         # Bytes beyond the socket's buffer wait until the server reads, and the server may wait
         # until its answers are read.
@@ -128,14 +145,16 @@ class PostgresqlExchange:
         """
         self._prepared |= {name for name, result in zip(names, results, strict=False) if result.status in _SUCCESSES}
 
-    def _check(self, results: Sequence[PGresult], *, is_lost: bool) -> None:
-        """Raise the first error among the answers. The statements after it did not run."""
-        for result in results:
+    def _check(self, results: Sequence[PGresult], checks: Mapping[int, Check], *, is_lost: bool) -> None:
+        """Raise the first error among the answers, or of their checks: the statements after an error did not run."""
+        for number, result in enumerate(results):
             if result.status not in _SUCCESSES:
                 error = error_from_result(result, self._encoding)
                 if isinstance(error, InvalidSqlStatementName):
                     self._prepared.clear()
                 raise ExchangeError(error, is_lost=is_lost, was_committing=False)
+            if number in checks:
+                checks[number](self._rows(result))
 
     def _values(self, call: Call) -> list[bytes | None]:
         # Inlined, without own functions: this runs for each parameter of each statement.
@@ -166,33 +185,6 @@ class PostgresqlExchange:
 
     def _text(self, value: bytes) -> str:
         return value.decode(self._encoding)
-
-
-def begin_limited(connection: PoolProxiedConnection) -> None:
-    """Begin a database transaction with time limits, in one round trip, unless the connection is in a transaction.
-
-    Raises:
-        ExchangeError: the connection is lost.
-    """
-    raw: Any = connection.dbapi_connection
-    pgconn: PGconn = raw.pgconn
-    if pgconn.transaction_status != TransactionStatus.IDLE:
-        return
-    limits: TransactionLimits = connection.info[LIMITS]
-    # The driver would begin by a round trip of its own; it begins no transaction within another one.
-    try:
-        pgconn.send_query(
-            b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %b; "
-            b"SET LOCAL idle_in_transaction_session_timeout = %b"
-            % (limits.lock_timeout.encode(), limits.idle_in_transaction_session_timeout.encode())
-        )
-        for _ in range(3):
-            result = _next_result(pgconn)
-            if result.status not in _SUCCESSES:
-                raise error_from_result(result, raw.info.encoding)
-        pgconn.get_result()
-    except psycopg.Error as error:
-        raise ExchangeError(error, is_lost=True, was_committing=False) from error
 
 
 def _next_result(pgconn: PGconn) -> PGresult:

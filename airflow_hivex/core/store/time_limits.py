@@ -17,12 +17,6 @@ from airflow_hivex.core.settings import Settings
 if TYPE_CHECKING:
     import psycopg
 
-LIMITS = "hivex_limits"
-"""The key of the :class:`TransactionLimits` in the ``info`` of a connection."""
-
-POOLED = "hivex_pooled"
-"""The key in the ``info`` of a connection of whether a pooler is between it and the server."""
-
 LOCK_SLICE_S = 10
 """The longest wait of one attempt for a locked row. The next attempt also asks who has locked the row."""
 
@@ -80,7 +74,7 @@ class TimeLimits:
         }
 
     def set_on(self, connection: psycopg.Connection[Any]) -> tuple[TransactionLimits, bool]:
-        """Set the limits of a new connection. One round trip.
+        """Set the limits of a new connection, which is in no database transaction. One round trip.
 
         Return the limits of its transactions, and whether a pooler such as pgbouncer is between it and the server. A
         pooler may give each transaction another connection to the server. So a connection through a pooler has no
@@ -101,12 +95,7 @@ class TimeLimits:
         }
         own = {**of_session, **of_transaction}
         arguments = list(own), list(own.values()), [name in of_session for name in own]
-        # Outside of a transaction: its rollback would undo the changes.
-        autocommit, connection.autocommit = connection.autocommit, True
-        try:
-            found = connection.execute(_SET, arguments).fetchall()
-        finally:
-            connection.autocommit = autocommit
+        found = connection.execute(_SET, arguments).fetchall()
         of_user = {name: setting for name, setting, is_of_user, _ in found if is_of_user}
         limits = {name: of_user.get(name, value) for name, value in of_transaction.items()}
         return TransactionLimits(**limits), _is_other(connection, found[0][-1])

@@ -1,0 +1,267 @@
+"""Connections to PostgreSQL that take few round trips, for SQLAlchemy.
+
+BEGIN travels with the first statement of a database transaction, and a change whose result is not needed with the next
+statement, or with COMMIT. A new connection does not ask what the server has said when it accepted the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+from psycopg import ClientCursor
+from psycopg.adapt import Transformer
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection, Executable
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from airflow_hivex.core.store.exchange import Call, ExchangeError, Postponed
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
+    from airflow_hivex.core.store.pipeline import PostgresqlExchange
+    from airflow_hivex.core.store.time_limits import TimeLimits, TransactionLimits
+
+DRIVER = "postgresql+hivex"
+"""The name of the dialect in URLs of SQLAlchemy."""
+
+WRITERS = "READ COMMITTED"
+"""The isolation level of database transactions that write; they have time limits."""
+
+_MOST_POSTPONED = 100
+"""The rows of a statement that may be postponed; more rows travel faster in the driver's own way."""
+
+
+class PostgresqlConnection(psycopg.Connection[Any]):
+    """Sends BEGIN and postponed statements with the next statement."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.level: str | None = None
+        """The isolation level of database transactions; None if each statement is a transaction of its own."""
+        self.is_pooled = False
+        """The fact that a pooler such as pgbouncer is between this connection and the server."""
+        self._limits: TransactionLimits | None = None
+        self.postponed: list[Postponed] = []
+        """Statements to run before the next one, in their order."""
+        self.is_postponing = False
+        """The mode in which statements are postponed."""
+        self.is_last = False
+        """The mode in which the next statement is the last one of its transaction: COMMIT goes with it."""
+        self.prepared: set[bytes] = set()
+        """The names of the statements that the server has prepared for exchanges."""
+        self.encoding: str = self.info.encoding
+
+    def limit(self, limits: TimeLimits) -> None:
+        """Set the time limits of this connection and of its transactions. One round trip."""
+        level, self.level = self.level, None
+        try:
+            self._limits, self.is_pooled = limits.set_on(self)
+        finally:
+            self.level = level
+
+    @property
+    def begin(self) -> Sequence[str]:
+        """Return the statements that begin a database transaction; none if each statement is one of its own."""
+        if self.level is None:
+            return ()
+        begin = f"BEGIN ISOLATION LEVEL {self.level}"
+        if self._limits is None or self.level != WRITERS:
+            return (begin,)
+        return (
+            begin,
+            f"SELECT set_config('lock_timeout', '{self._limits.lock_timeout}', true), "
+            "set_config('idle_in_transaction_session_timeout', "
+            f"'{self._limits.idle_in_transaction_session_timeout}', true)",
+        )
+
+    @property
+    def begins(self) -> bool:
+        """Return whether the next statement begins a database transaction."""
+        return self.level is not None and self.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def commit(self) -> None:
+        """Run the postponed statements and commit. One round trip, or two if answers must be checked before."""
+        if any(each.check for each in self.postponed):
+            self.run_postponed()
+        if self.postponed:
+            with self._exchange() as exchange:
+                exchange.finish()
+        self.is_last = False
+        super().commit()
+
+    def rollback(self) -> None:
+        """Undo all changes, and forget the postponed statements."""
+        self.postponed.clear()
+        self.is_last = False
+        super().rollback()
+
+    def fetch_alone(self, query: str) -> Any:
+        """Return the first row of a query outside of a database transaction."""
+        return psycopg.Cursor(self).execute(query).fetchone()
+
+    def run_postponed(self) -> None:
+        """Run the postponed statements now. One round trip, or none without such statements."""
+        if self.postponed:
+            with self._exchange() as exchange:
+                exchange.send()
+
+    def answer(self, text: str, *, commit: bool) -> PGresult:
+        """Run the postponed statements and a statement, and return the answer to the last one. One round trip."""
+        with self._exchange() as exchange:
+            return exchange.answer(text, commit=commit)
+
+    @contextmanager
+    def _exchange(self) -> Iterator[PostgresqlExchange]:
+        from airflow_hivex.core.store.pipeline import PostgresqlExchange
+
+        try:
+            yield PostgresqlExchange(self, owns=False)
+        except ExchangeError as error:
+            if error.is_lost:
+                self.close()
+            raise error.original from None
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Sends BEGIN and the postponed statements together with its own statement."""
+
+    _answer: PGresult | None = None
+    """The answer to a statement that was sent in an exchange."""
+    _rows: Iterator[tuple[Any, ...]]
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        connection: Any = self.connection
+        self._answer = None
+        if connection.is_postponing:
+            connection.postponed.append(Postponed(self._text(query, params)))
+            return self
+        if connection.is_last or any(each.check or isinstance(each.statement, Call) for each in connection.postponed):
+            commit, connection.is_last = connection.is_last, False
+            answer = self._answer = connection.answer(self._text(query, params), commit=commit)
+            loader = Transformer(connection)
+            loader.set_pgresult(answer)
+            self._rows = iter(loader.load_rows(0, answer.ntuples, tuple))
+            return self
+        before = [
+            *(connection.begin if connection.begins else ()),
+            *(each.statement for each in connection.postponed),
+        ]
+        if not before:
+            return super().execute(query, params, **options)
+        connection.postponed.clear()
+        super().execute("; ".join([*before, self._text(query, params)]))
+        for _ in before:
+            self.nextset()
+        return self
+
+    def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+        connection: Any = self.connection
+        given = list(params_seq)
+        if connection.is_postponing and len(given) <= _MOST_POSTPONED:
+            connection.postponed += [Postponed(self._text(query, params)) for params in given]
+            return
+        connection.run_postponed()
+        with connection.pipeline():
+            if connection.begins:
+                for begin in connection.begin:
+                    psycopg.Cursor(connection).execute(begin)
+            super().executemany(query, given, **options)
+
+    @property
+    def description(self) -> Any:
+        answer = self._answer
+        if answer is None:
+            return super().description
+        return [(name.decode(), None, None, None, None, None, None) for name in _names(answer)] or None
+
+    @property
+    def rowcount(self) -> int:
+        return super().rowcount if self._answer is None else self._answer.command_tuples or 0
+
+    def fetchone(self) -> Any:
+        return super().fetchone() if self._answer is None else next(self._rows, None)
+
+    def fetchmany(self, size: int = 0) -> Any:
+        return super().fetchmany(size) if self._answer is None else list(islice(self._rows, size or self.arraysize))
+
+    def fetchall(self) -> Any:
+        return super().fetchall() if self._answer is None else list(self._rows)
+
+    def _text(self, query: Any, params: Any) -> str:
+        return ClientCursor(self.connection).mogrify(query, params)
+
+
+def _names(answer: PGresult) -> list[bytes]:
+    return [answer.fname(number) or b"" for number in range(answer.nfields)]
+
+
+@contextmanager
+def postponing(connection: Connection) -> Iterator[None]:
+    """Postpone the statements of the block until the next statement, or COMMIT. Their results are not known."""
+    raw: Any = connection.connection.dbapi_connection
+    raw.is_postponing = True
+    try:
+        yield
+    finally:
+        raw.is_postponing = False
+
+
+def text_of(connection: Connection, statement: Executable) -> str:
+    """Return the text of a statement with its values."""
+    raw: Any = connection.connection.dbapi_connection
+    with postponing(connection):
+        connection.execute(statement)
+    text: str = raw.postponed.pop().statement
+    return text
+
+
+class PostgresqlDialect(PGDialect_psycopg):
+    """SQLAlchemy's dialect of psycopg over :class:`PostgresqlConnection`."""
+
+    supports_statement_cache = True
+
+    def connect(self, *arguments: Any, **options: Any) -> Any:
+        """Return a new connection."""
+        return PostgresqlConnection.connect(*arguments, **{"autocommit": True, **options}, cursor_factory=_Cursor)
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        """Set how database transactions begin. No round trip."""
+        # The driver would send its BEGIN alone.
+        dbapi_connection.autocommit = True
+        dbapi_connection.level = None if level == "AUTOCOMMIT" else level
+
+    def do_savepoint(self, connection: Any, name: str) -> None:
+        """Begin a savepoint, together with the next statement."""
+        with postponing(connection):
+            super().do_savepoint(connection, name)  # type: ignore[no-untyped-call]
+
+    def do_release_savepoint(self, connection: Any, name: str) -> None:
+        """End a savepoint, together with the next statement."""
+        # An error of a statement within the savepoint belongs to it.
+        connection.connection.dbapi_connection.run_postponed()
+        with postponing(connection):
+            super().do_release_savepoint(connection, name)  # type: ignore[no-untyped-call]
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return the level of all connections, whose BEGIN names it."""
+        return WRITERS
+
+    def _get_server_version_info(self, connection: Any) -> Any:
+        version: int = connection.connection.driver_connection.info.server_version
+        return version // 10000, version % 10000
+
+    def _get_default_schema_name(self, connection: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
+        return None
+
+    def _set_backslash_escapes(self, connection: Any) -> None:
+        status = connection.connection.driver_connection.info.parameter_status("standard_conforming_strings")
+        self._backslash_escapes = status == "off"
+
+
+registry.register("postgresql.hivex", __name__, PostgresqlDialect.__name__)
