@@ -119,7 +119,7 @@ READS = {
     "transactions": {
         *("get", "find", "show", "valid_txns", "valid_write_ids", "written_since", "would_conflict", "check_open"),
         # Transactions and write ids: a snapshot has them, and the commit that follows leaves the event.
-        *("open", "heartbeat", "heartbeat_in", "heartbeat_range", "allocate_write_ids", "allocate_in"),
+        *("open", "heartbeat", "heartbeat_in", "heartbeat_range", "allocate_write_ids", "allocate_in", "allocate_one"),
         *("add_dynamic_partitions", "seed_txn_ids", "seed_write_ids", "begin_again", "commit"),
         *("open_together", "commit_together"),
         *("abort", "abort_in", "abort_many", "abort_timed_out", "described"),

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hivex.core import Metastore, Session
 from airflow_hivex.core.store.engine import Store
+from tests.postgresql_proxy import CountingProxy, described
 from tests.round_trips import RoundTrips, counted
 
 
@@ -90,3 +91,43 @@ def before_locks(trips: RoundTrips) -> list[tuple[str, ...]]:
     """The round trips that read metadata before the statement asks for its locks."""
     locks = next(number for number, trip in enumerate(trips) if any("INTO locks" in text for text in trip))
     return [trip for trip in trips[:locks] if trip in trips.for_metadata]
+
+
+MOST = {
+    "INSERT INTO t VALUES (3, 4)": 6,
+    "INSERT INTO p PARTITION (day) VALUES (1, 'x'), (2, 'y')": 7,
+    "CREATE TABLE n (a int)": 10,
+    "DROP TABLE n": 13,
+    "ALTER TABLE t SET TBLPROPERTIES ('x' = '1')": 10,
+    "ALTER TABLE p ADD PARTITION (day = 'z')": 10,
+    "ALTER TABLE p DROP PARTITION (day = 'z')": 19,
+    "SHOW TABLES": 2,
+    "ALTER TABLE t COMPACT 'minor'": 8,
+    "START TRANSACTION": 2,
+    "INSERT INTO t VALUES (5, 6)": 14,
+    "INSERT INTO t VALUES (7, 8)": 11,
+    "COMMIT": 4,
+}
+"""Statements, one after the other, and the most round trips to PostgreSQL that each may take; see the benchmark."""
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("metastore_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("metastore", ["ObjectStore"], indirect=True)
+def test_statements_take_few_round_trips_to_postgresql(clusters: dict[str, dict[str, str]], metastore_url: str) -> None:
+    with CountingProxy(metastore_url) as proxy:
+        settings = {"metastore.rawstore.impl": "ObjectStore"}
+        with (
+            Metastore.open(proxy.url, clusters=clusters, default_cluster="c1", settings=settings) as distant,
+            distant.session() as own,
+        ):
+            seen: dict[str, list[list[list[str]]]] = {text: [] for text in MOST}
+            # The first time, the server prepares statements, and transactions are counted.
+            for _ in range(2):
+                for text, trips in seen.items():
+                    with proxy.counted() as counted:
+                        own.sql(text)
+                    trips.append(counted)
+    for text, trips in seen.items():
+        fewest = min(trips, key=len)
+        assert len(fewest) <= MOST[text], f"{text}:\n{described(fewest)}"

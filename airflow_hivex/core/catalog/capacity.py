@@ -33,6 +33,7 @@ from sqlalchemy import (
 
 from airflow_hivex.core.errors import QuotaExceededError
 from airflow_hivex.core.model.links import LinkType
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     databases,
     directories,
@@ -405,7 +406,7 @@ def put_quota(connection: Connection, database_id: int, quota: Quota) -> None:
     values = {"size_bytes": quota.size_bytes, "warning_percent": quota.warning_percent}
     of_namespace = (_Q.database_id == database_id, _Q.cluster == quota.cluster)
     if not connection.execute(update(quotas).where(*of_namespace).values(**values)).rowcount:
-        connection.execute(insert(quotas).values(database_id=database_id, cluster=quota.cluster, **values))
+        later(connection, insert(quotas).values(database_id=database_id, cluster=quota.cluster, **values))
 
 
 def delete_quota(connection: Connection, database_id: int, cluster: str) -> bool:

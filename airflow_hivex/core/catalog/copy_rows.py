@@ -20,6 +20,7 @@ from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import keep_moment
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     directories,
@@ -148,7 +149,7 @@ def _put_locations(connection: Connection, new: NewCopies, places: Mapping[int, 
     }
     rows = [{**shared, "partition_id": each, "location": location} for each, location in wanted.items()]
     for batch in batches(rows):
-        connection.execute(insert(cluster_storage_descriptors), batch)
+        later(connection, insert(cluster_storage_descriptors), batch)
 
 
 def checksums_of(connection: Connection, directory_ids: Sequence[int]) -> dict[int, str]:
@@ -187,7 +188,7 @@ def drop_copies(connection: Connection, table: StoredTable, partition_ids: Seque
 def drop_all_copies(connection: Connection, table: StoredTable, cluster: str) -> None:
     """Forget all copies of a table on ``cluster``, and the folder of the copy."""
     c = cluster_storage_descriptors.c
-    connection.execute(delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
+    later(connection, delete(cluster_storage_descriptors).where(c.table_id == table.id, c.cluster == cluster))
     _forget_copies(connection, table, None, cluster)
 
 
@@ -207,9 +208,9 @@ def _remove_locations(
     copies = cluster_storage_descriptors.c
     here = (copies.table_id == table.id, copies.cluster == cluster)
     if root:
-        connection.execute(delete(cluster_storage_descriptors).where(*here, copies.partition_id.is_(None)))
+        later(connection, delete(cluster_storage_descriptors).where(*here, copies.partition_id.is_(None)))
     for batch in batches(partition_ids):
-        connection.execute(delete(cluster_storage_descriptors).where(*here, copies.partition_id.in_(batch)))
+        later(connection, delete(cluster_storage_descriptors).where(*here, copies.partition_id.in_(batch)))
 
 
 def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence[int] | None, cluster: str) -> None:
@@ -220,7 +221,7 @@ def _forget_copies(connection: Connection, table: Table, partition_ids: Sequence
     if partition_ids is not None:
         chosen = [of_table.where(d.partition_id.in_(batch)) for batch in batches(partition_ids)]
     for each in chosen:
-        connection.execute(delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(each)))
+        later(connection, delete(directory_copies).where(copies.cluster == cluster, copies.directory_id.in_(each)))
 
 
 def place_in_copy(table: Table, name: str | None, location: str) -> str:

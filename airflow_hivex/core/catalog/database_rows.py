@@ -15,7 +15,7 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, check_name, c
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, Database
 from airflow_hivex.core.model.predicates import name_expression
 from airflow_hivex.core.model.table_properties import check_spelling
-from airflow_hivex.core.store.exchange import Call, Prepared
+from airflow_hivex.core.store.exchange import Call, Prepared, later
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, functions, links, quotas, tables
 
 _OF_NAME = select(databases).where(databases.c.name == bindparam("name", type_=String))
@@ -109,7 +109,8 @@ def update_database(connection: Connection, name: str, database: Database) -> No
     check_spelling("database", row.name, database.parameters, row.parameters)
     if database.location and database.location != row.location:
         check_database_folder(connection, row.name, database.location)
-    connection.execute(
+    later(
+        connection,
         update(databases)
         .where(databases.c.id == row.id)
         .values(
@@ -117,7 +118,7 @@ def update_database(connection: Connection, name: str, database: Database) -> No
             description=database.description,
             owner=check_owner(database.owner),
             parameters=dict(database.parameters),
-        )
+        ),
     )
 
 
@@ -147,11 +148,11 @@ def delete_database(connection: Connection, name: str) -> None:
     if kept:
         reason = f"it has {kept} functions; use CASCADE to drop them too"
         raise InvalidOperationError("DROP DATABASE", row.name, reason)
-    connection.execute(delete(quotas).where(quotas.c.database_id == row.id))
+    later(connection, delete(quotas).where(quotas.c.database_id == row.id))
     # Tables that were dropped, but whose files are not all gone, move to the default database.
     default_id = select(databases.c.id).where(databases.c.name == DEFAULT_DATABASE).scalar_subquery()
-    connection.execute(update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))
-    connection.execute(delete(databases).where(databases.c.id == row.id))
+    later(connection, update(tables).where(tables.c.database_id == row.id).values(database_id=default_id))
+    later(connection, delete(databases).where(databases.c.id == row.id))
 
 
 def lock_for_drop(connection: Connection, database_id: int) -> None:

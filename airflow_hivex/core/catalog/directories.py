@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Select,
     Text,
     bindparam,
+    cast,
     delete,
     func,
     insert,
@@ -27,7 +30,7 @@ from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.objects import StoredTable, Table
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Prepared, Value, joined
+from airflow_hivex.core.store.exchange import Prepared, Value, joined, later, together
 from airflow_hivex.core.store.schema import (
     change_streams,
     cluster_storage_descriptors,
@@ -54,14 +57,20 @@ _FEW = 16
 _INSERT = Prepared(
     insert(directories)
     .values({each.name: bindparam(each.name, type_=each.type) for each in directories.c if each.name != "id"})
-    .returning(directories.c.id)
+    .inline()
 )
+_COPIED = ("cluster", "registered_ms", "checksum")
 _INSERT_COPY = Prepared(
-    insert(directory_copies).values(
-        {
-            name: bindparam(name, type_=directory_copies.c[name].type)
-            for name in ("directory_id", "cluster", "registered_ms", "checksum")
-        }
+    insert(directory_copies).from_select(
+        ["directory_id", *_COPIED],
+        select(
+            directories.c.id, *(cast(bindparam(name), directory_copies.c[name].type).label(name) for name in _COPIED)
+        ).where(
+            directories.c.table_id == bindparam("of_table", type_=BigInteger),
+            directories.c.partition_id.is_not_distinct_from(bindparam("of_partition", type_=BigInteger)),
+            directories.c.name == bindparam("named", type_=Text),
+            directories.c.txn_id == bindparam("of_txn", type_=BigInteger),
+        ),
     )
 )
 _OF_TABLE = (
@@ -145,7 +154,7 @@ def insert_directories(
     now_ms: int,
     may_grow: bool = False,
 ) -> None:
-    """Write the rows of directories that were written on ``cluster``. Two round trips per batch.
+    """Write the rows of directories that were written on ``cluster``. A round trip for each batch of many.
 
     With ``may_grow`` the numbers of files, rows and bytes are added to the row of a directory that exists already.
     """
@@ -162,15 +171,10 @@ def insert_directories(
             checksums[partition_id, directory.name] = checksum
         rows.append({"table_id": table.id, "partition_id": partition_id, "txn_id": txn_id, **columns})
     if rows and len(rows) <= _FEW:
-        exchange = joined(connection)
-        inserted = exchange.send(*(_INSERT(**row) for row in rows))
-        copied: dict[str, Value] = {"cluster": cluster, "registered_ms": now_ms}
-        exchange.send(
-            *(
-                _INSERT_COPY(directory_id=int(made[0][0]), checksum=each.checksum, **copied)
-                for made, each in zip(inserted, new, strict=True)
-            )
-        )
+        of_all: dict[str, Value] = {"cluster": cluster, "registered_ms": now_ms, "of_table": table.id, "of_txn": txn_id}
+        for row, each in zip(rows, new, strict=True):
+            of_one = {"of_partition": row["partition_id"], "named": each.name, "checksum": each.checksum}
+            joined(connection).later(_INSERT(**row), _INSERT_COPY(**of_one, **of_all))
         return
     for batch in batches(rows, 1000):
         made = connection.execute(insert(directories).returning(d.id, d.partition_id, d.name), batch)
@@ -219,8 +223,8 @@ def _not_there(
         else:
             copies = directory_copies.c
             of_directory = copies.directory_id == row.id
-            connection.execute(delete(directory_copies).where(of_directory, copies.cluster != cluster))
-            connection.execute(update(directory_copies).where(of_directory).values(checksum=None))
+            later(connection, delete(directory_copies).where(of_directory, copies.cluster != cluster))
+            later(connection, update(directory_copies).where(of_directory).values(checksum=None))
     return new
 
 
@@ -239,7 +243,7 @@ def put_copies(connection: Connection, checksums: Mapping[int, str | None], clus
         for each, checksum in sorted(checksums.items())
     ]
     for batch in batches(rows):
-        connection.execute(statement, batch)
+        later(connection, statement, batch)
 
 
 def directories_of(
@@ -279,52 +283,58 @@ def writers_of(connection: Connection, table: Table, names: Collection[str | Non
     )
 
 
-def has_later_base(connection: Connection, table: Table, names: Collection[str | None], write_id: int) -> bool:
-    """Return whether a base hides a delta of the write id in one of these partitions.
+def check_no_later_base(
+    connection: Connection, table: Table, names: Collection[str | None], write_id: int, error: Exception
+) -> None:
+    """Raise ``error``, perhaps with the next statement, if a base hides a delta of the write id in a partition.
 
     The name None stands for a table without partitions.
     """
+
+    def check(found: Sequence[object]) -> None:
+        if found:
+            raise error
+
     values = {"table_id": table.id, "write_id": write_id}
     if not table.is_partitioned:
-        (found,) = joined(connection).send(_LATER_BASE(**values))
-        return bool(found)
+        joined(connection).later(_LATER_BASE(**values), check=check)
+        return
     named = sorted(name for name in names if name is not None)
     if len(named) <= _FEW:
-        calls = [_LATER_BASE_IN(**values, name=name) for name in named]
-        return bool(calls) and any(joined(connection).send(*calls))
-    return any(
-        connection.execute(_OF_PARTITIONS.where(partitions.c.name.in_(batch)), values).first() is not None
-        for batch in batches(named)
-    )
+        joined(connection).later(*(_LATER_BASE_IN(**values, name=name) for name in named), check=check)
+        return
+    for batch in batches(named):
+        check(connection.execute(_OF_PARTITIONS.where(partitions.c.name.in_(batch)), values).all())
 
 
 def forget_partitions(connection: Connection, ids: Sequence[int]) -> None:
     """Remove all rows of dropped partitions, after their files are gone."""
     for batch in batches(ids):
         of_partitions = select(directories.c.id).where(directories.c.partition_id.in_(batch))
-        connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_partitions)))
-        connection.execute(delete(directories).where(directories.c.partition_id.in_(batch)))
-        connection.execute(delete(statistics).where(statistics.c.partition_id.in_(batch)))
-        connection.execute(delete(partition_key_values).where(partition_key_values.c.partition_id.in_(batch)))
-        storage_ids = _storage_of_partitions(connection, partitions.c.id.in_(batch), partitions.c.dropped)
-        connection.execute(delete(partitions).where(partitions.c.id.in_(batch), partitions.c.dropped))
+        later(connection, delete(directory_copies).where(directory_copies.c.directory_id.in_(of_partitions)))
+        later(connection, delete(directories).where(directories.c.partition_id.in_(batch)))
+        later(connection, delete(statistics).where(statistics.c.partition_id.in_(batch)))
+        later(connection, delete(partition_key_values).where(partition_key_values.c.partition_id.in_(batch)))
+        of_batch = _storage_of_partitions(partitions.c.id.in_(batch), partitions.c.dropped)
+        storage_ids = connection.execute(of_batch).scalars().all()
+        later(connection, delete(partitions).where(partitions.c.id.in_(batch), partitions.c.dropped))
         delete_storage_descriptors(connection, storage_ids)
 
 
 def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
     """Remove all rows of dropped tables, after their files are gone."""
     # First, because a transaction that takes a write id locks this row before it refers to the row of the table.
-    connection.execute(delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
+    later(connection, delete(next_write_ids).where(next_write_ids.c.table_id.in_(ids)))
     # From here on no transaction adds a row that refers to the tables.
-    connection.execute(select(tables.c.id).where(tables.c.id.in_(ids)).order_by(tables.c.id).with_for_update()).all()
-    storage_ids = [
-        *_storage_of_partitions(connection, partitions.c.table_id.in_(ids)),
-        *connection.execute(
-            select(tables.c.storage_descriptor_id).where(tables.c.id.in_(ids), tables.c.dropped)
-        ).scalars(),
-    ]
+    later(connection, select(tables.c.id).where(tables.c.id.in_(ids)).order_by(tables.c.id).with_for_update())
+    of_partitions, own = together(
+        connection,
+        _storage_of_partitions(partitions.c.table_id.in_(ids)),
+        select(tables.c.storage_descriptor_id).where(tables.c.id.in_(ids), tables.c.dropped),
+    )
+    storage_ids = [row.storage_descriptor_id for row in (*of_partitions, *own)]
     of_tables = select(directories.c.id).where(directories.c.table_id.in_(ids))
-    connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
+    later(connection, delete(directory_copies).where(directory_copies.c.directory_id.in_(of_tables)))
     for child in (
         directories,
         statistics,
@@ -341,14 +351,12 @@ def forget_tables(connection: Connection, ids: Sequence[int]) -> None:
         table_commits,
         change_streams,
     ):
-        connection.execute(delete(child).where(child.c.table_id.in_(ids)))
-    connection.execute(delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))
+        later(connection, delete(child).where(child.c.table_id.in_(ids)))
+    later(connection, delete(tables).where(tables.c.id.in_(ids), tables.c.dropped))
     delete_storage_descriptors(connection, storage_ids)
 
 
-def _storage_of_partitions(connection: Connection, *conditions: ColumnElement[bool]) -> Sequence[int]:
-    """Return the ids of the storage descriptors that belong to partitions."""
-    of_their_own = select(partitions.c.storage_descriptor_id).where(
-        *conditions, partitions.c.storage_descriptor_id.is_not(None)
-    )
-    return [int(each) for each in connection.execute(of_their_own).scalars()]
+def _storage_of_partitions(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of the ids of the storage descriptors that belong to partitions."""
+    storage_id = partitions.c.storage_descriptor_id
+    return select(storage_id).where(*conditions, storage_id.is_not(None))

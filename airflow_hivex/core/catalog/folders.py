@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, TEMPORARY_NAMESPACE, TableType
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import cluster_storage_descriptors, databases, partitions, tables
 
 _COPIES = cluster_storage_descriptors.c
@@ -48,7 +49,7 @@ def hold_folders(connection: Connection, *, chosen: bool = True) -> None:
     round trip on PostgreSQL; on SQLite one transaction writes at a time.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(_LOCKS[chosen])
+        later(connection, _LOCKS[chosen])
 
 
 def _starts_with(column: ColumnElement[str]) -> ColumnElement[bool]:

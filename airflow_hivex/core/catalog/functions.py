@@ -19,6 +19,7 @@ from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import check_owner, normalise
 from airflow_hivex.core.model.objects import OwnerType
 from airflow_hivex.core.model.permanent_functions import FunctionResource, PermanentFunction, ResourceType
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import databases, functions
 
 
@@ -112,7 +113,7 @@ def delete_function(connection: Connection, stored: PermanentFunction) -> None:
 
 def delete_functions(connection: Connection, database_id: int) -> None:
     """Remove all functions of a database."""
-    connection.execute(delete(functions).where(functions.c.database_id == database_id))
+    later(connection, delete(functions).where(functions.c.database_id == database_id))
 
 
 def record_function_event(

@@ -34,6 +34,7 @@ from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import Moment, Snapshot
 from airflow_hivex.core.model.versions import RecordedVersion, TableVersion, is_beyond
 from airflow_hivex.core.model.write_ids import MAX_ID, ValidTxnList, ValidWriteIdList
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copied_moments,
@@ -113,7 +114,7 @@ def begin_with(connection: Connection, table_id: int, txn_id: int | None, now_ms
     """
     last = select(counters.c.value + 1).where(counters.c.name == "txn").scalar_subquery()
     first = last if txn_id is None else txn_id
-    connection.execute(update(tables).where(tables.c.id == table_id).values(history_txn_id=first))
+    later(connection, update(tables).where(tables.c.id == table_id).values(history_txn_id=first))
     commit_record.record_break(connection, table_id, now_ms)
 
 
@@ -123,11 +124,11 @@ def raise_floor(connection: Connection, table_id: int, partition_id: int | None,
         p = partitions.c
         is_lower = func.coalesce(p.history_write_id, 0) < write_id
         of_partition = update(partitions).where(p.id == partition_id, is_lower)
-        connection.execute(of_partition.values(history_write_id=write_id))
+        later(connection, of_partition.values(history_write_id=write_id))
         return
     t = tables.c
     is_lower = func.coalesce(t.history_write_id, 0) < write_id
-    connection.execute(update(tables).where(t.id == table_id, is_lower).values(history_write_id=write_id))
+    later(connection, update(tables).where(t.id == table_id, is_lower).values(history_write_id=write_id))
 
 
 _C = table_commits.c

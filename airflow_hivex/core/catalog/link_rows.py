@@ -32,6 +32,7 @@ from airflow_hivex.core.model.identifiers import MAX_NAME_LENGTH, check_owner
 from airflow_hivex.core.model.links import Link, LinkName, LinkType
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import databases, link_partitions, links, partitions, tables
 
 _OWN = databases.alias("own_databases")
@@ -95,6 +96,16 @@ def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> 
 
     One round trip.
     """
+    return described_from(connection.execute(described(*conditions)))
+
+
+def described(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of the links with conditions, for :func:`described_from`."""
+    return _DESCRIBED.where(*conditions)
+
+
+def described_from(rows: Iterable[Any]) -> list[Link]:
+    """Return links with their properties, owner and time."""
     return [
         _link(
             row,
@@ -103,7 +114,7 @@ def describe_links(connection: Connection, *conditions: ColumnElement[bool]) -> 
             owner=row.owner,
             created_at=to_datetime(row.created_ms),
         )
-        for row in connection.execute(_DESCRIBED.where(*conditions))
+        for row in rows
     ]
 
 
@@ -112,7 +123,7 @@ def combined(found: Link, described: Link) -> Link:
     return replace(found, properties=described.properties, owner=described.owner, created_at=described.created_at)
 
 
-def _link(row: Row[Any], name: LinkName, **others: Any) -> Link:
+def _link(row: Any, name: LinkName, **others: Any) -> Link:
     return Link(
         row.id,
         name,
@@ -190,13 +201,13 @@ def delete_links(connection: Connection, ids: Collection[int]) -> None:
     for batch in batches(sorted(ids)):
         # From here on no other writer adds partitions to the links.
         connection.execute(select(_L.id).where(_L.id.in_(batch)).order_by(_L.id).with_for_update()).all()
-        connection.execute(delete(link_partitions).where(_EXCEPTIONS.link_id.in_(batch)))
-        connection.execute(delete(links).where(_L.id.in_(batch)))
+        later(connection, delete(link_partitions).where(_EXCEPTIONS.link_id.in_(batch)))
+        later(connection, delete(links).where(_L.id.in_(batch)))
 
 
 def update_properties(connection: Connection, link: Link, properties: Mapping[str, str]) -> None:
     """Store the properties of a link."""
-    connection.execute(update(links).where(_L.id == link.id).values(parameters=dict(properties)))
+    later(connection, update(links).where(_L.id == link.id).values(parameters=dict(properties)))
 
 
 def lock_link(connection: Connection, link_id: int) -> bool:
@@ -214,14 +225,14 @@ def show_partitions(connection: Connection, link_id: int, ids: Iterable[int], *,
     )
     rows = [{"link_id": link_id, "partition_id": each, "is_shown": shown, "changed_ms": now_ms} for each in sorted(ids)]
     for batch in batches(rows):
-        connection.execute(statement, batch)
+        later(connection, statement, batch)
 
 
 def forget_shown(connection: Connection, link_id: int, ids: Sequence[int]) -> None:
     """Remove the changes of ALTER LINK to partitions of a link."""
     for batch in batches(ids):
         rows = (_EXCEPTIONS.link_id == link_id, _EXCEPTIONS.partition_id.in_(batch))
-        connection.execute(delete(link_partitions).where(*rows))
+        later(connection, delete(link_partitions).where(*rows))
 
 
 def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict[LinkName, list[str]]:
@@ -242,7 +253,7 @@ def forget_dropped(connection: Connection, partition_ids: Sequence[int]) -> dict
         )
         for database, table, namespace, partition in connection.execute(query):
             lost.setdefault(LinkName(database, table, namespace), []).append(partition)
-        connection.execute(delete(link_partitions).where(of_partitions))
+        later(connection, delete(link_partitions).where(of_partitions))
     return lost
 
 
@@ -278,9 +289,9 @@ def raise_beginning(connection: Connection, link: Link) -> None:
     last = connection.execute(select(func.max(p.id)).where(of_source)).scalar_one()
     beginning = max(link.after_partition_id, last or 0 if first is None else first - 1)
     if beginning > link.after_partition_id:
-        connection.execute(update(links).where(_L.id == link.id).values(after_partition_id=beginning))
+        later(connection, update(links).where(_L.id == link.id).values(after_partition_id=beginning))
         before = (_EXCEPTIONS.link_id == link.id, ~_EXCEPTIONS.is_shown, _EXCEPTIONS.partition_id <= beginning)
-        connection.execute(delete(link_partitions).where(*before))
+        later(connection, delete(link_partitions).where(*before))
 
 
 def record_link_event(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from airflow_hivex.core.catalog import table_rows
 from airflow_hivex.core.catalog.contents import TableContents, read_contents
@@ -12,7 +13,8 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.snapshots import QualifiedName, Snapshot
 from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList
-from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids
+from airflow_hivex.core.snapshots.valid_lists import read_valid_write_ids, write_id_lists, write_ids_query
+from airflow_hivex.core.store.exchange import together
 
 
 def _by_name(found: Iterable[StoredTable]) -> dict[QualifiedName, StoredTable]:
@@ -45,8 +47,8 @@ class SnapshotReading(StorePart):
 
         Without further arguments this is the current snapshot. With ``txn_id`` it is the snapshot that this transaction
         takes now, with ``valid_txns`` a snapshot that was taken before. ``known`` are tables from an earlier snapshot
-        of the caller; unchanged tables are not read again. One round trip; one more if a table of ``known`` has
-        changed, or with ``valid_txns``.
+        of the caller; unchanged tables are not read again. One round trip; more if a table of ``known`` has changed, or
+        is missing there with ``valid_txns``.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -56,7 +58,14 @@ class SnapshotReading(StorePart):
         calls = [snapshot_call(wanted, txn_id)]
         if wanted.keys() - found.keys():
             calls += table_calls(wanted)
-        answer, *rows = self._store.ask(*calls, connection=self._connection)
+        shared: list[Any] | None = None
+        if valid_txns is not None and wanted and not wanted.keys() - found.keys():
+            ids = [found[name].id for name in wanted]
+            with self._read() as connection:
+                answer, shared = together(connection, *calls, write_ids_query(ids, valid_txns))
+                rows = []
+        else:
+            answer, *rows = self._store.ask(*calls, connection=self._connection)
         read = read_snapshot(answer, txn_id)
         if rows:
             found.update(_by_name(table_rows.tables_from_rows(*rows)))
@@ -70,9 +79,12 @@ class SnapshotReading(StorePart):
                 return self.snapshot(names, txn_id, valid_txns=valid_txns)
         write_ids = read.write_ids
         if valid_txns is not None:
-            with self._read() as connection:
-                named = {found[name].id: found[name].full_name for name in wanted}
-                write_ids = read_valid_write_ids(connection, named, valid_txns)
+            named = {found[name].id: found[name].full_name for name in wanted}
+            if shared is not None and not behind:
+                write_ids = write_id_lists(named, [tuple(row) for row in shared], valid_txns)
+            else:
+                with self._read() as connection:
+                    write_ids = read_valid_write_ids(connection, named, valid_txns)
         return Snapshot(
             valid_txns or read.valid_txns,
             {name: found[name] for name in wanted},

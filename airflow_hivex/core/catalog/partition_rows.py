@@ -33,6 +33,7 @@ from airflow_hivex.core.model.partitions import (
 )
 from airflow_hivex.core.model.predicates import Value, typed
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -178,7 +179,7 @@ def insert_partitions(
         for position, value in enumerate(partition_values(name))
     ]
     for value_batch in batches(values):
-        connection.execute(insert(partition_key_values), value_batch)
+        later(connection, insert(partition_key_values), value_batch)
     return added
 
 
@@ -194,7 +195,7 @@ def _insert_storage_descriptors(connection: Connection, given: Mapping[str, Part
 def delete_storage_descriptors(connection: Connection, ids: Sequence[int]) -> None:
     """Remove storage descriptors that no row names any more."""
     for batch in batches(ids):
-        connection.execute(delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
+        later(connection, delete(storage_descriptors).where(storage_descriptors.c.id.in_(batch)))
 
 
 def update_partitions(connection: Connection, changed: Mapping[int, Partition]) -> None:
@@ -218,13 +219,13 @@ def update_partitions(connection: Connection, changed: Mapping[int, Partition]) 
             storage_id = None
         else:
             own = update(storage_descriptors).where(storage_descriptors.c.id == storage_id)
-            connection.execute(own.values(**storage_to_values(partition.storage)))
+            later(connection, own.values(**storage_to_values(partition.storage)))
         values = {
             "parameters": dict(partition.parameters),
             "last_accessed_ms": stored_time(partition.name, partition.last_accessed_at),
             "storage_descriptor_id": storage_id,
         }
-        connection.execute(update(partitions).where(partitions.c.id == partition_id).values(**values))
+        later(connection, update(partitions).where(partitions.c.id == partition_id).values(**values))
     delete_storage_descriptors(connection, needless)
 
 
@@ -362,20 +363,22 @@ def rename_partition(connection: Connection, table: Table, stored: Row[Any], nam
         raise AlreadyExistsError("partition", f"{table.full_name} {name}", "choose another name") from error
     for child in (completed_txn_components, compaction_queue, completed_compactions):
         of_partition = (child.c.table_id == table.id, child.c.partition == stored.name)
-        connection.execute(update(child).where(*of_partition).values(partition=name))
+        later(connection, update(child).where(*of_partition).values(partition=name))
     for position, value in enumerate(partition_values(name)):
         keys = partition_key_values.c
-        connection.execute(
+        later(
+            connection,
             update(partition_key_values)
             .where(keys.partition_id == stored.id, keys.position == position)
-            .values(value=value)
+            .values(value=value),
         )
     for copy in secondaries_of(connection, [stored.id])[stored.id] if moves else ():
         copies = cluster_storage_descriptors.c
-        connection.execute(
+        later(
+            connection,
             update(cluster_storage_descriptors)
             .where(copies.partition_id == stored.id, copies.cluster == copy.cluster)
-            .values(location=copy.location.removesuffix(old) + new)
+            .values(location=copy.location.removesuffix(old) + new),
         )
     return moves
 
@@ -386,13 +389,13 @@ def move_below(connection: Connection, table: Table, location: str, target: str)
     of_table = (partitions.c.table_id == table.id) & below
     names = {row.id: row.name for row in connection.execute(select(partitions.c.id, partitions.c.name).where(of_table))}
     rest = func.substr(partitions.c.location, len(location) + 1)
-    connection.execute(update(partitions).where(of_table).values(location=literal(target).concat(rest)))
+    later(connection, update(partitions).where(of_table).values(location=literal(target).concat(rest)))
     return names
 
 
 def update_location(connection: Connection, partition_id: int, location: str) -> None:
     """Give a partition another folder on the primary cluster of its table."""
-    connection.execute(update(partitions).where(partitions.c.id == partition_id).values(location=location))
+    later(connection, update(partitions).where(partitions.c.id == partition_id).values(location=location))
 
 
 def locations_of(connection: Connection, table: Table, names: Sequence[str]) -> dict[str, str]:
@@ -429,9 +432,9 @@ def mark_dropped(connection: Connection, ids: Sequence[int], now_ms: int) -> Non
     copies = cluster_storage_descriptors
     for batch in batches(ids):
         dropped = update(partitions).where(partitions.c.id.in_(batch))
-        connection.execute(dropped.values(dropped=True, created_ms=now_ms))
-        connection.execute(copies.delete().where(copies.c.partition_id.in_(batch)))
-        connection.execute(statistics.delete().where(statistics.c.partition_id.in_(batch)))
+        later(connection, dropped.values(dropped=True, created_ms=now_ms))
+        later(connection, copies.delete().where(copies.c.partition_id.in_(batch)))
+        later(connection, statistics.delete().where(statistics.c.partition_id.in_(batch)))
 
 
 def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> int:
@@ -458,7 +461,7 @@ def leave_former_name(connection: Connection, stored: Row[Any], now_ms: int) -> 
         number = connection.execute(insert(directories).values(values).returning(d.id)).scalar_one()
         if clusters[row["id"]]:
             copied = [{**each, "directory_id": number} for each in clusters[row["id"]]]
-            connection.execute(insert(directory_copies), copied)
+            later(connection, insert(directory_copies), copied)
     return int(partition_id)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from sqlalchemy import Connection
 
@@ -13,23 +13,29 @@ from airflow_hivex.core.errors import NoSuchObjectError
 from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
+from airflow_hivex.core.store.exchange import together
+from airflow_hivex.core.store.schema import tables
 from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.conflicts import ConflictFoundError, one_after_the_other
-from airflow_hivex.core.transactions.shared_state import stored_snapshot
+from airflow_hivex.core.transactions.shared_state import snapshot_from, snapshot_query
 
 
-def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> None:
+def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id: int) -> bool:
     """Register the writes of a transaction's statements, as part of its commit.
 
-    The records of killed statements stay, so that the cleaner finds their files.
+    Returns whether records of killed statements stay, so that the cleaner finds their files.
 
     Raises:
         NoSuchObjectError: a written table has been dropped.
         ConflictFoundError: rows of this transaction hide rows that another one has written meanwhile, or vice versa.
     """
-    done = [write for write in pending_writes.of_transaction(connection, txn_id) if write.directories is not None]
-    by_id = {each.id: each for each in table_rows.select_tables_by_id(connection, {write.table_id for write in done})}
-    snapshot = stored_snapshot(connection, txn_id)
+    noted = pending_writes.query_of(txn_id)
+    of_writes = tables.c.id.in_(noted.order_by(None).with_only_columns(noted.selected_columns.table_id))
+    rows, stored, *of_tables = together(connection, noted, snapshot_query(txn_id), *table_rows.queries_where(of_writes))
+    pending, snapshot = pending_writes.from_rows(rows), snapshot_from(stored)
+    done = [write for write in pending if write.directories is not None]
+    written = {write.table_id for write in done}
+    by_id = {each.id: each for each in table_rows.tables_from_rows(*of_tables) if each.id in written}
     overwritten = {write.table_id for write in done if write.facts.overwrite}
     one_after_the_other(connection, {table_id: table_id in overwritten for table_id in by_id})
     # Checked before the registration, so that the transaction's own directories do not count as another's.
@@ -38,9 +44,7 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         if table is None:
             continue
         names = write.partitions or {None}
-        sentence = hidden(connection, table, names, snapshot, write.facts)
-        if sentence is not None:
-            raise ConflictFoundError(sentence)
+        check_nothing_hidden(connection, table, names, snapshot, write.facts, ConflictFoundError)
     registrations = []
     for write in done:
         table = by_id.get(write.table_id)
@@ -57,26 +61,27 @@ def register_pending_writes(catalog: ObjectStore, connection: Connection, txn_id
         txn_id,
         {(write.table_id, each, operation) for write in done for each, operation in write.operations},
     )
+    return len(done) < len(pending)
 
 
-def hidden(
+def check_nothing_hidden(
     connection: Connection,
     table: Table,
     names: Collection[str | None],
     snapshot: ValidTxnList | None,
     write: TableWrite,
-) -> str | None:
-    """Return the reason why the rows of a write to partitions would be hidden, or None if they would be visible.
+    error: Callable[[str], Exception],
+) -> None:
+    """Raise ``error``, perhaps with the next statement, if the rows of a write to partitions would be hidden.
 
     A base directory hides all directories of lower write ids, also directories that its statement could not see. The
     commit does not check this, since an INSERT INTO does not conflict with an update. Other transactions can insert
     between the snapshot of a transaction and its INSERT OVERWRITE; with shared locks, both run at the same time.
     """
     if not write.overwrite:
-        if directories.has_later_base(connection, table, names, write.write_id):
-            return f"another transaction has overwritten {table.full_name} while it inserted"
+        overwritten = error(f"another transaction has overwritten {table.full_name} while it inserted")
+        directories.check_no_later_base(connection, table, names, write.write_id, overwritten)
     elif snapshot is not None:
         writers = directories.writers_of(connection, table, names)
         if any(not snapshot.is_valid(txn_id) for txn_id in writers):
-            return "another transaction has inserted into what it overwrites since its snapshot was taken"
-    return None
+            raise error("another transaction has inserted into what it overwrites since its snapshot was taken")

@@ -19,6 +19,7 @@ from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import keep_moment
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     directories,
@@ -76,7 +77,7 @@ def switch_primary(
     }
     rows = [{**shared, "partition_id": id_, "location": location} for id_, location in copied.items()]
     for batch in batches(rows):
-        connection.execute(insert(cluster_storage_descriptors), batch)
+        later(connection, insert(cluster_storage_descriptors), batch)
     return changed
 
 
@@ -104,13 +105,13 @@ def replace_primary(
     }
     d, held = directories.c, directory_copies.c
     of_table = select(d.id).where(d.table_id == current.id)
-    connection.execute(delete(directory_copies).where(held.cluster == lost.cluster, held.directory_id.in_(of_table)))
+    later(connection, delete(directory_copies).where(held.cluster == lost.cluster, held.directory_id.in_(of_table)))
     kept = select(held.directory_id).where(held.cluster == cluster)
     gone = connection.execute(select(d.id).where(d.table_id == current.id, d.id.not_in(kept))).scalars().all()
     for batch in batches(sorted({*gone, *withdrawn})):
-        connection.execute(delete(directory_copies).where(held.directory_id.in_(batch)))
-        connection.execute(delete(directories).where(d.id.in_(batch)))
-    connection.execute(delete(statistics).where(statistics.c.table_id == current.id))
+        later(connection, delete(directory_copies).where(held.directory_id.in_(batch)))
+        later(connection, delete(directories).where(d.id.in_(batch)))
+    later(connection, delete(statistics).where(statistics.c.table_id == current.id))
     return _move(connection, current, cluster, root, moved)
 
 
@@ -164,15 +165,16 @@ def _move(
             raise InvalidOperationError(_OPERATION, table.full_name, reason)
     c = cluster_storage_descriptors.c
     lost = or_(c.cluster == cluster, c.cluster == table.storage.primary.cluster)
-    connection.execute(delete(cluster_storage_descriptors).where(c.table_id == table.id, lost))
-    connection.execute(
+    later(connection, delete(cluster_storage_descriptors).where(c.table_id == table.id, lost))
+    later(
+        connection,
         update(tables)
         .where(tables.c.id == table.id)
-        .values(primary_cluster=cluster, location=root, version=tables.c.version + 1)
+        .values(primary_cluster=cluster, location=root, version=tables.c.version + 1),
     )
     move = update(partitions).where(partitions.c.id == bindparam("moved")).values(location=bindparam("place"))
     for batch in batches([{"moved": id_, "place": place} for id_, place in places.items()]):
-        connection.execute(move, batch)
+        later(connection, move, batch)
     (changed,) = select_tables_by_id(connection, [table.id])
     check_apart(connection, changed)
     return changed

@@ -156,13 +156,14 @@ def register(connection: Connection, registrations: Sequence[Registration], now_
         InvalidOperationError: the files of a streaming batch have another row layout than the files that are there.
         QuotaExceededError: a namespace would have more bytes than its quota.
     """
-    growing = []
-    for each in registrations:
-        if each.replaces:
-            # This change has no write id. It comes first, as it locks the row of the table for a change.
-            table_rows.raise_versions(connection, [each.table.id])
-        if table_rows.check_writable(connection, each.table, each.cluster) and each.grows:
-            growing.append((each.table.database, each.cluster, each.table.id))
+    # These changes have no write id. They come first, as they lock the rows of the tables for a change.
+    table_rows.raise_versions(connection, [each.table.id for each in registrations if each.replaces])
+    have_quotas = table_rows.check_writable(connection, *((each.table, each.cluster) for each in registrations))
+    growing = [
+        (each.table.database, each.cluster, each.table.id)
+        for each, has_quota in zip(registrations, have_quotas, strict=True)
+        if has_quota and each.grows
+    ]
     # Always in the same order, so that commits to several namespaces do not wait for each other. Each namespace counts
     # once.
     of_namespaces = {(database, cluster): table_id for database, cluster, table_id in growing}

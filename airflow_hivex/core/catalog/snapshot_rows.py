@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     CompoundSelect,
+    Connection,
     Integer,
     ScalarSelect,
     String,
@@ -25,6 +26,8 @@ from sqlalchemy import (
 )
 
 from airflow_hivex.core.catalog.table_rows import SELECT_SECONDARIES, SELECT_TABLES
+from airflow_hivex.core.model.identifiers import normalise
+from airflow_hivex.core.model.objects import Table
 from airflow_hivex.core.model.snapshots import History, QualifiedName
 from airflow_hivex.core.model.write_ids import MAX_ID, TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots import valid_lists
@@ -40,7 +43,7 @@ from airflow_hivex.core.snapshots.valid_lists import (
     with_later,
     write_id_lists,
 )
-from airflow_hivex.core.store.exchange import Call, Prepared, Value
+from airflow_hivex.core.store.exchange import Call, Prepared, Value, together
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     counters,
@@ -79,6 +82,21 @@ def snapshot_call(names: Collection[QualifiedName], txn_id: int | None) -> Call:
     """
     # The statement sees no transaction above the one that was opened last.
     return _snapshot(_size(names))(**_values(names), high_watermark=MAX_ID if txn_id is None else txn_id)
+
+
+def read_lists(
+    connection: Connection, table: Table, table_id: int, txn_id: int | None
+) -> tuple[ValidTxnList, ValidWriteIdList]:
+    """Return the current snapshot, or a transaction's, and the table's write id list in it. One round trip.
+
+    A table that has no name any more takes two more.
+    """
+    (rows,) = together(connection, snapshot_call([(normalise(table.database), normalise(table.name))], txn_id))
+    read = read_snapshot(rows, txn_id)
+    if table_id in read.write_ids:
+        return read.valid_txns, replace(read.write_ids[table_id], mark=None)
+    valid_txns = valid_lists.read_valid_txns(connection, txn_id)
+    return valid_txns, valid_lists.read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
 
 
 def table_calls(names: Collection[QualifiedName]) -> tuple[Call, Call]:

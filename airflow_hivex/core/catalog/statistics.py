@@ -11,6 +11,7 @@ from airflow_hivex.core.errors import NoSuchTableError
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.statistics import ColumnStatistics, Statistics
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import partitions, statistics
 
 
@@ -63,9 +64,9 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
     earlier = select_statistics(connection, table, wanted)
     s = statistics.c
     if None in found:
-        connection.execute(delete(statistics).where(s.table_id == table.id, s.partition_id.is_(None)))
+        later(connection, delete(statistics).where(s.table_id == table.id, s.partition_id.is_(None)))
     for batch in batches(wanted):
-        connection.execute(delete(statistics).where(s.partition_id.in_(batch)))
+        later(connection, delete(statistics).where(s.partition_id.in_(batch)))
     values = []
     for name, new in found.items():
         if name not in ids:
@@ -85,7 +86,7 @@ def store_statistics(connection: Connection, table: StoredTable, found: Mapping[
             }
         )
     for rows_of_batch in batches(values, 1000):
-        connection.execute(insert(statistics), rows_of_batch)
+        later(connection, insert(statistics), rows_of_batch)
 
 
 def delete_column_statistics(
@@ -106,7 +107,7 @@ def delete_column_statistics(
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     documents = {name: each.to_json() for name, each in left.items()}
-    connection.execute(update(statistics).where(s.table_id == table.id, own).values(columns=documents))
+    later(connection, update(statistics).where(s.table_id == table.id, own).values(columns=documents))
     return True
 
 
@@ -117,4 +118,4 @@ def store_sizes(
     s = statistics.c
     own = s.partition_id.is_(None) if partition_id is None else s.partition_id == partition_id
     sizes = {"num_files": num_files, "total_size": total_size}
-    connection.execute(update(statistics).where(s.table_id == table.id, own).values(sizes))
+    later(connection, update(statistics).where(s.table_id == table.id, own).values(sizes))

@@ -21,7 +21,7 @@ from airflow_hivex.core.model.links import Link
 from airflow_hivex.core.model.objects import ClusterStorageDescriptor, StoredTable, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList, with_committed
 from airflow_hivex.core.store.engine import JoinsTransactions, Store
-from airflow_hivex.core.transactions import single_changes, table_names
+from airflow_hivex.core.transactions import allocation, single_changes, table_names
 from airflow_hivex.core.transactions.txn_rows import check_open
 
 T = TypeVar("T")
@@ -126,9 +126,12 @@ class StorePart(JoinsTransactions):
         own_id = single_changes.open_in(connection, self._clock()) if txn_id is None else None
         writer = txn_id if own_id is None else own_id
         assert writer is not None
-        write_id = single_changes.take_write_id(connection, writer, table.id, first)
-        if write_ids is not None:
-            write_ids = with_committed(write_ids, write_id)
+        if write_ids is None and first == 1:
+            allocation.allocate_later(connection, writer, table.id)
+        else:
+            write_id = single_changes.take_write_id(connection, writer, table.id, first)
+            if write_ids is not None:
+                write_ids = with_committed(write_ids, write_id)
         if own_id is None:
             self._record(connection, type, table, write_ids, writer, message)
         else:

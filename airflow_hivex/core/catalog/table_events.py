@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog.rows import partition_document, table_document
+from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.objects import Partition, Table
 from airflow_hivex.core.model.write_ids import ValidWriteIdList
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 
 
 def record_table_event(
@@ -28,14 +28,13 @@ def record_table_event(
 
     The event of a transactional table always has a write id list: the given list, else the list of the transaction,
     else the current list. The list is read at the end of the commit, and includes the write ids that the commit itself
-    allocates. One round trip; two more if the list is not given.
+    allocates. One round trip if the list is not given.
     """
 
     def complete() -> dict[str, Any]:
         write_ids = valid_write_ids
         if write_ids is None and table.is_transactional and table.id is not None:
-            valid_txns = read_valid_txns(connection, txn_id)
-            write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+            _, write_ids = read_lists(connection, table, table.id, txn_id)
         return {
             "table_id": table.id,
             "valid_write_ids": None if write_ids is None else str(write_ids),

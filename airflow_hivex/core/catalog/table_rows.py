@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
-    Row,
+    Select,
     String,
     Text,
+    and_,
     bindparam,
     cast,
     delete,
@@ -25,7 +28,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import IntegrityError
 
 from airflow_hivex.core.catalog.closed_namespaces import check_folder, check_parents
-from airflow_hivex.core.catalog.database_rows import matching, select_database
+from airflow_hivex.core.catalog.database_rows import finding, matching, select_database
 from airflow_hivex.core.catalog.folders import (
     HOLDING_DATABASE,
     LOCATIONS,
@@ -42,7 +45,13 @@ from airflow_hivex.core.catalog.rows import (
     table_from_row,
     table_to_values,
 )
-from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, NoSuchTableError, PrimaryChangedError
+from airflow_hivex.core.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    NoSuchDatabaseError,
+    NoSuchTableError,
+    PrimaryChangedError,
+)
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.model.objects import (
     TEMPORARY_DATABASE,
@@ -55,7 +64,7 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Prepared, joined
+from airflow_hivex.core.store.exchange import Prepared, Rows, joined, later, together
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     compaction_queue,
@@ -129,7 +138,7 @@ def select_table_for_change(connection: Connection, database: str, name: str) ->
     of_name = (databases.c.name == normalise(database), tables.c.name == normalise(name), ~tables.c.dropped)
     named = select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(*of_name)
     # A statement of its own: the next statement sees the commits for which this one has waited.
-    connection.execute(named.with_for_update(key_share=True, of=tables)).all()
+    later(connection, named.with_for_update(key_share=True, of=tables))
     return select_table(connection, database, name)
 
 
@@ -148,9 +157,9 @@ def lock_for_change(connection: Connection, table_ids: Collection[int]) -> froze
 def lock_as_named(connection: Connection, table: StoredTable) -> None:
     """Lock a table until the caller's transaction ends, under the name by which a statement has found it.
 
-    The table may have lost the name to another one while the statement waited. One round trip.
+    The table may have lost the name to another one while the statement waited.
 
-    Raises:
+    Raises, perhaps with the next statement:
         NoSuchTableError: the table was dropped, or has another name.
     """
     found = (
@@ -160,38 +169,43 @@ def lock_as_named(connection: Connection, table: StoredTable) -> None:
         ~tables.c.dropped,
     )
     named = select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(*found)
-    if connection.execute(named.with_for_update(key_share=True, of=tables)).first() is None:
-        raise NoSuchTableError(table.database, table.name)
+
+    def check(rows: Rows) -> None:
+        if not rows:
+            raise NoSuchTableError(table.database, table.name)
+
+    later(connection, named.with_for_update(key_share=True, of=tables), check=check)
 
 
 def select_tables(connection: Connection, names: Iterable[tuple[str, str]]) -> list[StoredTable]:
-    """Return the existing tables of (database, name) pairs. Two round trips for any number."""
+    """Return the existing tables of (database, name) pairs. One round trip for any number."""
     by_database: dict[str, list[str]] = defaultdict(list)
     for database, name in names:
         by_database[database].append(name)
-    return _with_secondaries(
+    return _select_where(
         connection,
-        [
-            row
-            for database, wanted in by_database.items()
-            for row in connection.execute(SELECT_TABLES.where(databases.c.name == database, tables.c.name.in_(wanted)))
-        ],
+        [and_(databases.c.name == database, tables.c.name.in_(wanted)) for database, wanted in by_database.items()],
     )
 
 
 def select_tables_by_id(connection: Connection, ids: Collection[int]) -> list[StoredTable]:
-    """Return the tables that exist and are not dropped. Two round trips."""
-    rows = [
-        row for batch in batches(sorted(ids)) for row in connection.execute(SELECT_TABLES.where(tables.c.id.in_(batch)))
-    ]
-    return _with_secondaries(connection, rows)
+    """Return the tables that exist and are not dropped. One round trip."""
+    return _select_where(connection, [tables.c.id.in_(batch) for batch in batches(sorted(ids))])
 
 
-def _with_secondaries(connection: Connection, rows: Sequence[Row[Any]]) -> list[StoredTable]:
-    if not rows:
+def _select_where(connection: Connection, conditions: Sequence[ColumnElement[bool]]) -> list[StoredTable]:
+    if not conditions:
         return []
-    ids = [row.id for row in rows]
-    return tables_from_rows(rows, connection.execute(SELECT_SECONDARIES.where(_COPIES.table_id.in_(ids))).all())
+    answers = together(connection, *chain(*map(queries_where, conditions)))
+    return tables_from_rows(chain(*answers[::2]), chain(*answers[1::2]))
+
+
+def queries_where(condition: ColumnElement[bool]) -> tuple[Select[Any], Select[Any]]:
+    """Return the queries of the tables with a condition and of their secondaries, for :func:`tables_from_rows`."""
+    ids = (
+        select(tables.c.id).join(databases, databases.c.id == tables.c.database_id).where(~tables.c.dropped, condition)
+    )
+    return SELECT_TABLES.where(condition), SELECT_SECONDARIES.where(_COPIES.table_id.in_(ids))
 
 
 def tables_from_rows(rows: Iterable[Any], secondary_rows: Iterable[Any]) -> list[StoredTable]:
@@ -206,11 +220,14 @@ def select_table_names(
     connection: Connection, database: str, pattern: str | None, type: TableType | None = None
 ) -> list[str]:
     """Return the sorted names of a database's tables, perhaps of one type, that match Hive's pattern."""
-    database_id = select_database(connection, database).id
-    query = select(tables.c.name).where(tables.c.database_id == database_id, ~tables.c.dropped)
+    named = select(tables.c.name).join(databases, databases.c.id == tables.c.database_id)
+    query = named.where(databases.c.name == normalise(database), ~tables.c.dropped)
     if type is not None:
         query = query.where(tables.c.type == type.value)
-    return matching(connection.execute(query).scalars().all(), pattern)
+    holders, rows = together(connection, finding(database), query)
+    if not holders:
+        raise NoSuchDatabaseError(normalise(database))
+    return matching([row.name for row in rows], pattern)
 
 
 def has_secondaries(connection: Connection, table: StoredTable) -> bool:
@@ -240,29 +257,38 @@ def insert_table(
     primary = table.storage.primary
     if not table.is_view:
         hold_folders(connection, chosen=bool(primary.location))
-    storage_id = connection.execute(_INSERT_STORAGE, storage_to_values(table.storage)).scalar_one()
-    location = primary.location
-    if not location and not table.is_view:
-        location = free_location(connection, primary.cluster, f"{database.location}/{name}")
+    location, wanted = primary.location, f"{database.location}/{name}"
+    is_chosen = not location and not table.is_view
+    ((storage,), *taken) = together(
+        connection,
+        _INSERT_STORAGE.values(storage_to_values(table.storage)),
+        *([LOCATIONS.params(cluster=primary.cluster, **beginning(wanted))] if is_chosen else []),
+    )
+    if is_chosen:
+        location = _apart_from(wanted, {row[0] for row in taken[0]})
     values = table_to_values(table) | {"name": name, "location": location}
     created_ms = now_ms if table.created_at is None else stored_time(table.full_name, table.created_at)
-    row = {"database_id": database.id, "storage_descriptor_id": storage_id, "created_ms": created_ms, **values}
+    row = {"database_id": database.id, "storage_descriptor_id": storage.id, "created_ms": created_ms, **values}
     table_id = connection.execute(_INSERT_NEW[connection.dialect.name], {**row, "dropped": hidden}).scalar_one_or_none()
     if table_id is None:
         raise AlreadyExistsError("table", f"{database.name}.{name}")
     # Checked last: this transaction has the name, so the transaction that dropped the earlier table has committed.
-    first = table_names.begin_after(connection, (database.name, name), table_id, first_write_id)
+    began = table_names.beginning_after((database.name, name), table_id, first_write_id)
+    storage = replace(table.storage, primary=replace(primary, location=location))
+    stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
+    if table.is_view:
+        ((of_table,),) = together(connection, began)
+    else:
+        (of_table,), *found = together(connection, began, *_queries_apart(stored))
+        _check_apart(stored, *found)
+    first = int(of_table.next)
     if table.is_transactional:
         commit_record.record_creation(connection, table_id, first - 1, table.owner or "", now_ms)
         commit_record.note_operation(connection, table_id, commit_record.CREATION)
         note_locks_of(connection, table_id, database.name, name)
-    storage = replace(table.storage, primary=replace(primary, location=location))
-    stored = StoredTable.of(replace(table, database=database.name, name=name, storage=storage), table_id)
     check_parents(connection, database.name, stored)
-    if not table.is_view:
-        check_apart(connection, stored)
-        if primary.location:
-            check_folder(connection, stored.namespace, primary.cluster, location, "table", stored.full_name, table_id)
+    if not table.is_view and primary.location:
+        check_folder(connection, stored.namespace, primary.cluster, location, "table", stored.full_name, table_id)
     return stored
 
 
@@ -279,23 +305,26 @@ def reveal(connection: Connection, table: StoredTable) -> None:
         raise AlreadyExistsError("table", table.full_name) from error
 
 
-def check_writable(connection: Connection, table: StoredTable, cluster: str) -> bool:
-    """Check that the table has not been dropped, and that ``cluster`` is its primary cluster.
+def check_writable(connection: Connection, *written: tuple[StoredTable, str]) -> list[bool]:
+    """Check that tables have not been dropped, and that these clusters are their primary clusters.
 
-    Both facts stay until the caller's transaction ends. Returns whether the namespace of the table has a quota on the
+    Both facts stay until the caller's transaction ends. Returns for each table whether its namespace has a quota on the
     cluster. One round trip.
 
     Raises:
         NoSuchTableError: the table was dropped.
         PrimaryChangedError: another cluster is the table's primary now.
     """
-    (found,) = joined(connection).send(_HOLD_WRITABLE(table_id=table.id, cluster=cluster))
-    row = next(iter(_HOLD_WRITABLE.named(found)), None)
-    if row is None or row.dropped:
-        raise NoSuchTableError(table.database, table.name)
-    if row.primary_cluster != cluster:
-        raise PrimaryChangedError(table.full_name, cluster, row.primary_cluster)
-    return bool(row.has_quota)
+    answers = joined(connection).send(*(_HOLD_WRITABLE(table_id=table.id, cluster=on) for table, on in written))
+    have_quotas = []
+    for (table, cluster), found in zip(written, answers, strict=True):
+        row = next(iter(_HOLD_WRITABLE.named(found)), None)
+        if row is None or row.dropped:
+            raise NoSuchTableError(table.database, table.name)
+        if row.primary_cluster != cluster:
+            raise PrimaryChangedError(table.full_name, cluster, row.primary_cluster)
+        have_quotas.append(bool(row.has_quota))
+    return have_quotas
 
 
 def free_location(connection: Connection, cluster: str, wanted: str) -> str:
@@ -305,6 +334,10 @@ def free_location(connection: Connection, cluster: str, wanted: str) -> str:
     killed writer. Source: Hive's soft delete (table name + ``.v`` + number).
     """
     taken = set(connection.execute(LOCATIONS, {"cluster": cluster, **beginning(wanted)}).scalars())
+    return _apart_from(wanted, taken)
+
+
+def _apart_from(wanted: str, taken: Collection[str]) -> str:
     location, number = wanted, 1
     while any(other == location or other.startswith(f"{location}/") for other in taken):
         number += 1
@@ -320,15 +353,24 @@ def check_apart(connection: Connection, table: StoredTable) -> None:
     Raises:
         InvalidObjectError: the location overlaps the folder of another table.
     """
+    _check_apart(table, *together(connection, *_queries_apart(table)))
+
+
+def _queries_apart(table: StoredTable) -> list[Any]:
+    """Return the queries whose answers :func:`_check_apart` reads."""
     cluster, location = table.storage.primary.cluster, table.storage.primary.location
-    other = _owner(connection, cluster, location, table.id, only_managed=table.is_external)
-    if other is not None:
-        reason = f"location {location} is not apart from that of {other}"
+    others = OWNERS[table.is_external].params(cluster=cluster, but_id=table.id, **beside(location))
+    within = HOLDING_DATABASE.params(location=location, **beginning(f"{location}/"))
+    return [others] if table.is_external else [others, within]
+
+
+def _check_apart(table: StoredTable, others: Sequence[Any], holders: Sequence[Any] = ()) -> None:
+    location = table.storage.primary.location
+    if others:
+        reason = f"location {location} is not apart from that of {_shown_owner(others[0])}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
-    within = {"location": location, **beginning(f"{location}/")}
-    holder = None if table.is_external else connection.execute(HOLDING_DATABASE, within).scalar_one_or_none()
-    if holder is not None:
-        reason = f"location {location} holds the tables of database {holder}"
+    if holders:
+        reason = f"location {location} holds the tables of database {holders[0][0]}"
         raise InvalidObjectError("table", table.full_name, f"{reason}; give it another one")
 
 
@@ -360,7 +402,11 @@ def _owner(connection: Connection, cluster: str, location: str, but_id: int, *, 
     """
     values = {"cluster": cluster, "but_id": but_id, **beside(location)}
     found = connection.execute(OWNERS[only_managed], values).one_or_none()
-    return None if found is None else f"{found[3]} {found[0]}.{found[1]}, {found[2]}"
+    return None if found is None else _shown_owner(found)
+
+
+def _shown_owner(row: Any) -> str:
+    return f"{row[3]} {row[0]}.{row[1]}, {row[2]}"
 
 
 def sharer_of(connection: Connection, table: StoredTable, location: str, *, is_partition: bool) -> str | None:
@@ -391,7 +437,7 @@ def raise_versions(connection: Connection, table_ids: Collection[int]) -> None:
     caller has locked the rows of the tables, as :func:`select_table_for_change` does.
     """
     for batch in batches(sorted(table_ids)):
-        connection.execute(update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
+        later(connection, update(tables).where(tables.c.id.in_(batch)).values(version=tables.c.version + 1))
 
 
 def update_table(connection: Connection, stored: StoredTable, table: Table) -> None:
@@ -421,17 +467,18 @@ def update_table(connection: Connection, stored: StoredTable, table: Table) -> N
     if (database, values["name"]) != (stored.database, stored.name):
         named = {"database": database, "table": values["name"]}
         for child in (compaction_queue, completed_compactions):
-            connection.execute(update(child).where(child.c.table_id == stored.id).values(**named))
+            later(connection, update(child).where(child.c.table_id == stored.id).values(**named))
         if stored.is_transactional:
             note_locks_of(connection, stored.id, database, values["name"])
     if table.storage != stored.storage:
-        connection.execute(
+        later(
+            connection,
             update(storage_descriptors)
             .where(
                 storage_descriptors.c.id
                 == select(tables.c.storage_descriptor_id).where(tables.c.id == stored.id).scalar_subquery()
             )
-            .values(**storage_to_values(table.storage))
+            .values(**storage_to_values(table.storage)),
         )
 
 
@@ -479,7 +526,7 @@ def update_location(connection: Connection, table: StoredTable, location: str) -
         InvalidObjectError: the folder overlaps the folder of a managed table, or belongs to another namespace.
     """
     hold_folders(connection)
-    connection.execute(update(tables).where(tables.c.id == table.id).values(location=location))
+    later(connection, update(tables).where(tables.c.id == table.id).values(location=location))
     primary = replace(table.storage.primary, location=location)
     check_apart(connection, replace(table, storage=replace(table.storage, primary=primary)))
     check_folder(connection, table.namespace, primary.cluster, location, "table", table.full_name, table.id)
@@ -490,10 +537,10 @@ def mark_dropped(connection: Connection, table_ids: Sequence[int], now_ms: int) 
 
     ``created_ms`` of a dropped table is the time of the drop.
     """
-    connection.execute(update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
+    later(connection, update(tables).where(tables.c.id.in_(table_ids)).values(dropped=True, created_ms=now_ms))
     copies = cluster_storage_descriptors
-    connection.execute(delete(copies).where(copies.c.table_id.in_(table_ids)))
-    connection.execute(delete(statistics).where(statistics.c.table_id.in_(table_ids)))
+    later(connection, delete(copies).where(copies.c.table_id.in_(table_ids)))
+    later(connection, delete(statistics).where(statistics.c.table_id.in_(table_ids)))
 
 
 # Dropped or hidden managed tables, whose files may not be deleted yet.

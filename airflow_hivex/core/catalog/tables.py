@@ -21,7 +21,7 @@ from airflow_hivex.core.catalog.rows import partition_from_row
 from airflow_hivex.core.catalog.snapshot_rows import table_calls
 from airflow_hivex.core.catalog.store_part import StorePart
 from airflow_hivex.core.catalog.table_events import of_partitions, of_table
-from airflow_hivex.core.errors import InvalidOperationError, LinkedTableError
+from airflow_hivex.core.errors import InvalidOperationError, LinkedTableError, NoSuchDatabaseError, NoSuchTableError
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.objects import MOVING_FOLDER, ClusterStorageDescriptor, StoredTable, Table, TableType
@@ -80,11 +80,12 @@ class TableMethods(StorePart):
         """
         write_ids = checked_list(database, name, valid_write_ids)
         calls = table_calls([(normalise(database), normalise(name))])
-        found = table_rows.tables_from_rows(*self._store.ask(*calls, connection=self._connection))
+        *rows, databases = self._store.ask(*calls, database_rows.finding(database), connection=self._connection)
+        found = table_rows.tables_from_rows(*rows)
         if not found:
-            with self._read() as connection:
-                # Distinguishes a missing database from a missing table.
-                found = [table_rows.select_table(connection, database, name)]
+            if not databases:
+                raise NoSuchDatabaseError(normalise(database))
+            raise NoSuchTableError(normalise(database), normalise(name))
         check_has_list(found[0], write_ids)
         return self._seen_from(found[0], cluster)
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.object_store import ObjectStore
 from airflow_hivex.core.catalog.pruning import FoundPartition
 from airflow_hivex.core.catalog.registration import OriginalFile, Registration
+from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.catalog.table_rows import check_apart, has_secondaries, lock_for_change
 from airflow_hivex.core.commands.table_definitions import check_columns, check_text, managed_properties
 from airflow_hivex.core.errors import InvalidOperationError
@@ -44,7 +45,6 @@ from airflow_hivex.core.model.objects import (
 from airflow_hivex.core.parser.grammar.views import quoted
 from airflow_hivex.core.parser.reader import read
 from airflow_hivex.core.parser.statements import Insert
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 
 _FULL_ACID_OPERATION = "A conversion to full ACID of"
 
@@ -81,8 +81,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
         emptied = with_empty_bases(context, running, write, written, names)
 
         def change(connection: Connection) -> None:
-            valid_txns = read_valid_txns(connection, running.txn_id)
-            write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns)[table.id]
+            _, write_ids = read_lists(connection, table, table.id, running.txn_id)
             catalog = services.catalog.joining(connection)
             catalog.alter_table(table.database, table.name, converted, write_ids, running.txn_id)
 

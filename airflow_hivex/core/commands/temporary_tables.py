@@ -51,6 +51,7 @@ from airflow_hivex.core.parser.statements import (
     TableName,
 )
 from airflow_hivex.core.settings import TEMPORARY_TABLE_TIMEOUT
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import databases, locks, tables
 
 log = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ def note_use(context: StatementContext) -> None:
 
     def work(connection: Connection) -> None:
         of_session = and_(tables.c.database_id == _DATABASE_ID, tables.c.name.in_(names), ~tables.c.dropped)
-        connection.execute(update(tables).where(of_session).values(last_accessed_ms=now))
+        later(connection, update(tables).where(of_session).values(last_accessed_ms=now))
 
     services.store.write(work)
     objects.used_ms = now

@@ -178,7 +178,7 @@ def commit_transaction(services: Services, txn_id: int, changes: Callable[[Conne
             as :meth:`TransactionManager.commit`; after the first two errors the files are deleted.
     """
     try:
-        has_writes = services.transactions.commit(txn_id, changes)
+        has_writes = services.transactions.commit(txn_id, changes, has_statements=True)
     except TransactionAbortedError:
         _delete_pending(services, txn_id)
         raise

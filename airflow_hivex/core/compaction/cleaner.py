@@ -33,6 +33,7 @@ from airflow_hivex.core.model.compaction import Compaction, CompactionRequest, C
 from airflow_hivex.core.model.directories import parse_directory
 from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import directories, directory_copies, partitions
 
 log = logging.getLogger(__name__)
@@ -257,8 +258,8 @@ class Cleaner:
         gone_names = sorted(name for name in work.registered if name in work.obsolete or name in names)
         gone = [work.registered[name].id for name in gone_names]
         for batch in batches(gone):
-            connection.execute(delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
-            connection.execute(delete(directories).where(directories.c.id.in_(batch)))
+            later(connection, delete(directory_copies).where(directory_copies.c.directory_id.in_(batch)))
+            later(connection, delete(directories).where(directories.c.id.in_(batch)))
         if any(name in work.obsolete for name in gone_names):
             floor = work.floor
             if floor is None:

@@ -36,6 +36,7 @@ from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import JoinsTransactions
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_txn_components,
@@ -132,7 +133,7 @@ class CleaningQueue(JoinsTransactions):
             CompactionLostError: the entry is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": self._clock()}
-        return self._write(lambda connection: change(connection, entry, values), "start cleaning")
+        return self._write_one(lambda connection: change(connection, entry, values), "start cleaning")
 
     def clear_cleaning_started(self, entry: Compaction) -> Compaction:
         """Keep an entry for a later round, because readers still need some directories; return the changed entry.
@@ -141,7 +142,7 @@ class CleaningQueue(JoinsTransactions):
             CompactionLostError: the entry is not ready for cleaning any more.
         """
         values = {"cleaner_started_ms": None}
-        return self._write(lambda connection: change(connection, entry, values), "stop cleaning")
+        return self._write_one(lambda connection: change(connection, entry, values), "stop cleaning")
 
     def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
         """Record an error of the cleaner, and double the pause. Return the entry, or None after too many errors.
@@ -188,13 +189,14 @@ class CleaningQueue(JoinsTransactions):
 
         def work(connection: Connection) -> None:
             end(connection, entry, CompactionState.SUCCEEDED, None, self._clock())
-            connection.execute(
+            later(
+                connection,
                 delete(compaction_queue).where(
                     IS_READY,
                     IS_ABORT_CLEANUP,
                     Q.table_id == entry.table_id,
                     Q.partition == partition_to_column(entry.partition),
-                )
+                ),
             )
             if entry.highest_write_id is not None:
                 _forget_completed(connection, entry, entry.highest_write_id)
@@ -216,10 +218,11 @@ class CleaningQueue(JoinsTransactions):
 
         def work(connection: Connection) -> None:
             for batch in batches(sorted(txn_ids)):
-                connection.execute(
+                later(
+                    connection,
                     delete(txn_components).where(
                         *of_place, components.txn_id.in_(batch), components.txn_id.in_(aborted)
-                    )
+                    ),
                 )
             rows = connection.execute(
                 select(*QUEUE_COLUMNS)
@@ -245,10 +248,11 @@ def _forget_completed(connection: Connection, entry: Compaction, highest: int) -
     )
     newest = select(func.max(completed.id)).where(*own).scalar_subquery()
     most = select(func.max(completed.write_id)).where(*own).scalar_subquery()
-    connection.execute(
+    later(
+        connection,
         delete(completed_txn_components).where(
             *own, completed.write_id <= highest, completed.id != newest, completed.write_id != most
-        )
+        ),
     )
 
 
@@ -270,7 +274,7 @@ def _forget_aborted(
         write_id <= highest,
     )
     if removed_write_ids is None:
-        connection.execute(delete(txn_components).where(condition))
+        later(connection, delete(txn_components).where(condition))
         return
     for batch in batches(sorted(removed_write_ids)):
-        connection.execute(delete(txn_components).where(condition, write_id.in_(batch)))
+        later(connection, delete(txn_components).where(condition, write_id.in_(batch)))

@@ -38,6 +38,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.compaction_thresholds import FAILED_COMPACTIONS
 from airflow_hivex.core.model.table_properties import history_retention_ms
+from airflow_hivex.core.store.exchange import together
 from airflow_hivex.core.store.paging import Page, PageRequest, contains, read_page
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions
 from airflow_hivex.core.transactions.commit_record import own_retentions
@@ -139,7 +140,7 @@ class CompactionHistory:
         return self._services.store.write(self._purge, name="purge compactions")
 
     def _purge(self, connection: Connection) -> int:
-        removed = 0
+        removals = []
         for state, kept in self._kept.items():
             ranked = (
                 select(
@@ -152,7 +153,7 @@ class CompactionHistory:
                 .subquery()
             )
             surplus = select(ranked.c.id).where(ranked.c.age > kept)
-            removed += connection.execute(delete(completed_compactions).where(_H.id.in_(surplus))).rowcount
+            removals.append(delete(completed_compactions).where(_H.id.in_(surplus)))
         newer = completed_compactions.alias("newer")
         did_as_much = or_(
             newer.c.type == CompactionType.MAJOR.value,
@@ -171,10 +172,8 @@ class CompactionHistory:
         )
         unsuccessful = [state.value for state in self._kept if state is not CompactionState.SUCCEEDED]
         old = _H.ended_ms < self._services.clock() - self._timeout_ms
-        removed += connection.execute(
-            delete(completed_compactions).where(_H.state.in_(unsuccessful), old, is_settled)
-        ).rowcount
-        return removed
+        removals.append(delete(completed_compactions).where(_H.state.in_(unsuccessful), old, is_settled))
+        return sum(map(len, together(connection, *(removal.returning(_H.id) for removal in removals))))
 
 
 def check_order(columns: Sequence[str]) -> None:

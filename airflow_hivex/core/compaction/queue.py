@@ -43,6 +43,7 @@ from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import JoinsTransactions
+from airflow_hivex.core.store.exchange import later, together
 from airflow_hivex.core.store.schema import (
     compaction_queue,
     completed_compactions,
@@ -103,7 +104,7 @@ class CompactionQueue(JoinsTransactions):
                 responses.append(CompactionResponse(new_id, CompactionState.INITIATED))
             take_ids(connection, len(rows))
             for batch in batches(rows):
-                connection.execute(insert(compaction_queue), batch)
+                later(connection, insert(compaction_queue), batch)
             return responses
 
         return self._write(work, "enqueue")
@@ -140,7 +141,7 @@ class CompactionQueue(JoinsTransactions):
             ]
             take_ids(connection, len(rows))
             for batch in batches(rows):
-                connection.execute(insert(completed_compactions), batch)
+                later(connection, insert(completed_compactions), batch)
             return tuple(row["id"] for row in rows)
 
         return self._write(work, "record")
@@ -233,14 +234,15 @@ class CompactionQueue(JoinsTransactions):
 
         def work(connection: Connection) -> Compaction:
             found = change(connection, entry, {"txn_id": txn_id, "highest_write_id": highest_write_id})
-            connection.execute(
+            later(
+                connection,
                 insert(txn_components).values(
                     txn_id=txn_id,
                     table_id=entry.table_id,
                     partition=entry.partition,
                     operation=Operation.COMPACT.value,
                     write_id=highest_write_id,
-                )
+                ),
             )
             return found
 
@@ -253,7 +255,7 @@ class CompactionQueue(JoinsTransactions):
             CompactionLostError: another worker owns the entry, or it has ended.
         """
         values = {"job_id": job_id[:255]}
-        return self._write(lambda connection: change(connection, entry, values), "note job")
+        return self._write_one(lambda connection: change(connection, entry, values), "note job")
 
     def mark_ready_for_cleaning(self, entry: Compaction) -> Compaction:
         """Record that the compaction is done, and that replaced directories can be deleted after their last reader.
@@ -322,20 +324,21 @@ class CompactionQueue(JoinsTransactions):
         def work(connection: Connection) -> list[int]:
             now = self._clock()
             uncommitted = select(*QUEUE_COLUMNS).where(IS_READY, is_aborted).with_for_update(of=compaction_queue)
-            failed = [compaction_from_row(row) for row in connection.execute(uncommitted)]
-            end_locked(connection, failed, CompactionState.FAILED, "its transaction was aborted", now)
             is_lost = or_(
                 Q.started_ms < now - self._worker_timeout_ms,
                 and_(Q.txn_id.is_(None), Q.started_ms < now - self._start_timeout_ms),
                 and_(Q.txn_id.is_not(None), not_(is_alive)),
             )
-            requeued = connection.execute(
+            requeuing = (
                 update(compaction_queue)
                 .where(IS_WORKING, is_lost)
                 .values(state=CompactionState.INITIATED.value, **_WITHOUT_WORKER)
                 .returning(Q.id)
             )
-            return sorted(requeued.scalars())
+            rows, requeued = together(connection, uncommitted, requeuing)
+            failed = [compaction_from_row(row) for row in rows]
+            end_locked(connection, failed, CompactionState.FAILED, "its transaction was aborted", now)
+            return sorted(row.id for row in requeued)
 
         return self._write(work, "requeue")
 

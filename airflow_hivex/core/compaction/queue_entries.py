@@ -27,6 +27,7 @@ from airflow_hivex.core.model.compaction import (
 )
 from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import compaction_queue, completed_compactions, counters
 from airflow_hivex.core.store.schema.base import partition_from_column, partition_to_column
 
@@ -52,7 +53,7 @@ def lock_ids(connection: Connection) -> int:
 def take_ids(connection: Connection, count: int) -> None:
     """Allocate ``count`` ids, beginning with the id that :func:`lock_ids` has returned."""
     if count:
-        connection.execute(update(counters).where(_OF_IDS).values(value=counters.c.value + count))
+        later(connection, update(counters).where(_OF_IDS).values(value=counters.c.value + count))
 
 
 def new_row(request: CompactionRequest, compaction_id: int, initiator: str, now_ms: int) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def end_locked(
             for each in map(compaction_from_row, deleted)
         ]
         if ended:
-            connection.execute(insert(completed_compactions), [compaction_to_values(each) for each in ended])
+            later(connection, insert(completed_compactions), [compaction_to_values(each) for each in ended])
 
 
 def end_of_dropped(

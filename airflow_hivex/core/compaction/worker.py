@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from airflow_hivex.core.catalog.directories import Directory, RegisteredDirectory, directories_of
 from airflow_hivex.core.catalog.partition_rows import select_partition
 from airflow_hivex.core.catalog.registration import Registration
+from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.catalog.statistics import select_statistics, store_sizes
 from airflow_hivex.core.catalog.table_events import record_statistics_event
 from airflow_hivex.core.catalog.table_rows import lock_for_change, select_tables_by_id
@@ -403,9 +404,7 @@ def refresh_statistics(connection: Connection, table: StoredTable, partition_id:
     own = [] if partition_id is None else [partition_id]
     if partition_id not in select_statistics(connection, table, own):
         return False
-    valid_txns = read_valid_txns(connection)
-    table_id = table.id
-    write_ids = read_valid_write_ids(connection, {table_id: table.full_name}, valid_txns)[table_id]
+    valid_txns, write_ids = read_lists(connection, table, table.id, None)
     found = directories_of(connection, table, own or None).get(partition_id, [])
     by_name = {each.name: each for each in found}
     state = directory_state(by_name, write_ids, valid_txns)

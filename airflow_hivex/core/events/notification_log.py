@@ -35,10 +35,11 @@ from airflow_hivex.core.errors import EventsPurgedError, EventsReplacedError, In
 from airflow_hivex.core.model.partitions import check_partition_name
 from airflow_hivex.core.snapshots import valid_lists
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Call, Prepared, joined
+from airflow_hivex.core.store.exchange import Call, Prepared, joined, later, together
 from airflow_hivex.core.store.schema import caches, counters, notification_log, partition_events, recorded_events
 
 _DEFERRED = "hivex_deferred_events"
+_LAST_RECORDED = select(func.max(recorded_events.c.sequence).label("last"))
 _MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
@@ -173,7 +174,7 @@ def record(
     txn_id: int | None = None,
     message: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write an event in the caller's transaction. One round trip. No other writer waits for it.
+    """Write an event in the caller's transaction. No other writer waits for it.
 
     Call this function last, or in a block of :func:`deferred`, after the transaction has acquired all its locks. So an
     event that depends on another one is recorded later, and gets a higher id. If ``message`` is a function, it is
@@ -186,7 +187,7 @@ def record(
 
     waiting: list[Callable[[], Call]] | None = connection.info.get(_DEFERRED)
     if waiting is None:
-        joined(connection).send(made(), announcing(now_ms))
+        joined(connection).later(made(), announcing(now_ms))
     else:
         waiting.append(made)
 
@@ -332,13 +333,19 @@ class NotificationLog:
 
     def purge(self, recorded_before_ms: int) -> int:
         """Remove events before a time, up to the first one that is not older; return their number. Safe to repeat."""
+        log = notification_log.c
+        older = select(log.event_id).where(log.event_ms < recorded_before_ms).limit(1)
+        with self._store.read() as connection:
+            (recorded,), old = together(connection, _LAST_RECORDED, older)
+        if recorded.last is None and not old:
+            return 0
         self._number()
         return self._store.write(lambda connection: _purge(connection, recorded_before_ms), name="purge")
 
     def _number(self) -> None:
         """Give ids to all events that were committed before this call."""
         with self._store.read() as connection:
-            last = connection.execute(select(func.max(recorded_events.c.sequence))).scalar_one()
+            last = connection.execute(_LAST_RECORDED).scalar_one()
         while last is not None and self._store.write(lambda connection: _give_ids(connection, last), name="events"):
             pass
 
@@ -368,7 +375,7 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
         # Another reader has noticed the restore, too.
         return
     following = max(number, at_least) + _GAP
-    connection.execute(update(counters).where(_OF_EVENTS | _OF_PURGED).values(value=following))
+    later(connection, update(counters).where(_OF_EVENTS | _OF_PURGED).values(value=following))
     valid_lists.begin_incarnation(connection)
 
 
@@ -379,7 +386,7 @@ def _give_ids(connection: Connection, last: int) -> bool:
     move = _move_on_postgresql if connection.dialect.name == "postgresql" else _move_on_sqlite
     moved = move(connection, number, last)
     if moved:
-        connection.execute(update(counters).where(_OF_EVENTS).values(value=number + moved))
+        later(connection, update(counters).where(_OF_EVENTS).values(value=number + moved))
     return moved == _MOVED_AT_ONCE
 
 
@@ -400,7 +407,7 @@ def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
     if highest is None:
         return 0
     moved = select(recorded_events).where(sequence <= highest).subquery()
-    connection.execute(_numbered(number, moved))
+    later(connection, _numbered(number, moved))
     return connection.execute(delete(recorded_events).where(sequence <= highest)).rowcount
 
 
@@ -418,7 +425,7 @@ def _purge(connection: Connection, recorded_before_ms: int) -> int:
     kept = select(log.event_id).where(log.event_ms >= recorded_before_ms).order_by(log.event_id).limit(1)
     first_kept = connection.execute(kept).scalar_one_or_none()
     purged = number if first_kept is None else first_kept - 1
-    connection.execute(update(counters).where(_OF_PURGED, counters.c.value < purged).values(value=purged))
+    later(connection, update(counters).where(_OF_PURGED, counters.c.value < purged).values(value=purged))
     return connection.execute(delete(notification_log).where(log.event_id <= purged)).rowcount
 
 
@@ -475,4 +482,4 @@ class PartitionEvents:
     def purge(self, marked_before_ms: int) -> int:
         """Remove older marks; return their number. Safe to repeat."""
         removal = delete(partition_events).where(_E.event_ms < marked_before_ms)
-        return self._store.write(lambda connection: connection.execute(removal).rowcount, name="purge")
+        return self._store.write_one(lambda connection: connection.execute(removal).rowcount, name="purge")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from airflow_hivex.core.catalog.snapshot_rows import read_lists
 from airflow_hivex.core.catalog.table_rows import lock_as_named
 from airflow_hivex.core.errors import InvalidObjectError, StorageError, StoreError
 from airflow_hivex.core.execution.context import Result, Running, StatementContext
@@ -20,8 +21,7 @@ from airflow_hivex.core.model.locks import LockComponent
 from airflow_hivex.core.model.objects import TEMPORARY_DATABASE, StoredTable, Table
 from airflow_hivex.core.model.write_ids import TableMark, ValidWriteIdList
 from airflow_hivex.core.settings import NAMESPACE_MODE
-from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
-from airflow_hivex.core.transactions import commit_record
+from airflow_hivex.core.transactions import allocation, commit_record
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +80,11 @@ def apply_change(
     if not table.is_transactional:
         change(connection, None, None)
         return
-    context.services.transactions.allocate_in(connection, [running.txn_id], table.id)
+    allocation.allocate_later(connection, running.txn_id, table.id)
     if context.kind:
         commit_record.note_operation(connection, table.id, context.kind)
-    valid_txns = read_valid_txns(connection, running.txn_id)
-    marks = {table.id: TableMark(table.id, table.version)}
-    write_ids = read_valid_write_ids(connection, {table.id: table.full_name}, valid_txns, marks)[table.id]
-    change(connection, write_ids, running.txn_id)
+    _, write_ids = read_lists(connection, table, table.id, running.txn_id)
+    change(connection, replace(write_ids, mark=TableMark(table.id, table.version)), running.txn_id)
 
 
 def forget_dropped(name: str, forget: Callable[[], None]) -> None:

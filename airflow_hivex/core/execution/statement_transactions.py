@@ -196,7 +196,7 @@ def _joined_transaction(context: StatementContext, joined: JoinedTransaction) ->
 def commit_own(context: StatementContext, running: Running) -> None:
     """Commit a statement that has read; a transaction of several statements stays open."""
     if running.joined is None:
-        context.services.transactions.commit(running.txn_id)
+        context.services.transactions.commit(running.txn_id, only_reads=True)
 
 
 def commit_kept(context: StatementContext, running: Running, tables: Iterable[StoredTable]) -> None:

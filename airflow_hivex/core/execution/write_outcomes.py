@@ -53,7 +53,9 @@ def register_writes(
             allocation.replace_components(connection, write.txn_id, {(table.id, each, kind) for each, kind in done})
         elif table.is_partitioned and write.partition is None:
             names = sorted(each.partition for each in directories if each.partition is not None)
-            allocation.add_dynamic_partitions(connection, write.txn_id, table.id, names, write.operation)
+            allocation.add_dynamic_partitions(
+                connection, write.txn_id, table.id, names, write.operation, write.write_id
+            )
 
 
 def take_back(services: Services, writes: Sequence[PendingWrite], *, own: bool = False) -> int:

@@ -10,10 +10,10 @@ from functools import partial
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import change_streams
-from airflow_hivex.core.catalog.pending_registration import hidden
+from airflow_hivex.core.catalog.pending_registration import check_nothing_hidden
 from airflow_hivex.core.errors import InvalidOperationError
 from airflow_hivex.core.execution import external_writes, planning, resuming
-from airflow_hivex.core.execution.context import Result, Running, StatementContext
+from airflow_hivex.core.execution.context import JoinedTransaction, Result, Running, StatementContext
 from airflow_hivex.core.execution.insert_targets import AS_GIVEN, InsertedRows
 from airflow_hivex.core.execution.statement_transactions import OutrunError, in_transaction
 from airflow_hivex.core.execution.write_outcomes import (
@@ -30,10 +30,11 @@ from airflow_hivex.core.model.plans import JobResult, Write, WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.model.writes import TableWrite
-from airflow_hivex.core.transactions import pending_writes
+from airflow_hivex.core.store.exchange import together
+from airflow_hivex.core.transactions import allocation, pending_writes
 from airflow_hivex.core.transactions.conflicts import one_after_the_other
 from airflow_hivex.core.transactions.pending_writes import PendingWrite
-from airflow_hivex.core.transactions.shared_state import next_statement_id
+from airflow_hivex.core.transactions.shared_state import statement_id_from, taking_statement_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,30 +116,36 @@ def _begin_managed(
         return resumed.facts, resumed
     if table.id in running.write_ids:
         return replace(facts, write_id=running.write_ids[table.id]), None
-    return context.services.store.write(partial(_allocate, context, running, table, facts), name="allocate")
+    if joined is None:
+        write_id = context.services.transactions.allocate_one(running.txn_id, table.id)
+        return replace(facts, write_id=write_id), None
+    return context.services.store.write(partial(_allocate, context, joined, table, facts), name="allocate")
 
 
 def _allocate(
-    context: StatementContext, running: Running, table: StoredTable, facts: TableWrite, connection: Connection
-) -> tuple[TableWrite, PendingWrite | None]:
-    """Return the write with its ids; in a transaction of several statements, with its row."""
-    joined, txn_id = running.joined, running.txn_id
-    if joined is not None:
-        pending_writes.one_at_a_time(connection, [txn_id])
+    context: StatementContext, joined: JoinedTransaction, table: StoredTable, facts: TableWrite, connection: Connection
+) -> tuple[TableWrite, PendingWrite]:
+    """Return a write of a transaction of several statements with its ids, and with its row."""
+    txn_id = joined.txn_id
+    pending_writes.one_at_a_time(connection, [txn_id])
     # All base directories of one write id have one name. Another process may still write or delete a base that was
     # taken back. So this base gets a new id, unless other writes count under the last id.
-    needs_new_id = joined is not None and facts.overwrite
-    if needs_new_id and pending_writes.of_transaction(connection, txn_id, table_id=table.id):
-        needs_new_id = False
-    allocated = context.services.transactions.allocate_in(connection, [txn_id], table.id, reallocate=needs_new_id)
-    facts = replace(facts, write_id=allocated[txn_id])
-    if joined is None:
-        return facts, None
+    if facts.overwrite and not pending_writes.of_transaction(connection, txn_id, table_id=table.id):
+        context.services.transactions.allocate_in(connection, [txn_id], table.id, reallocate=True)
+    else:
+        allocation.allocate_later(connection, txn_id, table.id)
+    ((mapped,), taken, rows) = together(
+        connection,
+        allocation.finding(txn_id, table.id),
+        taking_statement_id(txn_id),
+        pending_writes.query_of(txn_id, table.id),
+    )
+    facts = replace(facts, write_id=mapped.write_id, statement_id=statement_id_from(taken, txn_id))
+    of_table = pending_writes.from_rows(rows)
     if facts.partition is not None or not table.is_partitioned:
-        pending_writes.check_not_overwritten(connection, table, txn_id, {facts.partition})
+        pending_writes.check_not_overwritten(of_table, table, {facts.partition})
     if facts.overwrite:
-        pending_writes.check_not_being_overwritten(connection, table, txn_id, facts.partition)
-    facts = replace(facts, statement_id=next_statement_id(connection, txn_id))
+        pending_writes.check_not_being_overwritten(of_table, table, facts.partition)
     return facts, pending_writes.begin(connection, table, facts, writer=joined.writer, began=joined.began)
 
 
@@ -241,15 +248,13 @@ def _commit_writes(
 def _check_nothing_hidden(
     connection: Connection, snapshot: ValidTxnList | None, write: OpenWrite, directories: Sequence[WrittenDirectory]
 ) -> None:
-    """Refuse an INSERT OVERWRITE that would hide rows, or an INSERT whose rows would be hidden; see :func:`hidden`.
+    """Refuse an INSERT OVERWRITE that would hide rows, or an INSERT whose rows would be hidden.
 
     Raises:
         OutrunError: rows would be hidden.
     """
     names = {each.partition for each in directories} | {write.facts.partition}
-    sentence = hidden(connection, write.table, names, snapshot, write.facts)
-    if sentence is not None:
-        raise OutrunError(sentence)
+    check_nothing_hidden(connection, write.table, names, snapshot, write.facts, OutrunError)
 
 
 def with_empty_bases(

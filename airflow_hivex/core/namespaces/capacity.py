@@ -19,6 +19,7 @@ from airflow_hivex.core.events import notification_log
 from airflow_hivex.core.events.notification_log import EventType
 from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import capacity_history
 
 DEFAULT_WARNING_PERCENT = 80
@@ -248,9 +249,9 @@ class Capacities:
 
         def work(connection: Connection) -> int:
             # Another housekeeper may have been faster.
-            connection.execute(delete(capacity_history).where((h.day == day) | (h.day < day - _KEPT_DAYS)))
+            later(connection, delete(capacity_history).where((h.day == day) | (h.day < day - _KEPT_DAYS)))
             if rows:
-                connection.execute(insert(capacity_history), rows)
+                later(connection, insert(capacity_history), rows)
             return len(rows)
 
         return self._store.write(work, name="purge")

@@ -14,6 +14,7 @@ from airflow_hivex.core.errors import AlreadyExistsError, InvalidObjectError, No
 from airflow_hivex.core.errors.secrets import hide_in_database_url
 from airflow_hivex.core.model.identifiers import check_name, normalise
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import namespace_homes
 
 _H = namespace_homes.c
@@ -64,9 +65,9 @@ class NamespaceHomes:
                 raise AlreadyExistsError(
                     _KIND, name, f"it is {found.metastore}; forget it first, or replace it if the namespace has moved"
                 )
-            connection.execute(delete(namespace_homes).where(_H.namespace == name))
+            later(connection, delete(namespace_homes).where(_H.namespace == name))
             now_ms = self._clock()
-            connection.execute(insert(namespace_homes).values(namespace=name, metastore=where, noted_ms=now_ms))
+            later(connection, insert(namespace_homes).values(namespace=name, metastore=where, noted_ms=now_ms))
             return NamespaceHome(name, where, to_datetime(now_ms))
 
         return self._store.write(work)

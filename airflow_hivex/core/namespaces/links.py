@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from airflow_hivex.core.catalog import link_rows, partition_rows, table_rows
-from airflow_hivex.core.catalog.database_rows import matching, select_database
+from airflow_hivex.core.catalog.database_rows import finding, matching, select_database
 from airflow_hivex.core.catalog.link_rows import record_link_event
 from airflow_hivex.core.catalog.pruning import find_partitions
 from airflow_hivex.core.catalog.specifications import covered
@@ -33,6 +33,7 @@ from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.predicates import Predicate
 from airflow_hivex.core.model.table_properties import check_spelling
 from airflow_hivex.core.store.engine import JoinsTransactions, Store
+from airflow_hivex.core.store.exchange import together
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,12 @@ class Links(JoinsTransactions):
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
         """
+        of_namespace = link_rows.described(link_rows.links_in(normalise(namespace)))
         with self._read() as connection:
-            found = link_rows.describe_links(connection, link_rows.links_in(normalise(namespace)))
-            if not found:
-                select_database(connection, namespace)
+            rows, databases = together(connection, of_namespace, finding(namespace))
+        if not databases:
+            raise NoSuchDatabaseError(normalise(namespace))
+        found = link_rows.described_from(rows)
         names = set(matching([each.name.in_database for each in found], pattern))
         return [each for each in found if each.name.in_database in names]
 

@@ -20,6 +20,7 @@ from airflow_hivex.core.model.objects import CLUSTER, StoredTable, TableType
 from airflow_hivex.core.model.replication import MOVE_STEPS, MoveBlocker, MoveState, NamespaceMove
 from airflow_hivex.core.namespaces.closure import ClosureCheck, Dependency
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     databases,
@@ -235,9 +236,10 @@ def begin_move(
     if current is not None:
         if current.cluster != cluster:
             raise MoveUnderWayError(namespace, current.cluster, cluster)
-        connection.execute(update(namespace_moves).where(_M.id == current.id).values(**options))
+        later(connection, update(namespace_moves).where(_M.id == current.id).values(**options))
     else:
-        connection.execute(
+        later(
+            connection,
             insert(namespace_moves).values(
                 database_id=database_id,
                 namespace=namespace,
@@ -246,7 +248,7 @@ def begin_move(
                 user=user,
                 started_ms=now_ms,
                 **options,
-            )
+            ),
         )
     return _move(connection.execute(select(namespace_moves).where(*running)).one())
 
@@ -304,14 +306,15 @@ def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, n
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
     if connection.execute(select(_C.move_id).where(*of_copy)).first() is not None:
         return
-    connection.execute(
+    later(
+        connection,
         insert(moved_copies).values(
             move_id=move.id,
             table_id=table.id,
             cluster=move.cluster,
             is_new=not has_copy(connection, table.id, move.cluster),
             noted_ms=now_ms,
-        )
+        ),
     )
 
 
@@ -335,7 +338,7 @@ def leave_copies(
 
     ``before`` has the id and the previous primary cluster of each table.
     """
-    connection.execute(delete(moved_copies).where(_C.move_id == move.id))
+    later(connection, delete(moved_copies).where(_C.move_id == move.id))
     rows = [
         {
             "move_id": move.id,
@@ -348,15 +351,15 @@ def leave_copies(
         for table_id, cluster in before
     ]
     if rows and not move.keeps_copies:
-        connection.execute(insert(moved_copies), rows)
+        later(connection, insert(moved_copies), rows)
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
     """Mark the copies of a cancelled move for withdrawal, except copies of tables that had a copy before."""
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
-    connection.execute(delete(moved_copies).where(kept))
-    connection.execute(update(moved_copies).where(of_move).values(drop_after_ms=now_ms))
+    later(connection, delete(moved_copies).where(kept))
+    later(connection, update(moved_copies).where(of_move).values(drop_after_ms=now_ms))
 
 
 def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
@@ -382,9 +385,7 @@ def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: in
 
 def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: str) -> None:
     """Delete the record of a withdrawn copy."""
-    connection.execute(
-        delete(moved_copies).where(_C.move_id == move_id, _C.table_id == table_id, _C.cluster == cluster)
-    )
+    later(connection, delete(moved_copies).where(_C.move_id == move_id, _C.table_id == table_id, _C.cluster == cluster))
 
 
 def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:

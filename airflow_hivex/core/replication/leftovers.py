@@ -23,6 +23,7 @@ from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.replication.places import belongs_to, owners_of_places, registered_places
 from airflow_hivex.core.replication.running import ReplicationTransactions, RunningReplication, this_process
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copy_places,
@@ -102,7 +103,7 @@ class CopyLeftovers:
             .where(held.directory_id == _PLACE.directory_id, held.cluster == _PLACE.cluster)
             .exists()
         )
-        connection.execute(delete(copy_places).where(_is_ended(), _PLACE.directory_id.is_not(None), is_held))
+        later(connection, delete(copy_places).where(_is_ended(), _PLACE.directory_id.is_not(None), is_held))
         plain = connection.execute(
             select(_PLACE.id, _PLACE.table_id, _PLACE.cluster, _PLACE.location, _PLACE.unused_ms)
             .where(_is_ended(), _PLACE.directory_id.is_(None))
@@ -122,7 +123,7 @@ class CopyLeftovers:
         for ids, txn_id, now_ms in ((used, None, None), (unused, _HIGHEST_TXN, self._clock())):
             for batch in batches(ids):
                 marked = update(copy_places).where(_PLACE.id.in_(batch))
-                connection.execute(marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
+                later(connection, marked.values(unused_txn_id=txn_id, unused_ms=now_ms))
 
     def _delete(self, left: Sequence[_Left]) -> int:
         """Delete the files of places on one cluster, and then their records; return the number of deleted records."""
@@ -278,7 +279,7 @@ def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
 
 
 def _forget(connection: Connection, place_ids: Sequence[int]) -> None:
-    connection.execute(delete(copy_places).where(_PLACE.id.in_(place_ids)))
+    later(connection, delete(copy_places).where(_PLACE.id.in_(place_ids)))
 
 
 class CopyWithdrawal:
@@ -360,7 +361,7 @@ class CopyWithdrawal:
             return
         copy_rows.drop_all_copies(connection, table, cluster)
         for batch in batches(rows):
-            connection.execute(insert(copy_places).values(unused_txn_id=_HIGHEST_TXN), batch)
+            later(connection, insert(copy_places).values(unused_txn_id=_HIGHEST_TXN), batch)
         raise_versions(connection, [table.id])
         message = {"cluster": cluster, "partitions": None}
         record_table_event(connection, self._services.clock(), EventType.UNREGISTER_COPY, table, None, None, message)

@@ -22,6 +22,7 @@ from airflow_hivex.core.replication.copying import There
 from airflow_hivex.core.replication.planning import PlannedDirectory, PlannedTable
 from airflow_hivex.core.replication.running import this_process
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copy_places,
@@ -114,9 +115,9 @@ class CopyPlaces:
 
         def note(connection: Connection) -> None:
             for batch in batches(before):
-                connection.execute(delete(copy_places).where(_PLACE.id.in_(batch)))
+                later(connection, delete(copy_places).where(_PLACE.id.in_(batch)))
             for new in batches(rows, 1000):
-                connection.execute(insert(copy_places), new)
+                later(connection, insert(copy_places), new)
 
         self._store.write(note, name="note places")
         for each, superfluous in zip(taken, needless, strict=True):
@@ -127,8 +128,8 @@ class CopyPlaces:
     def finish(self, connection: Connection, txn_id: int) -> None:
         """Record, in the caller's database transaction, that the copies of a transaction are registered."""
         own = _PLACE.txn_id == txn_id
-        connection.execute(delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
-        connection.execute(update(copy_places).where(own).values(is_complete=True))
+        later(connection, delete(copy_places).where(own, _PLACE.directory_id.is_not(None)))
+        later(connection, update(copy_places).where(own).values(is_complete=True))
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:

@@ -38,7 +38,7 @@ from sqlalchemy import (
 from airflow_hivex.core.model.snapshots import Moment
 from airflow_hivex.core.model.write_ids import TableMark, ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.store.batches import PreparedForIds
-from airflow_hivex.core.store.exchange import Rows
+from airflow_hivex.core.store.exchange import Rows, later
 from airflow_hivex.core.store.schema import (
     cluster_storage_descriptors,
     copied_moments,
@@ -190,18 +190,21 @@ def read_valid_write_ids(
 
     ``marks`` are the marks of the tables, which were read before.
     """
-    ids = list(tables)
-    if not ids:
+    if not tables:
         return {}
-    exceptions = valid_txns.exceptions
-    values = {"ids": ids, "high_watermark": valid_txns.high_watermark, "bound": valid_txns.high_watermark}
-    if not exceptions:
-        rows = connection.execute(_WRITE_IDS, values)
-    elif len(exceptions) <= _MOST_EXCEPTIONS:
-        rows = connection.execute(_WRITE_IDS_WITH_EXCEPTIONS, {**values, "txn_ids": exceptions})
-    else:
-        rows = connection.execute(_WRITE_IDS, {**values, "bound": exceptions[0] - 1})
+    rows = connection.execute(write_ids_query(list(tables), valid_txns))
     return write_id_lists(tables, [tuple(row) for row in rows], valid_txns, marks)
+
+
+def write_ids_query(table_ids: Sequence[int], valid_txns: ValidTxnList) -> CompoundSelect[Any]:
+    """Return the query for the rows of :func:`write_id_lists`."""
+    exceptions = valid_txns.exceptions
+    values = {"ids": table_ids, "high_watermark": valid_txns.high_watermark, "bound": valid_txns.high_watermark}
+    if not exceptions:
+        return _WRITE_IDS.params(values)
+    if len(exceptions) <= _MOST_EXCEPTIONS:
+        return _WRITE_IDS_WITH_EXCEPTIONS.params({**values, "txn_ids": exceptions})
+    return _WRITE_IDS.params({**values, "bound": exceptions[0] - 1})
 
 
 def write_id_lists(
@@ -281,7 +284,7 @@ def begin_incarnation(connection: Connection) -> None:
     """Begin another incarnation, in the caller's transaction. At most two round trips."""
     number = secrets.randbits(62) + 1
     if not connection.execute(update(counters).where(_IS_OURS).values(value=number)).rowcount:
-        connection.execute(insert(counters).values(name="incarnation", value=number))
+        later(connection, insert(counters).values(name="incarnation", value=number))
 
 
 def keep_moment(connection: Connection, moment: Moment) -> int:

@@ -33,7 +33,7 @@ from airflow_hivex.core.model.write_ids import MAX_ID
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value, joined
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, Value, joined, later
 from airflow_hivex.core.store.schema import (
     counters,
     databases,
@@ -164,10 +164,38 @@ def allocate_one(
     if operation is not None:
         calls.append(statements.note(partition=partition, operation=operation.value, **values))
     found, *_, mapped = exchange.finish(*calls, statements.find(**values))
+    _check_writable(txn_id, found)
+    return int(mapped[0][0]) if mapped else None
+
+
+def finding(txn_id: int, table_id: int) -> Call:
+    """Return the call that returns the write id of a transaction for a table, if it has one."""
+    return _BY_ID.find(txn_id=txn_id, table_id=table_id)
+
+
+def allocate_later(connection: Connection, txn_id: int, table_id: int) -> None:
+    """Allocate a write id of a table in the caller's database transaction.
+
+    Raises, perhaps with the next statement:
+        TransactionNotOpenError: the transaction is not open, or is read-only.
+        NoSuchObjectError: the table was dropped, and its files are deleted.
+    """
+
+    def check(found: Rows) -> None:
+        if not found:
+            raise dropped(table_id)
+
+    values: dict[str, Value] = {"txn_id": txn_id, "table_id": table_id}
+    exchange = joined(connection)
+    exchange.later(_LOCK(txn_id=txn_id), check=lambda found: _check_writable(txn_id, found))
+    exchange.later(_BY_ID.take(**values), _BY_ID.advance(**values))
+    exchange.later(_BY_ID.find(**values), check=check)
+
+
+def _check_writable(txn_id: int, found: Rows) -> None:
     row = TxnRow(*found[0]) if found else None
     if row is None or row.state != TxnState.OPEN.value or row.type == TxnType.READ_ONLY.value:
         raise _not_writable([txn_id])
-    return int(mapped[0][0]) if mapped else None
 
 
 def dropped(table_id: int) -> NoSuchObjectError:
@@ -223,7 +251,7 @@ def allocate(
     for batch in batches(txn_ids):
         of_batch = (mapping.table_id == table_id, mapping.txn_id.in_(batch))
         if reallocate:
-            connection.execute(delete(txn_to_write_id).where(*of_batch))
+            later(connection, delete(txn_to_write_id).where(*of_batch))
             continue
         found = connection.execute(select(mapping.txn_id, mapping.write_id).where(*of_batch))
         allocated |= {row.txn_id: row.write_id for row in found}
@@ -239,7 +267,7 @@ def allocate(
             raise dropped(table_id)
         first = following - len(new)
         rows = [{"table_id": table_id, "txn_id": txn_id, "write_id": first + i} for i, txn_id in enumerate(new)]
-        connection.execute(insert(txn_to_write_id), rows)
+        later(connection, insert(txn_to_write_id), rows)
         allocated |= {row["txn_id"]: row["write_id"] for row in rows}
     if operation is not None:
         rows_of_components = [
@@ -252,25 +280,26 @@ def allocate(
             }
             for txn_id in txn_ids
         ]
-        connection.execute(insert(txn_components), rows_of_components)
+        later(connection, insert(txn_components), rows_of_components)
     return {txn_id: allocated[txn_id] for txn_id in txn_ids}
 
 
 def add_dynamic_partitions(
-    connection: Connection, txn_id: int, table_id: int, partitions: Sequence[str], operation: Operation
+    connection: Connection,
+    txn_id: int,
+    table_id: int,
+    partitions: Sequence[str],
+    operation: Operation,
+    write_id: int | None,
 ) -> None:
-    """Replace the component for unknown partitions by components for the written partitions. Two round trips."""
+    """Replace the component for unknown partitions by components for the written partitions."""
     components = txn_components.c
-    connection.execute(
+    later(
+        connection,
         delete(txn_components).where(
             components.txn_id == txn_id, components.table_id == table_id, components.partition.is_(None)
-        )
+        ),
     )
-    write_id = connection.execute(
-        select(txn_to_write_id.c.write_id).where(
-            txn_to_write_id.c.table_id == table_id, txn_to_write_id.c.txn_id == txn_id
-        )
-    ).scalar_one_or_none()
     rows = [
         {
             "txn_id": txn_id,
@@ -282,7 +311,7 @@ def add_dynamic_partitions(
         for partition in dict.fromkeys(partitions)
     ]
     for batch in batches(rows):
-        connection.execute(insert(txn_components), batch)
+        later(connection, insert(txn_components), batch)
 
 
 def replace_components(
@@ -292,19 +321,19 @@ def replace_components(
 
     Each new one has a table id, partition (None: whole table) and operation.
     """
-    connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id))
+    later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id))
     rows = [
         {"txn_id": txn_id, "table_id": table_id, "partition": partition, "operation": operation.value}
         for table_id, partition, operation in sorted(written, key=str)
     ]
     for batch in batches(rows):
-        connection.execute(insert(txn_components), batch)
+        later(connection, insert(txn_components), batch)
 
 
 def forget_unwritten(connection: Connection, txn_id: int) -> None:
     """Remove the components of a transaction in which no statement has begun to write."""
     wrote = select(txns.c.id).where(txns.c.id == txn_id, txns.c.statements > 0).exists()
-    connection.execute(delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
+    later(connection, delete(txn_components).where(txn_components.c.txn_id == txn_id, ~wrote))
 
 
 def has_components(connection: Connection, txn_id: int, table_id: int) -> bool:
@@ -318,7 +347,7 @@ def raise_write_ids(connection: Connection, table_id: int, next_write_id: int) -
     """Set the next write id of a table to ``next_write_id`` if it is lower. One round trip."""
     following = next_write_ids.c
     lower = (following.table_id == table_id, following.next < next_write_id)
-    connection.execute(update(next_write_ids).where(*lower).values(next=next_write_id))
+    later(connection, update(next_write_ids).where(*lower).values(next=next_write_id))
 
 
 def seed_write_ids(connection: Connection, table_id: int, name: str, next_write_id: int) -> None:
@@ -415,6 +444,18 @@ class WriteIdAllocator:
 
         return self._store.write(work, name="allocate")
 
+    def allocate_one(self, txn_id: int, table_id: int) -> int:
+        """Return the write id of a transaction for a table. One round trip.
+
+        Raises:
+            TransactionNotOpenError: the transaction is not open, or is read-only.
+            NoSuchObjectError: the table was dropped, and its files are deleted.
+        """
+        write_id = self._store.exchange(lambda exchange: allocate_one(exchange, txn_id, table_id), name="allocate")
+        if write_id is None:
+            raise dropped(table_id)
+        return write_id
+
     def allocate_in(
         self,
         connection: Connection,
@@ -453,7 +494,10 @@ class WriteIdAllocator:
         def work(connection: Connection) -> None:
             table_id = read_table_id(connection, database, table)
             check_open(connection, txn_id)
-            add_dynamic_partitions(connection, txn_id, table_id, partitions, operation)
+            mapping = txn_to_write_id.c
+            query = select(mapping.write_id).where(mapping.table_id == table_id, mapping.txn_id == txn_id)
+            write_id = connection.execute(query).scalar_one_or_none()
+            add_dynamic_partitions(connection, txn_id, table_id, partitions, operation, write_id)
 
         self._store.write(work, name="add partitions")
 

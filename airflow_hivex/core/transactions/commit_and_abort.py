@@ -19,15 +19,23 @@ from airflow_hivex.core.model.texts import shortened
 from airflow_hivex.core.model.transactions import AbortReason, TxnState, TxnType
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN, LISTS, lists_of_commit
 from airflow_hivex.core.store.batches import PreparedForIds, batches
-from airflow_hivex.core.store.exchange import Call, Exchange, Rows, joined
-from airflow_hivex.core.store.schema import databases, locks, tables, txn_to_write_id, txns
+from airflow_hivex.core.store.exchange import Call, Exchange, Prepared, Rows, joined
+from airflow_hivex.core.store.schema import databases, locks, tables, txn_components, txn_to_write_id, txns
 from airflow_hivex.core.transactions import commit_record, conflicts, txn_rows
 from airflow_hivex.core.transactions.commit_record import CommitFacts
-from airflow_hivex.core.transactions.locks.rows import HELD_BY_TXNS, release, releasing
+from airflow_hivex.core.transactions.locks.rows import (
+    HAS_WAITING,
+    HELD_BY_TXNS,
+    release,
+    releasing,
+    releasing_if_committed,
+)
 from airflow_hivex.core.transactions.txn_rows import TxnRow, raise_if_settled, row_from
 
-RegisterWrites: TypeAlias = Callable[[Connection, int], None]
-"""A function that registers the pending writes of a transaction, in the database transaction that commits it."""
+RegisterWrites: TypeAlias = Callable[[Connection, int], bool]
+"""A function that registers the pending writes of a transaction, in the database transaction that commits it.
+
+It returns whether writes of killed statements are left."""
 
 _WITHOUT_COMPLETED_COMPONENTS = (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION, TxnType.SOFT_DELETE)
 
@@ -37,6 +45,22 @@ _COMMITTED = PreparedForIds(
         .where(txns.c.id.in_(ids), IS_OPEN)
         .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
     )
+)
+
+
+_TXN_ID = bindparam("txn_id", type_=BigInteger)
+_COMMIT_READER = Prepared(
+    update(txns)
+    .where(
+        txns.c.id == _TXN_ID,
+        IS_OPEN,
+        txns.c.statements == literal_column("0"),
+        ~select(txn_to_write_id.c.txn_id).where(txn_to_write_id.c.txn_id == _TXN_ID).exists(),
+        ~select(txn_components.c.txn_id).where(txn_components.c.txn_id == _TXN_ID).exists(),
+        ~HAS_WAITING,
+    )
+    .values(state=literal_column("'c'"), ended_ms=bindparam("now_ms", type_=BigInteger))
+    .returning(txns.c.id)
 )
 
 
@@ -56,27 +80,46 @@ class Committer:
         txn_id: int,
         changes: Callable[[Connection], None] | None,
         exclusive_write_locks: bool,
+        *,
+        is_plain: bool,
     ) -> TxnRow:
-        """Commit a transaction together with ``changes``; return its row. A second commit changes nothing.
+        """Commit a transaction together with ``changes``; return its row, without statements if no write is left.
+
+        The row is asked for together with the first question of the changes. ``is_plain`` says that no writes are
+        pending.
 
         Raises:
+            OtherRowError: the transaction has committed before; or with ``is_plain``, it has pending writes.
             ConflictFoundError: another transaction has committed a conflicting write first.
             TransactionAbortedError, NoSuchTransactionError: the transaction is not open.
         """
         exchange = joined(connection)
-        (found,) = exchange.send(txn_rows.LOCK(txn_id=txn_id))
-        row = row_from(txn_id, found)
-        if row.state == TxnState.COMMITTED.value:
-            return row
-        raise_if_settled(txn_id, row)
+        rows: list[TxnRow] = []
+        has_left = False
+
+        def check(found: Rows) -> None:
+            row = row_from(txn_id, found)
+            rows.append(row)
+            if row.state == TxnState.COMMITTED.value or (is_plain and row.statements):
+                raise OtherRowError(row)
+            raise_if_settled(txn_id, row)
+
+        exchange.later(txn_rows.LOCK(txn_id=txn_id), check=check)
         with notification_log.deferred(connection) as events, commit_record.collected(connection) as facts:
-            if row.statements and self._register_writes is not None:
-                self._register_writes(connection, txn_id)
+            if not is_plain and self._register_writes is not None:
+                has_left = self._register_writes(connection, txn_id)
             if changes is not None:
                 changes(connection)
         written, held, lists = exchange.send(conflicts.WRITES([txn_id]), HELD_BY_TXNS([txn_id]), LISTS([txn_id]))
-        self._settle(exchange, row, written, held, lists, exclusive_write_locks, events, facts)
-        return row
+        (row,) = rows
+        exchange.later(*self._settling(exchange, row, written, held, lists, exclusive_write_locks, events, facts))
+        return row if has_left else row._replace(statements=0)
+
+    def commit_reader(self, exchange: Exchange, txn_id: int) -> bool:
+        """Commit an open transaction without writes; return False, unchanged, for any other one. One round trip."""
+        reader = _COMMIT_READER(txn_id=txn_id, now_ms=self._clock())
+        committed, *_ = exchange.finish(reader, *releasing_if_committed(txn_id))
+        return bool(committed)
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
         """Commit a transaction, and return its row; a transaction with pending writes is unchanged (None).
@@ -96,7 +139,7 @@ class Committer:
         raise_if_settled(txn_id, row)
         if row.statements and self._register_writes is not None:
             return None
-        self._settle(exchange, row, written, held, lists, exclusive_write_locks)
+        exchange.finish(*self._settling(exchange, row, written, held, lists, exclusive_write_locks))
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
@@ -119,7 +162,7 @@ class Committer:
         exchange.finish(*self._last_calls(list(settled.values()), [each for each in held if each[0] in settled], lists))
         return set(settled)
 
-    def _settle(
+    def _settling(
         self,
         exchange: Exchange,
         row: TxnRow,
@@ -129,14 +172,14 @@ class Committer:
         exclusive_write_locks: bool,
         events: Sequence[Call] = (),
         facts: Mapping[int, CommitFacts] = MappingProxyType({}),
-    ) -> None:
-        """Commit a transaction whose row is locked. One round trip, and another one to find conflicts of updates."""
+    ) -> list[Call]:
+        """Return the calls that commit a transaction whose row is locked. One round trip finds conflicts of updates."""
         settled = _Settled(row, conflicts.writes_from(written).get(row.id, []))
         if settled.is_updating and not exclusive_write_locks:
             sentence = conflicts.find_conflict(exchange, row.id, settled.writes)
             if sentence is not None:
                 raise conflicts.ConflictFoundError(sentence)
-        exchange.finish(*self._last_calls([settled], held, lists, events, facts))
+        return self._last_calls([settled], held, lists, events, facts)
 
     def _last_calls(
         self,
@@ -167,6 +210,14 @@ class Committer:
         if events or settled_calls:
             calls.append(notification_log.announcing(now))
         return calls
+
+
+class OtherRowError(Exception):
+    """The row of a committing transaction is not as expected: it has committed before, or has pending writes."""
+
+    def __init__(self, row: TxnRow) -> None:
+        super().__init__(row)
+        self.row = row
 
 
 class _Settled:
@@ -230,6 +281,12 @@ def abort_timed_out_in(connection: Connection, clock: Clock, limit: int) -> list
         code=AbortReason.TIMEOUT,
         limit=limit,
     )
+
+
+def has_timed_out(connection: Connection, clock: Clock) -> bool:
+    """Return whether the last heartbeat of an open transaction is older than its time-out. One round trip."""
+    late = select(txns.c.id).where(IS_OPEN, clock() > _TIMED_OUT_MS).limit(1)
+    return connection.execute(late).first() is not None
 
 
 def _abort_where(

@@ -7,7 +7,7 @@ writes one row for each table. The functions run in the database transaction of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from airflow_hivex.core.model.table_properties import history_retention_ms
 from airflow_hivex.core.model.transactions import Operation
 from airflow_hivex.core.settings import HISTORY_RETENTION, Settings
 from airflow_hivex.core.store.batches import batches
-from airflow_hivex.core.store.exchange import Call, Prepared
+from airflow_hivex.core.store.exchange import Call, Prepared, later
 from airflow_hivex.core.store.schema import table_commits, tables, txns
 from airflow_hivex.core.transactions.conflicts import Write
 
@@ -161,7 +161,7 @@ def _record(
     connection: Connection, table_id: int, write_id: int | None, operation: str, user: str, now_ms: int
 ) -> None:
     row = {"table_id": table_id, "write_id": write_id, "committed_ms": now_ms, "user": user, "operation": operation}
-    connection.execute(_INSERT, {**row, "rows_added": 0, "rows_deleted": 0, "size_bytes": 0})
+    later(connection, _INSERT, {**row, "rows_added": 0, "rows_deleted": 0, "size_bytes": 0})
 
 
 def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]:
@@ -171,20 +171,19 @@ def own_retentions(connection: Connection, settings: Settings) -> dict[int, int]
     return {row.id: history_retention_ms(settings, row.parameters) for row in rows}
 
 
-def purge(connection: Connection, now_ms: int, own: Mapping[int, int], settings: Settings) -> int:
-    """Remove rows that no version within the retention needs, and return their number.
+def purges(now_ms: int, own: Mapping[int, int], settings: Settings) -> Iterator[Callable[[Connection], object]]:
+    """Yield the removals of rows that no version within the retention needs; each is one statement.
 
     ``own`` is the result of :func:`own_retentions`. The newest commit of each table before its retention stays, because
     the retention begins with that version.
     """
     of_others = [_C.table_id.not_in(batch) for batch in batches(sorted(own))]
-    removed = _purge_before(connection, now_ms - history_retention_ms(settings, {}), *of_others)
+    yield _purge_before(now_ms - history_retention_ms(settings, {}), *of_others)
     for table_id, own_ms in own.items():
-        removed += _purge_before(connection, now_ms - own_ms, _C.table_id == table_id)
-    return removed
+        yield _purge_before(now_ms - own_ms, _C.table_id == table_id)
 
 
-def _purge_before(connection: Connection, before_ms: int, *of_tables: ColumnElement[bool]) -> int:
+def _purge_before(before_ms: int, *of_tables: ColumnElement[bool]) -> Callable[[Connection], object]:
     newer = table_commits.alias("newer")
     is_superseded = (
         select(newer.c.id)
@@ -197,4 +196,5 @@ def _purge_before(connection: Connection, before_ms: int, *of_tables: ColumnElem
         .exists()
     )
     # Rows are compared by id, as readers do: times may fall if the clock was put back.
-    return connection.execute(delete(table_commits).where(is_superseded, *of_tables)).rowcount
+    removal = delete(table_commits).where(is_superseded, *of_tables)
+    return lambda connection: connection.execute(removal)

@@ -216,7 +216,7 @@ def find_conflict(exchange: Exchange, txn_id: int, written: Sequence[Write]) -> 
 
 
 def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> None:
-    """Block other writers of tables until the caller's database transaction ends. One round trip.
+    """Block other writers of tables until the caller's database transaction ends.
 
     ``tables`` has table ids, with True if the caller updates or deletes rows. An updating caller blocks all writers,
     another caller blocks updating writers only. Meanwhile no other transaction changes or drops the tables.
@@ -228,7 +228,7 @@ def one_after_the_other(connection: Connection, tables: Mapping[int, bool]) -> N
         # The rows that :func:`find_conflict` locks, in its order.
         calls.append((_LOCK_WRITE_IDS if tables[table_id] else _SHARE_WRITE_IDS)(table_id=table_id))
     if calls:
-        joined(connection).send(*calls)
+        joined(connection).later(*calls)
 
 
 def would_conflict(connection: Connection, txn_id: int, resources: Collection[tuple[int, str | None]]) -> bool:

@@ -123,15 +123,15 @@ class Housekeeper:
             result = HousekeepingResult(
                 aborted=tuple(self._transactions.abort_timed_out()),
                 dropped_locks=tuple(self._locks.drop_timed_out()),
-                write_sets=self._store.write(_purge_write_sets, name="purge"),
-                write_ids=self._store.write(_purge_write_ids, name="purge"),
-                completed_components=self._store.write(_purge_completed_components, name="purge"),
+                write_sets=self._store.write_one(_purge_write_sets, name="purge"),
+                write_ids=self._store.write_one(_purge_write_ids, name="purge"),
+                completed_components=self._store.write_one(_purge_completed_components, name="purge"),
                 abandoned_writes=0 if self._delete_abandoned is None else self._delete_abandoned(),
                 unused_copies=0 if self._clean_copies is None else self._clean_copies(most_s),
             )
-            self._store.write(lambda connection: snapshots.purge(connection, self._clock()), name="purge")
-            self._store.write(purge_moments, name="purge")
-            self._store.write(self._purge_record, name="purge")
+            self._store.write_one(lambda connection: snapshots.purge(connection, self._clock()), name="purge")
+            self._store.write_one(purge_moments, name="purge")
+            self._purge_record()
             if self._marks_kept_ms:
                 self._marks.purge(now - self._marks_kept_ms)
             if self._keep_compactions is not None:
@@ -153,18 +153,19 @@ class Housekeeper:
                 log.warning("Dropped locks without heartbeat: %s", result.dropped_locks)
         if not only_due or self._cleaned_ms is None or now - self._cleaned_ms >= self._cleaner_interval_ms:
             self._cleaned_ms = now
-            removed = self._store.write(self._purge_transactions, name="purge")
+            removed = self._store.write_one(self._purge_transactions, name="purge")
             result = replace(result, transactions=removed)
         if not only_due or self._log_purged_ms is None or now - self._log_purged_ms >= self._log_interval_ms:
             self._log_purged_ms = now
             result = replace(result, events=self._log.purge(now - self._log_kept_ms))
         return result
 
-    def _purge_record(self, connection: Connection) -> int:
+    def _purge_record(self) -> None:
         """Remove recorded commits that no version within the retention of the table needs."""
-        return commit_record.purge(
-            connection, self._clock(), commit_record.own_retentions(connection, self._settings), self._settings
-        )
+        with self._store.read() as connection:
+            own = commit_record.own_retentions(connection, self._settings)
+        for purge in commit_record.purges(self._clock(), own, self._settings):
+            self._store.write_one(purge, name="purge")
 
     def _purge_transactions(self, connection: Connection) -> int:
         """Remove ended transactions without components, but never the one with the highest id.

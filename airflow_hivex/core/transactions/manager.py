@@ -43,7 +43,7 @@ from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.batches import MOST_IDS, batches
 from airflow_hivex.core.store.engine import OutcomeUnknownError, Store
-from airflow_hivex.core.store.exchange import Exchange, joined
+from airflow_hivex.core.store.exchange import Exchange, joined, later
 from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.transactions import commit_and_abort, conflicts, txn_rows
 from airflow_hivex.core.transactions.allocation import WriteIdAllocator, check_id, is_id
@@ -242,6 +242,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
         changes: Callable[[Connection], None] | None = None,
         *,
         exclusive_write_locks: bool = False,
+        has_statements: bool = False,
+        only_reads: bool = False,
     ) -> bool:
         """Commit a transaction: make its writes visible, together with ``changes``, and release its locks.
 
@@ -251,7 +253,8 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         If transactions overlap in time and update or delete rows of the same partition or table, only the first one can
         commit. A caller whose locks exclude others sets ``exclusive_write_locks``, and the commit does not look for
-        conflicts. An update of unknown partitions conflicts with an update of any partition.
+        conflicts. An update of unknown partitions conflicts with an update of any partition. A caller that expects
+        pending writes sets ``has_statements``, and one that has read only sets ``only_reads``, which saves round trips.
 
         Raises:
             WriteConflictError: another transaction has committed first; this transaction is aborted.
@@ -264,16 +267,18 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         row: TxnRow | None = None
         try:
+            if only_reads and self._store.exchange(
+                lambda exchange: self._committer.commit_reader(exchange, txn_id), name="commit"
+            ):
+                # No cache keeps anything for a transaction without writes.
+                return False
             if changes is None:
                 row = self._store.exchange(
                     lambda exchange: self._committer.commit_alone(exchange, txn_id, exclusive_write_locks),
                     name="commit",
                 )
             if row is None:
-                row = self._store.write(
-                    lambda connection: self._committer.commit(connection, txn_id, changes, exclusive_write_locks),
-                    name="commit",
-                )
+                row = self._commit_with(txn_id, changes, exclusive_write_locks, has_statements)
         except conflicts.ConflictFoundError as conflict:
             self._abort_conflicting(txn_id, conflict.sentence)
         except OutcomeUnknownError as error:
@@ -283,12 +288,33 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
                 raise CommitOutcomeUnknownError(txn_id) from lookup_error
             if found.state is TxnState.OPEN:
                 # The server has not applied the commit.
-                return self.commit(txn_id, changes, exclusive_write_locks=exclusive_write_locks)
+                return self.commit(
+                    txn_id, changes, exclusive_write_locks=exclusive_write_locks, has_statements=has_statements
+                )
             if found.state is TxnState.ABORTED:
                 raise TransactionAbortedError(txn_id, found.reason) from error
         if self.when_committed is not None:
             self.when_committed(txn_id)
         return row is None or row.statements > 0
+
+    def _commit_with(
+        self,
+        txn_id: int,
+        changes: Callable[[Connection], None] | None,
+        exclusive_write_locks: bool,
+        has_statements: bool,
+    ) -> TxnRow:
+        def work(connection: Connection, *, is_plain: bool) -> TxnRow:
+            return self._committer.commit(connection, txn_id, changes, exclusive_write_locks, is_plain=is_plain)
+
+        for is_plain in (True, False) if changes is not None and not has_statements else (False,):
+            try:
+                return self._store.write(partial(work, is_plain=is_plain), name="commit")
+            except commit_and_abort.OtherRowError as other:
+                row = other.row
+                if row.state == TxnState.COMMITTED.value:
+                    break
+        return row
 
     def commit_together(self, txn_ids: Sequence[int]) -> set[int]:
         """Commit the transactions that need no checks, and return their ids.
@@ -353,7 +379,7 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             opened[:] = open_transactions(joined(connection), [new], self._clock(), None)
             (successor,) = opened
             held = (locks.c.txn_id == txn_id, locks.c.state == LockState.ACQUIRED.value)
-            connection.execute(update(locks).where(*held).values(txn_id=successor))
+            later(connection, update(locks).where(*held).values(txn_id=successor))
             if not self.abort_in(connection, [txn_id], reason, AbortReason.WRITE_CONFLICT):
                 raise_if_settled(txn_id, read_row(connection, txn_id))
             return successor
@@ -419,7 +445,10 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
             if txn_id:
                 self.heartbeat_in(connection, txn_id)
 
-        self._store.write(work, name="heartbeat")
+        if lock_id:
+            self._store.write(work, name="heartbeat")
+        else:
+            self._store.write_one(work, name="heartbeat")
 
     def heartbeat_range(self, lo: int, hi: int) -> HeartbeatRange:
         """Send a heartbeat for all transactions from ``lo`` to ``hi``; return the ids that are not open.
@@ -456,6 +485,9 @@ class TransactionManager(SnapshotReader, WriteIdAllocator):
 
         Each batch of them is a database transaction of its own.
         """
+        with self._store.read() as connection:
+            if not commit_and_abort.has_timed_out(connection, self._clock):
+                return []
         aborted: list[int] = []
 
         def work(connection: Connection) -> list[int]:

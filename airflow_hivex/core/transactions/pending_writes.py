@@ -7,11 +7,11 @@ functions run in the database transaction of the caller.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from airflow_hivex.core.errors import InvalidOperationError, WriteTakenBackError
 from airflow_hivex.core.model.objects import StoredTable
@@ -19,6 +19,7 @@ from airflow_hivex.core.model.plans import WrittenDirectory
 from airflow_hivex.core.model.transactions import Operation, TxnState
 from airflow_hivex.core.model.writes import ServerOperation, TableWrite
 from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import later, together
 from airflow_hivex.core.store.schema import directories, partitions, pending_writes, txns
 
 CONSUMES = -1
@@ -78,7 +79,7 @@ class PendingWrite:
 def one_at_a_time(connection: Connection, txn_ids: Collection[int]) -> None:
     """Lock transactions, so that no other client commits their writes until the caller's database transaction ends."""
     for batch in batches(sorted(txn_ids)):
-        connection.execute(select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update()).all()
+        later(connection, select(txns.c.id).where(txns.c.id.in_(batch)).order_by(txns.c.id).with_for_update())
 
 
 def states(connection: Connection, txn_ids: Collection[int]) -> Mapping[int, TxnState]:
@@ -138,13 +139,16 @@ def record(
             Its base directory would hide the new rows, which have the same write id.
         WriteTakenBackError: a later session of the same writer has withdrawn the write.
     """
-    check_owned(connection, table.full_name, write)
-    partitions = write.facts.partitions(written)
-    check_not_overwritten(connection, table, write.facts.txn_id, partitions, except_for=write.id)
-    connection.execute(
+    # One round trip.
+    of_table = query_of(write.facts.txn_id, table.id)
+    own, rows = together(connection, select(pending_writes).where(pending_writes.c.id == write.id), of_table)
+    _check_owned(from_rows(own), table.full_name, write)
+    check_not_overwritten(from_rows(rows), table, write.facts.partitions(written), except_for=write.id)
+    later(
+        connection,
         update(pending_writes)
         .where(pending_writes.c.id == write.id)
-        .values(written=[asdict(directory) for directory in written])
+        .values(written=[asdict(directory) for directory in written]),
     )
 
 
@@ -154,52 +158,58 @@ def check_owned(connection: Connection, table: str, write: PendingWrite) -> Pend
     Raises:
         WriteTakenBackError: a later session of the same writer has withdrawn the write, or has taken it over.
     """
-    row = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id)).one_or_none()
-    stored = None if row is None else _from_row(row)
+    found = connection.execute(select(pending_writes).where(pending_writes.c.id == write.id))
+    return _check_owned(from_rows(found), table, write)
+
+
+def _check_owned(found: Sequence[PendingWrite], table: str, write: PendingWrite) -> PendingWrite:
+    stored = next(iter(found), None)
     if stored is None or stored.is_taken_back or stored.began != write.began:
         raise WriteTakenBackError(table, write.facts.txn_id, write.writer)
     return stored
 
 
 def check_not_overwritten(
-    connection: Connection,
+    of_table: Iterable[PendingWrite],
     table: StoredTable,
-    txn_id: int,
     partitions: frozenset[str | None] | set[str | None],
     *,
     except_for: int | None = None,
 ) -> None:
     """Refuse a write to a partition or table that the transaction has overwritten; see :func:`record`.
 
-    ``except_for`` is the id of the checked write if it is recorded already.
+    ``of_table`` are the writes of the transaction to the table. ``except_for`` is the id of the checked write if it is
+    recorded already.
     """
-    for earlier in of_transaction(connection, txn_id, table_id=table.id):
+    for earlier in of_table:
         both = earlier.partitions & partitions if earlier.facts.overwrite and earlier.id != except_for else ()
         for partition in sorted(both, key=str):
             where = table.full_name if partition is None else f"{table.full_name} partition ({partition})"
             raise InvalidOperationError(
                 "A write after INSERT OVERWRITE, in one transaction, to",
                 where,
-                f"transaction {txn_id} has overwritten it; write all of its rows in that statement, or commit before",
+                f"transaction {earlier.facts.txn_id} has overwritten it; write all of its rows in that statement, or "
+                "commit before",
             )
 
 
-def check_not_being_overwritten(connection: Connection, table: StoredTable, txn_id: int, partition: str | None) -> None:
+def check_not_being_overwritten(of_table: Iterable[PendingWrite], table: StoredTable, partition: str | None) -> None:
     """Refuse an INSERT OVERWRITE while another one of the transaction may write to the same partition or table.
 
     Both would write the same base directory, and a failure of one would delete the directory of the other.
-    ``partition`` is None for dynamic partitions, and for a table without partitions.
+    ``of_table`` are the writes of the transaction to the table. ``partition`` is None for dynamic partitions, and for a
+    table without partitions.
 
     Raises:
         InvalidOperationError: another INSERT OVERWRITE still runs, or was killed and not repeated.
     """
-    for earlier in of_transaction(connection, txn_id, table_id=table.id):
+    for earlier in of_table:
         meets = partition is None or earlier.facts.partition in (None, partition)
         if earlier.facts.overwrite and earlier.directories is None and meets:
             raise InvalidOperationError(
                 "A second INSERT OVERWRITE, in one transaction, of",
                 table.full_name,
-                f"another one of transaction {txn_id} runs there, or was killed and not repeated",
+                f"another one of transaction {earlier.facts.txn_id} runs there, or was killed and not repeated",
             )
 
 
@@ -229,12 +239,21 @@ def of_transaction(
     connection: Connection, txn_id: int, *, table_id: int | None = None, writer: str | None = None
 ) -> list[PendingWrite]:
     """Return the writes of a transaction, of one table or writer if given, in the order of statements."""
-    query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
-    if table_id is not None:
-        query = query.where(pending_writes.c.table_id == table_id)
+    query = query_of(txn_id, table_id)
     if writer is not None:
         query = query.where(pending_writes.c.writer == writer)
-    return [_from_row(row) for row in connection.execute(query)]
+    return from_rows(connection.execute(query))
+
+
+def query_of(txn_id: int, table_id: int | None = None) -> Select[Any]:
+    """Return the query of the writes of a transaction, perhaps to one table, in the order of statements."""
+    query = select(pending_writes).where(pending_writes.c.txn_id == txn_id).order_by(pending_writes.c.statement_id)
+    return query if table_id is None else query.where(pending_writes.c.table_id == table_id)
+
+
+def from_rows(rows: Iterable[Any]) -> list[PendingWrite]:
+    """Return the writes of rows."""
+    return [_from_row(row) for row in rows]
 
 
 def read(connection: Connection, write_id: int) -> PendingWrite | None:
@@ -279,8 +298,9 @@ def that_consume(connection: Connection) -> list[PendingWrite]:
 def change_document(connection: Connection, write_id: int, **changes: Any) -> None:
     """Change fields in the stored document of a write. The caller has called :func:`one_at_a_time`."""
     document = connection.execute(select(pending_writes.c.document).where(pending_writes.c.id == write_id)).scalar_one()
-    connection.execute(
-        update(pending_writes).where(pending_writes.c.id == write_id).values(document={**document, **changes})
+    later(
+        connection,
+        update(pending_writes).where(pending_writes.c.id == write_id).values(document={**document, **changes}),
     )
 
 
@@ -307,10 +327,11 @@ def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, 
         for row in connection.execute(select(pending_writes).where(pending_writes.c.id.in_(batch)))
     ]
     for row in rows:
-        connection.execute(
+        later(
+            connection,
             update(pending_writes)
             .where(pending_writes.c.id == row.id)
-            .values(written=None, document={**row.document, "taken_back": True})
+            .values(written=None, document={**row.document, "taken_back": True}),
         )
     return {row.id: _from_row(row).is_taken_back for row in rows}
 
@@ -318,7 +339,7 @@ def mark_taken_back(connection: Connection, ids: Sequence[int]) -> Mapping[int, 
 def forget(connection: Connection, ids: Sequence[int]) -> None:
     """Remove the records of writes that are registered, or whose files are deleted."""
     for batch in batches(ids):
-        connection.execute(delete(pending_writes).where(pending_writes.c.id.in_(batch)))
+        later(connection, delete(pending_writes).where(pending_writes.c.id.in_(batch)))
 
 
 def _from_row(row: Any) -> PendingWrite:

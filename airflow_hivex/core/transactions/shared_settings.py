@@ -8,10 +8,12 @@ from airflow_hivex.core.errors import InvalidSettingError
 from airflow_hivex.core.settings import NAMESPACE_MODE, Settings
 from airflow_hivex.core.snapshots.valid_lists import IS_OPEN
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import together
 from airflow_hivex.core.store.schema import counters, locks, txns
 
 _TIMEOUT = "hive.txn.timeout"
 _STORED = select(counters.c.value).where(counters.c.name == _TIMEOUT)
+_STORED_MODE = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
 
 
 def agree(store: Store, settings: Settings) -> Settings:
@@ -25,24 +27,23 @@ def agree(store: Store, settings: Settings) -> Settings:
         InvalidSettingError: the time-out differs from the stored one, and transactions or locks are open.
     """
     with store.read() as connection:
-        stored = connection.execute(_STORED).scalar_one_or_none()
+        rows, modes = together(connection, _STORED, _STORED_MODE)
+    stored = next((row.value for row in rows), None)
     wanted = int(settings[_TIMEOUT]) if stored is None or settings.is_given(_TIMEOUT) else int(stored)
     if stored != wanted:
         wanted = store.write(lambda writing: _store(writing, wanted))
-    return settings.with_overrides({_TIMEOUT: wanted, NAMESPACE_MODE: _mode(store, settings)})
+    stored_mode = next((row.value for row in modes), None)
+    return settings.with_overrides({_TIMEOUT: wanted, NAMESPACE_MODE: _mode(store, settings, stored_mode)})
 
 
-def _mode(store: Store, settings: Settings) -> bool:
+def _mode(store: Store, settings: Settings, stored: int | None) -> bool:
     """Return whether namespaces are closed: the setting of this client, or else the last setting of another client."""
-    stored_mode = select(counters.c.value).where(counters.c.name == NAMESPACE_MODE)
-    with store.read() as connection:
-        stored = connection.execute(stored_mode).scalar_one_or_none()
     wanted = int(settings[NAMESPACE_MODE])
     if not settings.is_given(NAMESPACE_MODE):
         return bool(stored or 0)
 
     def change(connection: Connection) -> None:
-        if connection.execute(stored_mode.with_for_update()).scalar_one_or_none() is None:
+        if connection.execute(_STORED_MODE.with_for_update()).scalar_one_or_none() is None:
             connection.execute(insert(counters).values(name=NAMESPACE_MODE, value=wanted))
         else:
             connection.execute(update(counters).where(counters.c.name == NAMESPACE_MODE).values(value=wanted))

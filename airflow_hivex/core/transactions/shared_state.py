@@ -5,12 +5,17 @@ The functions run in the database transaction of the caller.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, or_, select, update
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Select, or_, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from airflow_hivex.core.errors import InvalidTransactionRequestError, TransactionNotOpenError
 from airflow_hivex.core.model.transactions import TxnState
 from airflow_hivex.core.model.write_ids import ValidTxnList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import txns
 
 MOST_STATEMENTS = 4096
@@ -26,17 +31,27 @@ def mark_shared(connection: Connection, txn_id: int) -> None:
 
     The transaction may read any table later. By the mark the cleaner knows that its locks do not cover all reads.
     """
-    connection.execute(
+    later(
+        connection,
         update(txns)
         .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value, txns.c.snapshot.is_(None))
-        .values(snapshot=_NOT_TAKEN)
+        .values(snapshot=_NOT_TAKEN),
     )
 
 
 def stored_snapshot(connection: Connection, txn_id: int) -> ValidTxnList | None:
     """Return the snapshot that the statements of a transaction share, or None before the first read."""
-    text = connection.execute(select(txns.c.snapshot).where(txns.c.id == txn_id)).scalar_one_or_none()
-    return ValidTxnList.parse(text) if text else None
+    return snapshot_from(connection.execute(snapshot_query(txn_id)))
+
+
+def snapshot_query(txn_id: int) -> Select[Any]:
+    """Return the query of the shared snapshot of a transaction, for :func:`snapshot_from`."""
+    return select(txns.c.snapshot).where(txns.c.id == txn_id)
+
+
+def snapshot_from(rows: Iterable[Any]) -> ValidTxnList | None:
+    """Return the shared snapshot of a transaction's row, or None before the first read."""
+    return next((ValidTxnList.parse(row.snapshot) for row in rows if row.snapshot), None)
 
 
 def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
@@ -46,14 +61,15 @@ def share_snapshot(connection: Connection, txn_id: int) -> ValidTxnList:
         TransactionNotOpenError: the transaction is not open.
     """
     taken = read_valid_txns(connection, txn_id)
-    connection.execute(
+    later(
+        connection,
         update(txns)
         .where(
             txns.c.id == txn_id,
             txns.c.state == TxnState.OPEN.value,
             or_(txns.c.snapshot.is_(None), txns.c.snapshot == _NOT_TAKEN),
         )
-        .values(snapshot=str(taken))
+        .values(snapshot=str(taken)),
     )
     shared = stored_snapshot(connection, txn_id)
     if shared is None:
@@ -73,18 +89,28 @@ def read_as_of(connection: Connection, txn_id: int, snapshot: ValidTxnList) -> N
 
 
 def next_statement_id(connection: Connection, txn_id: int) -> int:
+    """Return the next statement id of an open transaction, as :func:`statement_id_from`."""
+    return statement_id_from(connection.execute(taking_statement_id(txn_id)), txn_id)
+
+
+def taking_statement_id(txn_id: int) -> ReturningUpdate[Any]:
+    """Return the statement that takes the next statement id of a transaction, for :func:`statement_id_from`."""
+    return (
+        update(txns)
+        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
+        .values(statements=txns.c.statements + 1)
+        .returning(txns.c.statements)
+    )
+
+
+def statement_id_from(rows: Iterable[Any], txn_id: int) -> int:
     """Return the next statement id of an open transaction, from 0. The id is a part of the names of directories.
 
     Raises:
         TransactionNotOpenError: the transaction is not open.
         InvalidTransactionRequestError: all 4,096 ids are used.
     """
-    taken = connection.execute(
-        update(txns)
-        .where(txns.c.id == txn_id, txns.c.state == TxnState.OPEN.value)
-        .values(statements=txns.c.statements + 1)
-        .returning(txns.c.statements)
-    ).scalar_one_or_none()
+    taken = next((row.statements for row in rows), None)
     if taken is None:
         raise TransactionNotOpenError([txn_id], "a statement needs a transaction that is open")
     if taken > MOST_STATEMENTS:

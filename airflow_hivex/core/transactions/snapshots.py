@@ -10,6 +10,7 @@ from airflow_hivex.core.model.identifiers import normalise
 from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 from airflow_hivex.core.snapshots.valid_lists import read_valid_txns, read_valid_write_ids
 from airflow_hivex.core.store.engine import Store
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import kept_snapshots
 from airflow_hivex.core.transactions import conflicts
 from airflow_hivex.core.transactions.allocation import check_id
@@ -118,7 +119,7 @@ def keep(
         for table_id in sorted(set(table_ids))
     ]
     if rows:
-        connection.execute(insert(kept_snapshots), rows)
+        later(connection, insert(kept_snapshots), rows)
 
 
 def keep_lower(

@@ -6,8 +6,22 @@ Functions here take part in the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import BigInteger, Connection, String, bindparam, case, delete, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Executable,
+    Select,
+    String,
+    Text,
+    bindparam,
+    case,
+    delete,
+    insert,
+    literal,
+    select,
+)
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -16,7 +30,7 @@ from airflow_hivex.core.model.identifiers import DEFAULT_DATABASE, normalise
 from airflow_hivex.core.model.objects import StoredTable
 from airflow_hivex.core.model.snapshots import QualifiedName
 from airflow_hivex.core.model.write_ids import TableMark
-from airflow_hivex.core.store.batches import batches
+from airflow_hivex.core.store.exchange import Call, Prepared, later
 from airflow_hivex.core.store.schema import databases, former_write_ids, next_write_ids, tables
 
 _TABLE_IDS = (
@@ -88,7 +102,7 @@ _NEXT_OF = select(former_write_ids.c.next).where(
 
 _LEFT = _NEXT_OF.scalar_subquery()
 _FIRST = bindparam("first", type_=BigInteger)
-_BEGIN = (
+_BEGIN = Prepared(
     insert(next_write_ids)
     .values(table_id=bindparam("of_id", type_=BigInteger), next=case((_LEFT > _FIRST, _LEFT), else_=_FIRST))
     .returning(next_write_ids.c.next)
@@ -100,34 +114,32 @@ def leave_names(connection: Connection, left: Sequence[StoredTable], now_ms: int
 
     The text form of a write id list has the name of its table and no id. Two tables of one name must not have equal
     lists: a reader with such a text could get the earlier table from the cache of a process that does not know the
-    later one. Two round trips, and one more for each batch of tables with write ids.
+    later one.
     """
     former, following = former_write_ids.c, next_write_ids.c
-    connection.execute(delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
+    later(connection, delete(former_write_ids).where(former.left_ms < now_ms - _KEPT_MS))
     new = (postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert)(former_write_ids)
     highest = case((former.next > new.excluded.next, former.next), else_=new.excluded.next)
-    noted = new.on_conflict_do_update(
-        index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
-    )
+
+    def noted(found: Select[Any]) -> Executable:
+        return new.from_select(["database", "table", "next", "left_ms"], found).on_conflict_do_update(
+            index_elements=["database", "table"], set_={"next": highest, "left_ms": new.excluded.left_ms}
+        )
+
     # An external table may have write ids from the time before it became external.
-    names = {table.id: (table.database, table.name) for table in left}
-    for batch in batches(sorted(names)):
-        found = connection.execute(select(following.table_id, following.next).where(following.table_id.in_(batch)))
-        rows = [
-            {"database": names[row.table_id][0], "table": names[row.table_id][1], "next": row.next, "left_ms": now_ms}
-            for row in found
-        ]
-        if rows:
-            connection.execute(noted, rows)
+    for table in sorted(left, key=lambda table: table.id):
+        of_table = select(
+            literal(table.database, String), literal(table.name, Text), following.next, literal(now_ms, BigInteger)
+        ).where(following.table_id == table.id)
+        later(connection, noted(of_table))
 
 
-def begin_after(connection: Connection, name: QualifiedName, table_id: int, first: int) -> int:
-    """Return the first write id of a new table: ``first``, or a higher id that no earlier table of its name has used.
+def beginning_after(name: QualifiedName, table_id: int, first: int) -> Call:
+    """Return the call that begins the write ids of a new table, and returns the first one as ``next``.
 
-    The write ids of the table are set to begin with this id. One round trip.
+    The first one is ``first``, or a higher id that no earlier table of its name has used.
     """
-    values = {"of_database": name[0], "of_table": name[1], "of_id": table_id, "first": first}
-    return int(connection.execute(_BEGIN, values).scalar_one())
+    return _BEGIN(of_database=name[0], of_table=name[1], of_id=table_id, first=first)
 
 
 def next_of(connection: Connection, name: QualifiedName) -> int:

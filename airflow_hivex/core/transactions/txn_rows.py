@@ -15,7 +15,7 @@ from airflow_hivex.core.errors import (
 )
 from airflow_hivex.core.model.transactions import AbortReason, Transaction, TxnState, TxnType
 from airflow_hivex.core.store.batches import PreparedForIds
-from airflow_hivex.core.store.exchange import Prepared, Rows
+from airflow_hivex.core.store.exchange import Prepared, Rows, later
 from airflow_hivex.core.store.schema import txns
 
 
@@ -55,14 +55,13 @@ def raise_if_settled(txn_id: int, row: Any) -> None:
         raise TransactionAbortedError(txn_id, row.reason)
 
 
-def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Row[Any]:
-    """Return the row of a transaction. With ``shared`` the row cannot change until the database transaction ends.
+def read_row(connection: Connection, txn_id: int) -> Row[Any]:
+    """Return the row of a transaction.
 
     Raises:
         NoSuchTransactionError: no transaction has the id.
     """
-    query = SELECT_ROW.where(txns.c.id == txn_id)
-    row = connection.execute(query.with_for_update(read=True) if shared else query).one_or_none()
+    row = connection.execute(SELECT_ROW.where(txns.c.id == txn_id)).one_or_none()
     if row is None:
         raise NoSuchTransactionError(txn_id)
     return row
@@ -71,10 +70,11 @@ def read_row(connection: Connection, txn_id: int, *, shared: bool = False) -> Ro
 def check_open(connection: Connection, txn_id: int) -> None:
     """Ensure that a transaction is open until the caller's database transaction ends.
 
-    Raises:
+    Raises, perhaps with the next statement:
         TransactionAbortedError, TransactionCommittedError, NoSuchTransactionError: the transaction is not open.
     """
-    raise_if_settled(txn_id, read_row(connection, txn_id, shared=True))
+    query = SELECT_ROW.where(txns.c.id == txn_id).with_for_update(read=True)
+    later(connection, query, check=lambda found: raise_if_settled(txn_id, row_from(txn_id, found)))
 
 
 def row_from(txn_id: int, found: Rows) -> TxnRow:

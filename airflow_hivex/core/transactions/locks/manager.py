@@ -34,7 +34,7 @@ from airflow_hivex.core.model.transactions import TxnType
 from airflow_hivex.core.settings import Settings
 from airflow_hivex.core.store.batches import batches
 from airflow_hivex.core.store.engine import Store
-from airflow_hivex.core.store.exchange import Exchange
+from airflow_hivex.core.store.exchange import Exchange, later
 from airflow_hivex.core.store.schema import counters, locks
 from airflow_hivex.core.store.schema.base import partition_to_column
 from airflow_hivex.core.transactions.allocation import is_id
@@ -312,8 +312,13 @@ class LockManager:
         """Remove locks that belong to no transaction and have no recent heartbeat; return the ids of their requests."""
         oldest_ms = self._clock() - int(self._settings["hive.txn.timeout"]) * 1000
 
+        is_late = (locks.c.txn_id == 0, locks.c.heartbeat_ms < oldest_ms)
+        with self._store.read() as connection:
+            if connection.execute(select(locks.c.lock_id).where(*is_late).limit(1)).first() is None:
+                return []
+
         def work(connection: Connection) -> list[int]:
-            return sorted(release(connection, locks.c.txn_id == 0, locks.c.heartbeat_ms < oldest_ms))
+            return sorted(release(connection, *is_late))
 
         return self._store.write(work, name="drop locks")
 
@@ -374,7 +379,7 @@ class LockManager:
             for number, component in enumerate(wanted, 1)
         ]
         for batch in batches(rows):
-            connection.execute(insert(locks), batch)
+            later(connection, insert(locks), batch)
         return LockResponse(lock_id, state, blocker)
 
     def _check(self, connection: Connection, lock_id: int) -> LockResponse:
@@ -384,7 +389,7 @@ class LockManager:
         txn_id = own[0].txn_id or None
         of_request = locks.c.lock_id == lock_id
         if txn_id is None:
-            connection.execute(update(locks).where(of_request).values(heartbeat_ms=self._clock()))
+            later(connection, update(locks).where(of_request).values(heartbeat_ms=self._clock()))
         else:
             self._transactions.heartbeat_in(connection, txn_id)
         if own[0].state == LockState.ACQUIRED.value:
@@ -409,13 +414,14 @@ class LockManager:
         waiting = own[components.index(blocked)]
         blocked_by = (blocker.lock_id, blocker.internal_id)
         if (waiting.blocked_by_lock_id, waiting.blocked_by_internal_id) != blocked_by:
-            connection.execute(
-                update(locks).where(of_request).values(blocked_by_lock_id=None, blocked_by_internal_id=None)
+            later(
+                connection, update(locks).where(of_request).values(blocked_by_lock_id=None, blocked_by_internal_id=None)
             )
-            connection.execute(
+            later(
+                connection,
                 update(locks)
                 .where(of_request, locks.c.internal_id == waiting.internal_id)
-                .values(blocked_by_lock_id=blocked_by[0], blocked_by_internal_id=blocked_by[1])
+                .values(blocked_by_lock_id=blocked_by[0], blocked_by_internal_id=blocked_by[1]),
             )
         return LockResponse(lock_id, LockState.WAITING, blocker)
 

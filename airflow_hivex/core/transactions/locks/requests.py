@@ -17,6 +17,7 @@ from airflow_hivex.core.model.identifiers import check_name
 from airflow_hivex.core.model.locks import DataOperation, LockComponent
 from airflow_hivex.core.model.objects import TRANSACTIONAL
 from airflow_hivex.core.model.transactions import Operation
+from airflow_hivex.core.store.exchange import later
 from airflow_hivex.core.store.schema import databases, locks, tables, txn_components, txns
 from airflow_hivex.core.transactions.allocation import is_id
 from airflow_hivex.core.transactions.txn_rows import raise_if_settled
@@ -100,7 +101,7 @@ def note_components(
     held = set(connection.execute(named.with_for_update(read=True, key_share=True)).scalars())
     noted = [row for row in rows if row["table_id"] in held]
     if noted:
-        connection.execute(insert(txn_components), noted)
+        later(connection, insert(txn_components), noted)
 
 
 def note_locks_of(connection: Connection, table_id: int, database: str, table: str) -> None:
@@ -120,7 +121,7 @@ def note_locks_of(connection: Connection, table_id: int, database: str, table: s
         locks.c.operation.in_(list(letters)),
     )
     columns = ["txn_id", "table_id", "partition", "operation"]
-    connection.execute(insert(txn_components).from_select(columns, held.distinct()))
+    later(connection, insert(txn_components).from_select(columns, held.distinct()))
 
 
 def writes_of_request(

@@ -13,8 +13,11 @@ from sqlalchemy import (
     Row,
     Select,
     String,
+    Text,
     bindparam,
+    cast,
     delete,
+    distinct,
     func,
     literal_column,
     or_,
@@ -24,7 +27,7 @@ from sqlalchemy import (
 from airflow_hivex.core.clock import to_datetime
 from airflow_hivex.core.model.locks import DataOperation, LockComponent, LockInfo, LockState, LockType
 from airflow_hivex.core.store.batches import MOST_IDS, PreparedForIds, batches
-from airflow_hivex.core.store.exchange import Call, Prepared, Rows
+from airflow_hivex.core.store.exchange import Call, Prepared, Rows, later
 from airflow_hivex.core.store.schema import locks, txns
 from airflow_hivex.core.store.schema.base import partition_from_column
 
@@ -68,6 +71,33 @@ HELD_BY_TXNS = PreparedForIds(
 )
 """The query of transactions' locks with requests and states. It locks the rows until the database transaction ends."""
 _DELETE_OF_TXNS = PreparedForIds(lambda ids: delete(locks).where(locks.c.txn_id.in_(ids)))
+
+
+_OF_TXN = locks.c.txn_id == bindparam("txn_id", type_=BigInteger)
+_TXN_HAS_COMMITTED = (
+    select(txns.c.id)
+    .where(txns.c.id == bindparam("txn_id", type_=BigInteger), txns.c.state == literal_column("'c'"))
+    .exists()
+)
+_TELL_OF_TXN = Prepared(
+    select(func.pg_notify(CHANNEL, func.string_agg(distinct(cast(locks.c.lock_id, Text)), literal_column("','"))))
+    .where(
+        _OF_TXN,
+        _TXN_HAS_COMMITTED,
+        select(_BLOCKED.c.lock_id).where(_BLOCKED.c.blocked_by_lock_id == locks.c.lock_id).exists(),
+    )
+    .having(func.count() > literal_column("0")),
+    skipped_on_sqlite=True,
+)
+_DELETE_OF_TXN = Prepared(delete(locks).where(_OF_TXN, _TXN_HAS_COMMITTED))
+
+HAS_WAITING = select(locks.c.lock_id).where(_OF_TXN, _IS_WAITING).exists()
+"""The condition that transaction ``txn_id`` waits for a lock."""
+
+
+def releasing_if_committed(txn_id: int) -> list[Call]:
+    """Return the calls that release the locks of a transaction, all of them acquired, if it has committed."""
+    return [_TELL_OF_TXN(txn_id=txn_id), _DELETE_OF_TXN(txn_id=txn_id)]
 
 
 def select_locks() -> Select[Any]:
@@ -150,4 +180,4 @@ def _announce(connection: Connection, lock_ids: Collection[int], *, to_themselve
     news = select(func.pg_notify(CHANNEL, payload))
     if not to_themselves:
         news = news.where(select(locks.c.lock_id).where(locks.c.blocked_by_lock_id.in_(lock_ids)).exists())
-    connection.execute(news)
+    later(connection, news)
