@@ -45,15 +45,9 @@ def read_partition(cursor: Cursor) -> dict[str, Literal | None]:
     """Read ``(ds='x', hr)`` in order: return a dict from keys to values; a dynamic key has None."""
     cursor.expect_symbol("(")
     found: dict[str, Literal | None] = {}
-    while True:
-        token = cursor.peek()
-        key = cursor.name("a partition column")
-        if key in found:
-            raise cursor.error(f"partition column {key} is named twice", token)
+    for key in cursor.different(lambda: cursor.name("a partition column"), "partition column "):
         has_value = cursor.accept_symbol("=") or cursor.accept_symbol("==")
         found[key] = read_value(cursor, f"a constant for {key}") if has_value else None
-        if not cursor.accept_symbol(","):
-            break
     cursor.expect_symbol(")")
     return found
 
@@ -118,16 +112,10 @@ def read_properties(cursor: Cursor) -> dict[str, str]:
     """Read ``('key' = 'value', other.key = 1, ...)``; numbers and booleans become text."""
     cursor.expect_symbol("(")
     found: dict[str, str] = {}
-    while True:
-        token = cursor.peek()
-        key = read_property_key(cursor)
-        if key in found:
-            raise cursor.error(f"property {key} is given twice", token)
+    for key in cursor.different(lambda: read_property_key(cursor), "property "):
         if not cursor.accept_symbol("="):
             cursor.accept_symbol("==")
         found[key] = _property_value(cursor, key)
-        if not cursor.accept_symbol(","):
-            break
     cursor.expect_symbol(")")
     return found
 

@@ -23,14 +23,7 @@ def read_variable(cursor: Cursor) -> str:
 
 def read_variables(cursor: Cursor) -> tuple[str, ...]:
     """Return a list of different names of variables."""
-    names: list[str] = []
-    while not names or cursor.accept_symbol(","):
-        token = cursor.peek()
-        name = read_variable(cursor)
-        if name in names:
-            raise cursor.error(f"variable {name} is named twice", token)
-        names.append(name)
-    return tuple(names)
+    return tuple(cursor.different(lambda: read_variable(cursor), "variable "))
 
 
 def make_declaration(parts: Parts) -> DeclareVariable:
@@ -53,11 +46,7 @@ def read_query_in_parentheses(cursor: Cursor) -> Query:
 def read_variable_values(cursor: Cursor) -> dict[str, Sequence[Token]]:
     """Return a dict from variables to the tokens of their values: ``name = expression, ...``."""
     found: dict[str, Sequence[Token]] = {}
-    while not found or cursor.accept_symbol(","):
-        token = cursor.peek()
-        name = read_variable(cursor)
-        if name in found:
-            raise cursor.error(f"variable {name} is named twice", token)
+    for name in cursor.different(lambda: read_variable(cursor), "variable "):
         cursor.expect_symbol("=")
         found[name] = _expression(cursor)
     return found

@@ -247,17 +247,10 @@ def read_partition_filter(text: str) -> Predicate:
     return found
 
 
-def _ordered(cursor: Cursor, what: str, twice: str = "") -> tuple[tuple[str, bool], ...]:
+def _ordered(cursor: Cursor, what: str, kind: str = "") -> tuple[tuple[str, bool], ...]:
     """Read ``name [ASC | DESC], ...``; return the names, each with True for ascending order."""
-    found: dict[str, bool] = {}
-    while True:
-        token = cursor.peek()
-        name = cursor.name(what)
-        if name in found:
-            raise cursor.error(f"{twice}{name} is named twice", token)
-        found[name] = cursor.accept_one("ASC", "DESC") != "DESC"
-        if not cursor.accept_symbol(","):
-            return tuple(found.items())
+    names = cursor.different(lambda: cursor.name(what), kind)
+    return tuple((name, cursor.accept_one("ASC", "DESC") != "DESC") for name in names)
 
 
 def _sort_columns(cursor: Cursor) -> tuple[SortColumn, ...]:
@@ -278,15 +271,7 @@ def _dropped_columns(cursor: Cursor) -> tuple[str, ...]:
 
 
 def _column_list(cursor: Cursor) -> tuple[str, ...]:
-    found: list[str] = []
-    while True:
-        token = cursor.peek()
-        name = cursor.name("the name of a column")
-        if name in found:
-            raise cursor.error(f"{name} is named twice", token)
-        found.append(name)
-        if not cursor.accept_symbol(","):
-            return tuple(found)
+    return tuple(cursor.different(lambda: cursor.name("the name of a column")))
 
 
 def _place(cursor: Cursor) -> str:

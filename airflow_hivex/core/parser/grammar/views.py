@@ -22,17 +22,10 @@ def read_view_columns(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
         StatementSyntaxError: the text is not a list of different names.
     """
     cursor.expect_symbol("(")
-    found: dict[str, str | None] = {}
-    while True:
-        token = cursor.peek()
-        name = cursor.name("the name of a column")
-        if name in found:
-            raise cursor.error(f"column {name} is named twice", token)
-        found[name] = read_string(cursor, "a comment") if cursor.accept("COMMENT") else None
-        if not cursor.accept_symbol(","):
-            break
+    names = cursor.different(lambda: cursor.name("the name of a column"), "column ")
+    found = tuple((name, read_string(cursor, "a comment") if cursor.accept("COMMENT") else None) for name in names)
     cursor.expect_symbol(")")
-    return tuple(found.items())
+    return found
 
 
 def read_definition(cursor: Cursor) -> Query:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from airflow_hivex.core.errors import StatementSyntaxError, UnsupportedStatementError
@@ -352,17 +352,24 @@ class Cursor:
     def names(self, what: str) -> tuple[str, ...]:
         """Read ``(name, name, ...)``, a list of different names."""
         self.expect_symbol("(")
-        found: list[str] = []
-        while True:
-            token = self.peek()
-            name = self.name(what)
-            if name in found:
-                raise self.error(f"{name} is named twice", token)
-            found.append(name)
-            if not self.accept_symbol(","):
-                break
+        found = tuple(self.different(lambda: self.name(what)))
         self.expect_symbol(")")
-        return tuple(found)
+        return found
+
+    def different(self, read: Callable[[], str], kind: str = "") -> Iterator[str]:
+        """Yield the names of a list with commas; the caller reads what follows a name before it takes the next one.
+
+        Raises:
+            StatementSyntaxError: a name stands there twice; ``kind`` is the kind of the names in the error.
+        """
+        found: set[str] = set()
+        while not found or self.accept_symbol(","):
+            token = self.peek()
+            name = read()
+            if name in found:
+                raise self.error(f"{kind}{name} is named twice", token)
+            found.add(name)
+            yield name
 
     def span_from(self, start: int) -> Span:
         """Return the place from a character to the end of the last token that was read."""

@@ -465,7 +465,7 @@ def test_types_are_spark_simple_strings(written: str, expected: str) -> None:
         ("CREATE TABLE t (a INT) SKEWED BY (a, a) ON ((1, 1))", 1, 38, "named twice"),
         ("CREATE TABLE t (a INT) SKEWED BY (a) ON (NULL)", 1, 42, "a text or a number"),
         ("CREATE TABLE t (a INT) WHATEVER", 1, 24, "expected USING, STORED AS, "),
-        ("CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 1, 'a' = 2)", 1, 48, "given twice"),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 1, 'a' = 2)", 1, 48, "named twice"),
         ("CREATE TABLE t (a INT) TBLPROPERTIES ('a')", 1, 42, "a value for property a"),
         ("CREATE TABLE t@y (a INT)", 1, 14, "that of a link"),
         ("ALTER TABLE t ADD PARTITION (ds)", 1, 29, "needs a value"),
