@@ -47,7 +47,8 @@ class StandaloneCluster:
     """A master and a worker, each a process that a test may kill and start again.
 
     ``worker_command`` is put before the command of the worker, as one that gives it another view of the files;
-    ``worker_host`` is the address by which the others know its host.
+    ``worker_host`` is the address by which the others know its host. The master has the same two, and
+    ``master_options`` for its Java.
     """
 
     name: str
@@ -57,12 +58,15 @@ class StandaloneCluster:
     memory: str = "2g"
     worker_command: Sequence[str] = ()
     worker_host: str = "127.0.0.1"
+    master_command: Sequence[str] = ()
+    master_host: str = "127.0.0.1"
+    master_options: str = ""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def jobtracker(self) -> str:
         """The job tracker of a warehouse's cluster whose jobs run here."""
-        return f"spark://127.0.0.1:{self.ports[0]}"
+        return f"spark://{self.master_host}:{self.ports[0]}"
 
     @property
     def conf(self) -> dict[str, str]:
@@ -123,7 +127,7 @@ class StandaloneCluster:
     def state(self) -> dict[str, Any] | None:
         """The state of the cluster from its master; None while it does not answer."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.master_host}:{self.ports[1]}/json/", timeout=5) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except (OSError, ValueError):
@@ -134,6 +138,10 @@ class StandaloneCluster:
         """The ids of the applications that run now."""
         state = self.state()
         return [str(each["id"]) for each in state["activeapps"]] if state is not None else []
+
+    def cores_used(self) -> int:
+        """The number of cores that applications have."""
+        return int((self.state() or {}).get("coresused", 0))
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now."""
@@ -156,13 +164,14 @@ class StandaloneCluster:
         for each in ("work", "local", "conf"):
             (self.folder / each).mkdir(parents=True, exist_ok=True)
         (self.folder / "conf" / "log4j2.properties").write_text(_QUIET)
-        host = self.worker_host if name == "worker" else "127.0.0.1"
+        host = self.worker_host if name == "worker" else self.master_host
         environment = {
             **os.environ,
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "160m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
+            "SPARK_MASTER_OPTS": self.master_options,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             # File names must not depend on it.
@@ -170,7 +179,7 @@ class StandaloneCluster:
         }
         options["host"] = host
         given = [text for key, value in options.items() for text in (f"--{key.replace('_', '-')}", str(value))]
-        prefix = self.worker_command if name == "worker" else ()
+        prefix = self.worker_command if name == "worker" else self.master_command
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [*prefix, str(HOME / "bin" / "spark-class"), main, *given, *arguments],

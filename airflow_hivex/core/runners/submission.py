@@ -161,6 +161,8 @@ class Submission:
             "spark.pyspark.driver.python": sys.executable,
             # With this locale the Java processes of executors use file names in UTF-8.
             "spark.executorEnv.LC_ALL": "C.UTF-8",
+            # An executor whose driver has vanished with its host ends after a minute and a half, not after ten minutes.
+            "spark.executor.heartbeat.maxFailures": "6",
             "spark.sql.warehouse.dir": (self.folder / "warehouse").as_uri(),
             "spark.sql.catalogImplementation": "in-memory",
             **own,

@@ -51,6 +51,14 @@ def test_configuration_of_the_cluster_counts_except_for_that_of_a_session(made: 
     assert "spark.sql.ansi.enabled" not in found
 
 
+def test_executors_of_a_vanished_driver_end_soon_unless_the_cluster_says_otherwise(made: Submission) -> None:
+    name = "spark.executor.heartbeat.maxFailures"
+    assert properties(made)[name] == "6"
+    other = Submission("spark://h:7077", {name: "60"}, "c1")
+    assert properties(other)[name] == "60"
+    other.remove()
+
+
 @pytest.mark.parametrize(
     ("master", "conf", "given", "python"),
     [
