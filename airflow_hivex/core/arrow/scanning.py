@@ -102,7 +102,7 @@ class ArrowScan:
         self._types = {each.name: arrow_type(each, scan.table) for each in read}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. At a time, four shares of pieces for each thread are in memory.
+        """Yield the rows. At most four shares of pieces per thread are in memory at the same time.
 
         Raises:
             StorageError: a file is missing or cannot be read.

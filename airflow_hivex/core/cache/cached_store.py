@@ -191,8 +191,8 @@ class CachedStore(CachedMetadata):
     def renew(self, written: Mapping[QualifiedName, WrittenTable]) -> None:
         """Cache the new state of tables that this process has changed, with the write id list after the commit.
 
-        A table is skipped unless readers of this process use lists, that is, the follower runs or the writer has passed
-        a list. After an error of the database, the next reader queries the database.
+        A table is skipped if the settings exclude it from the cache. It is also skipped if the follower does not run
+        and the writer has not passed a list. After an error of the database, the next reader queries the database.
         """
         for named, table in written.items():
             if not self.cache.lists.include(*named) or not (table.has_list or self.cache.is_followed):
@@ -260,7 +260,7 @@ class CachedStore(CachedMetadata):
     ) -> dict[str, StoredTable]:
         """Read tables of a database and cache them. Return those with a copy on ``cluster``, as this cluster sees them.
 
-        The result is empty if one table does not exist and another one is dropped meanwhile.
+        Tables that do not exist are skipped. If a table is dropped during the call, the result may be empty.
         """
         wanted = [name for name in names if self.cache.lists.include(database, name)]
         if not wanted:

@@ -184,7 +184,7 @@ def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
             (each.namespace, each.cluster, each.link, *(0 for _ in _AMOUNTS), each.size_bytes)
             for each in capacity.by_link(*asked)
         ]
-        # The links of a namespace and cluster stand behind its tables.
+        # The links of a namespace and cluster come after its tables.
         return Result([*columns, "linked_bytes"], sorted(found, key=lambda row: (str(row[0]), str(row[1]))))
     rows: list[tuple[object, ...]] = [
         (

@@ -41,7 +41,7 @@ from airflow_hivex.core.parser.statements import Analyze, AnalyzeTables, Select,
 log = logging.getLogger(__name__)
 
 _OPERATION = "ANALYZE TABLE"
-# The answers about one column, behind the number of its values.
+# The answers about one column, after the number of its values.
 _QUESTIONS = {
     StatisticsKind.BOOLEAN: "count_if({0}), count_if(NOT {0})",
     StatisticsKind.ORDERED: "approx_count_distinct({0}), CAST(min({0}) AS STRING), CAST(max({0}) AS STRING)",

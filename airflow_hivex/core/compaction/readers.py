@@ -98,7 +98,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of the oldest version within a table's retention, or None if it has no later write."""
+        """Return the view of the oldest version that a table's retention keeps, or None if no write is later."""
         later = self._later.get(table_id)
         if not later:
             return None

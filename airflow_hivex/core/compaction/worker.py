@@ -491,7 +491,7 @@ def has_leftovers(connection: Connection, entry: Compaction) -> bool:
 
 
 def find_place(connection: Connection, entry: Compaction) -> tuple[StoredTable, int | None, str] | None:
-    """Return the current table, the id of the partition or None, and the location, or None if one was dropped."""
+    """Return the table, the partition's id, and the location; return None if the table or partition was dropped."""
     found = select_tables_by_id(connection, [entry.table_id])
     if not found:
         return None

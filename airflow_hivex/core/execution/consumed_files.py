@@ -73,7 +73,7 @@ def take(
 
     taken = services.store.write(note, name="take files")
     running.undo.append(lambda: services.store.write(lambda connection: pending_writes.forget(connection, [taken.id])))
-    # This is checked behind the own note, so that at least one of two concurrent statements sees the other.
+    # This is checked after the own row is written, so that at least one of two concurrent statements sees the other.
     with services.store.read() as connection:
         others = pending_writes.that_consume(connection)
         states = pending_writes.states(connection, {each.facts.txn_id for each in others})

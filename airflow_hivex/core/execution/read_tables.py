@@ -81,7 +81,7 @@ class ReadTable:
     def shown_of_own(
         self, own: Mapping[str | None, Sequence[WrittenDirectory]], contents: TableContents
     ) -> Mapping[str | None, Sequence[WrittenDirectory]]:
-        """Return the directories of the statement's own transaction; for a link only in partitions that it shows.
+        """Return the directories of the statement's own transaction; for a link, only of partitions that it shows.
 
         ``contents`` has all partitions of the table. A dynamic link also shows new partitions of the transaction.
         """

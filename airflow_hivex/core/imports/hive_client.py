@@ -49,10 +49,11 @@ class HiveAddress:
 
 @dataclass(frozen=True, slots=True)
 class HiveTransport:
-    """The transport to a metastore, with the meaning of the server's own settings of Hive.
+    """The transport to a metastore, as the settings of its server describe it.
 
-    ``tls`` is ``hive.metastore.use.SSL``, ``framed`` is ``hive.metastore.thrift.framed.transport.enabled``. ``ca_file``
-    (PEM) has the certificates by which the server's certificate is verified; None means the system's certificates.
+    ``tls`` is the setting ``hive.metastore.use.SSL``, and ``framed`` is
+    ``hive.metastore.thrift.framed.transport.enabled``. ``ca_file`` (PEM) has the certificates by which the server's
+    certificate is verified; None means the system's certificates.
     """
 
     tls: bool = False

@@ -34,7 +34,7 @@ _DECLARED_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 _MARK = "HIVEX_TEXT"
 _END = "\x1f"
-# Behind a quote or a parenthesis the text is a part of an expression that another error quotes.
+# After a quote or a parenthesis the text is a part of an expression that another error quotes.
 _UNREADABLE = re.compile(rf"(?<![('\"]){_MARK}" + rf"{_END}(.*?)" * 4 + _END, re.DOTALL)
 _MOST_CHARACTERS = 100
 
@@ -167,7 +167,7 @@ def _read_text(column: Column, called: str, table: str) -> str:
     name, wanted = quoted(column.name), column.type
     value = f"try_cast({name} AS {wanted})"
     if is_moment(column.parsed_type):
-        # Without a year Spark would read a time of today, and a DATE accepts any text behind the day.
+        # Without a year Spark would read a time of today, and a DATE accepts any text after the day.
         value = f"IF({name} RLIKE '^ *[+-]?[0-9]{{4}}' AND try_cast({name} AS TIMESTAMP) IS NOT NULL, {value}, NULL)"
     start = text_literal(f"{_MARK}{_END}{table}{_END}{called}{_END}{wanted}{_END}")
     error = f"raise_error(concat({start}, substring({name}, 1, {_MOST_CHARACTERS}), {text_literal(_END)}))"

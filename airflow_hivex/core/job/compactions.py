@@ -108,7 +108,7 @@ def _compact_full_acid(
         return
     parted_by = [_KIND, _WRITER]
     order = [F.col(name) for name in (*parted_by, ORIGINAL_WRITE_ID, BUCKET, ROW_ID)] + [F.col(WRITE_ID).desc()]
-    # No column is computed behind the sort, so Spark has no reason to sort again by fewer columns.
+    # No column is computed after the sort, so Spark has no reason to sort again by fewer columns.
     rows = reduce(lambda one, other: one.union(other), events).repartition(F.col(_WRITER))
     if staging.place.exists():
         # Stripes were rewritten there before.

@@ -17,7 +17,7 @@ from airflow_hivex.core.model.plans import Write
 
 _MARK = "HIVEX_CONSTRAINT"
 _END = "\x1f"
-# Behind a quote or a parenthesis the text is a part of an expression that another error quotes.
+# After a quote or a parenthesis the text is a part of an expression that another error quotes.
 _VIOLATION = re.compile(rf"(?<![('\"]){_MARK}{_END}(.*?){_END}(.*?){_END}(.*?){_END}", re.DOTALL)
 _CONDITION = "replaced rows: "
 _PARTITION, _LONG = "partition key ", "folder of partition key "

@@ -167,8 +167,8 @@ def load_nested(
 ) -> DataFrame:
     """Return all rows of files of the row layout ``hive`` below ``paths``, with the columns of flat files.
 
-    ORC recognises such a file by its six root columns, and then passes another schema to its reader than the requested
-    one. So every scan must read all six columns, and must not have partition columns. No filter on a root column may be
+    ORC recognises such a file by its six root columns, and then replaces the schema that was requested from its reader.
+    So every scan must read all six columns, and must not have partition columns. No filter on a root column may be
     pushed down to ORC, which would look for the column among the user's columns. Source: docs/reference/spark.md; ORC's
     SchemaEvolution.
 

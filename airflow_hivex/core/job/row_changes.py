@@ -186,7 +186,10 @@ class _Changing:
             raise MergeCardinalityError(self._write.table, several.count())
 
     def _part(self, rows: DataFrame, part: ChangePart, *, alone: bool = False) -> DataFrame:
-        """Return the events of the rows of one query. With ``alone`` its only rule applies to all rows."""
+        """Return the events of the rows of one query.
+
+        With ``alone`` the query has one rule, which applies to all rows.
+        """
         branches = [
             self._branch(rows if alone else rows.where(F.col(CLAUSE) == number), number, rule)
             for number, rule in enumerate(part.rules)

@@ -94,7 +94,9 @@ class Staging:
         return self._uri
 
     def write(self, rows: DataFrame, parted_by: Sequence[str], in_order: InOrder | None = None) -> None:
-        """Write one file for each task and value of the columns ``parted_by``, by which ``in_order`` sorts first.
+        """Write one file for each task and value of the columns ``parted_by``.
+
+        ``in_order`` must sort by these columns first.
 
         The rows are counted before the sort. If the count came after it, Spark would sort the rows again.
         """
@@ -139,7 +141,7 @@ class Staging:
             return rows
         observation = F.new_observation()
         self._written = lambda: observation.get
-        # The check comes behind the count: Spark generates no code across either, and would move the check below the
+        # The check comes after the count: Spark generates no code across either, and would move the check below the
         # query.
         return root_checks.guarded(rows.observe(observation, F.count(F.lit(1)).alias(ROWS)))
 

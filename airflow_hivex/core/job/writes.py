@@ -166,7 +166,10 @@ def bucket_number(write: Write) -> Expression:
 
 
 def _numbered(rows: DataFrame, write: Write) -> DataFrame:
-    """Return the rows with their metadata columns. No shuffle or sort may follow, since ids rise in file order."""
+    """Return the rows with their metadata columns.
+
+    A later shuffle or sort would break the order of row ids in files.
+    """
     if write.layout == layout.PLAIN:
         return rows
     bucket = f"{encode_bucket(0, write.statement_id)} | shiftleft(spark_partition_id(), {WRITER_SHIFT})"

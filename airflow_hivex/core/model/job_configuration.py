@@ -24,7 +24,7 @@ TEXT_DEFAULTS = frozenset(
         "spark.sql.caseSensitive",
         "spark.sql.parser.quotedRegexColumnNames",
         "spark.sql.legacy.ctePrecedencePolicy",
-        # The precedence in a UNION b INTERSECT c, in FROM a, b JOIN c, and behind !.
+        # The precedence in a UNION b INTERSECT c, in FROM a, b JOIN c, and after !.
         "spark.sql.legacy.setopsPrecedence.enabled",
         "spark.sql.ansi.relationPrecedence",
         "spark.sql.legacy.bangEqualsNot",

@@ -72,7 +72,10 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cluster that the router has tried, and the data that it lacks. Without a lack it can run the statement."""
+    """A cluster that the router has tried, and the data that it lacks.
+
+    If it lacks nothing, it can run the statement.
+    """
 
     cluster: str
     why: str

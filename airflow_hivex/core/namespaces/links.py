@@ -292,9 +292,10 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def expire(self) -> int:
-        """Remove partitions from links after the time of RETENTION; return the number of removed partitions.
+        """Remove the partitions that are older than the RETENTION of their link, and return their number.
 
-        The housekeeper calls this method. One transaction for each link with the property. Safe to repeat.
+        The housekeeper calls this method. Each link with RETENTION is changed in a database transaction of its own. A
+        repeated call is safe.
         """
         with self._read() as connection:
             found = [each for each in link_rows.describe_links(connection) if each.retention_days is not None]

@@ -91,7 +91,7 @@ class Prepared:
 
 
 class _RowReader:
-    """Names the columns of an answer as its statement does, and reads documents and booleans."""
+    """A reader of answers, which names the columns as the statement does, and reads documents and booleans."""
 
     def __init__(self, statement: Any) -> None:
         columns = statement.exported_columns
@@ -219,7 +219,7 @@ def _text_of(call: Any) -> str:
 
 
 class JoinedExchange:
-    """Runs statements in the transaction of a SQLAlchemy connection."""
+    """An exchange in the transaction of a SQLAlchemy connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -38,12 +38,12 @@ _MOST_POSTPONED = 100
 
 
 class PostgresqlConnection(psycopg.Connection[Any]):
-    """Sends BEGIN and postponed statements with the next statement."""
+    """A connection that sends BEGIN and the postponed statements together with the next statement."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.level: str | None = None
-        """The isolation level of database transactions; None if each statement is a transaction of its own."""
+        """The isolation level of database transactions, or None if each statement is a transaction of its own."""
         self.is_pooled = False
         """The fact that a pooler such as pgbouncer is between this connection and the server."""
         self._limits: TransactionLimits | None = None
@@ -67,7 +67,10 @@ class PostgresqlConnection(psycopg.Connection[Any]):
 
     @property
     def begin(self) -> Sequence[str]:
-        """Return the statements that begin a database transaction; none if each statement is one of its own."""
+        """Return the statements that begin a database transaction.
+
+        The result is empty if each statement is a transaction.
+        """
         if self.level is None:
             return ()
         begin = f"BEGIN ISOLATION LEVEL {self.level}"
@@ -129,7 +132,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
 
 
 class _Cursor(psycopg.Cursor[Any]):
-    """Sends BEGIN and the postponed statements together with its own statement."""
+    """A cursor that sends BEGIN and the postponed statements together with its own statement."""
 
     _answer: PGresult | None = None
     """The answer to a statement that was sent in an exchange."""

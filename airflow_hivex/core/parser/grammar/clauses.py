@@ -203,7 +203,7 @@ def unsupported_statement(cursor: Cursor, first: Token, second: Iterable[str] = 
     words = [first.word]
     ahead = cursor.tokens.index(first) + 1
     for token in cursor.tokens[ahead : ahead + 3]:
-        # No name stands behind SHOW.
+        # No name comes after SHOW.
         if token.word not in STATEMENT_WORDS and not (words == ["SHOW"] and token.word):
             break
         words.append(token.word)

@@ -98,7 +98,7 @@ def _sources(beginning: Sequence[Token], at_from: int) -> Iterator[_Source]:
             found = _source_at(beginning, index, common)
             if found is not None:
                 yield found
-        # Behind LATERAL VIEW, commas stand between names of columns.
+        # After LATERAL VIEW, commas stand between names of columns.
         in_view = (in_view or token.word == "VIEW") and token.word != "JOIN"
         is_next = token.word in ("FROM", "JOIN") or (token.is_symbol(",") and not in_view)
 

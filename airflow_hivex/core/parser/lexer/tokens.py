@@ -112,7 +112,7 @@ def _without_catalog(tokens: list[Token]) -> list[Token]:
     found: list[Token] = []
     for index, token in enumerate(tokens):
         if found and index > 1 and _at_catalog(tokens, index - 2):
-            # The name of the catalog and the dot behind it.
+            # The name of the catalog and the dot after it.
             del found[-2:]
             token = token._replace(start=tokens[index - 2].start)
         found.append(token)

@@ -98,7 +98,7 @@ def _end_of_condition(cursor: Cursor) -> int:
 
 
 def _parsed(cursor: Cursor, condition: Sequence[Token]) -> exp.Expr:
-    """Return the tree of WHERE with its condition, which sqlglot parses as part of a query."""
+    """Return the tree of the condition after WHERE. sqlglot parses it as part of a query."""
     # The words SHOW PARTITIONS become the beginning of the query, so that all other words keep their places.
     show, partitions = cursor.tokens[:2]
     query = [show._replace(text="SELECT"), partitions._replace(text="1", kind=Kind.NUMBER), *condition]

@@ -52,13 +52,13 @@ class QueryParser(_SparkParser):  # type: ignore[misc]
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: read for name, read in _SparkParser.FUNCTION_PARSERS.items() if name in _WITH_OWN_SYNTAX
     }
-    # Lists such as ``x FOR x IN list`` are not Spark's; PIVOT has FOR behind any expression.
+    # Lists such as ``x FOR x IN list`` are not Spark's; PIVOT has FOR after any expression.
     RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
         kind: read for kind, read in _SparkParser.RANGE_PARSERS.items() if kind is not TokenType.FOR
     }
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        # Only this function allows a name without AS behind its arguments; elsewhere a word such as IGNORE follows.
+        # Only this function allows a name without AS after its arguments; elsewhere a word such as IGNORE follows.
         if self._index >= 2 and self._tokens[self._index - 2].text.upper() == "STRUCT":
             return self._parse_csv(self._parse_expression)  # type: ignore[no-any-return]
         return super()._parse_function_args(alias)  # type: ignore[no-any-return]

@@ -165,7 +165,7 @@ class _Query:
         self._is_open = self._is_plain = False
 
     def _aggregate(self, operands: list[Token]) -> None:
-        """Select the aggregates and the keys, since sqlglot does not read the names that GROUP BY may give to keys."""
+        """Write AGGREGATE as SELECT of its aggregates and keys: sqlglot does not read aliases of keys in GROUP BY."""
         places = (index for index in range(len(operands)) if _is_group(operands, index))
         group = next((index for index in places if not _depth(operands[:index])), None)
         aggregates = operands if group is None else operands[:group]

@@ -104,7 +104,7 @@ def _operand(text: str, tokens: Sequence[Token], operator: int) -> Token:
         if depth < 0:
             break
         before = tokens[index - 2] if index > 1 else None
-        # Behind a point, each word is a name.
+        # After a point, each word is a name.
         word = "" if before is not None and before.is_symbol(".") else token.word
         if depth == 0:
             cases += word == "END"
@@ -175,7 +175,7 @@ def read_query(cursor: Cursor) -> Query:
             raise unsupported_error(text, clause.start, reason)
         unpiped = without_pipes(text, tokens)
         tree = parse(text, unpiped, links, _table_statements(unpiped))
-        # Behind a pipe the name of the table qualifies columns; only FROM gives it to the files that Spark reads.
+        # After a pipe the name of the table qualifies columns; only FROM gives it to the files that Spark reads.
         piped = [index for index in table_statements if _is_piped(tokens, index)]
         table_statements = [index for index in table_statements if index not in piped]
         edits = [TextEdit(tokens[index].start, tokens[index].end, "FROM") for index in piped]
@@ -194,7 +194,7 @@ def read_query(cursor: Cursor) -> Query:
     query = replace(query, lists_columns=not has_pipes(tokens) and lists_columns(tree))
     if not query.references:
         query = replace(query, values=value_list(tree, text, tokens, cursor.markers))
-    # These edits come first: an edit that adds text comes before an edit of the text behind it.
+    # These edits come first: an edit that adds text comes before an edit of the text after it.
     query = replace(query, qualifiers=(*quantified_comparisons(text, tokens), *query.qualifiers))
     cursor.markers.use(sorted(query.parameters))
     return query

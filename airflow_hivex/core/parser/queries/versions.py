@@ -54,7 +54,7 @@ def take_versions(cursor: Cursor, tokens: Sequence[Token]) -> tuple[list[Token],
 
 
 def with_versions(query: Query, found: dict[int, VersionAsOf], end: int) -> Query:
-    """Return a query with the versions of its tables; ``end`` is the end of its text with the clauses.
+    """Return a query with the versions of its tables; ``end`` is the end of its text, including the VERSION clauses.
 
     Raises:
         StatementSyntaxError: a clause does not follow the name of a table.

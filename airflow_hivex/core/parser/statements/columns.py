@@ -14,7 +14,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 @dataclass(frozen=True, slots=True)
 class AddColumns(Statement):
-    """New columns of a table.
+    """An addition of columns to a table.
 
     They follow the existing columns, or the column in ``places``, where an empty text means the first place.
     """
@@ -35,7 +35,7 @@ class AddColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn(Statement):
-    """Another name, type, comment or place of a column. A field with None changes nothing.
+    """A change of the name, type, comment or place of a column. A field with None changes nothing.
 
     ``after`` is the column before the new place, or the empty text for the first place. ``added`` are new constraints
     of the column, against which existing rows are not checked.
@@ -62,7 +62,10 @@ class ChangeColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceColumns(Statement):
-    """Other columns. Columns of the same names keep their values, and all other columns are dropped."""
+    """A replacement of the columns of a table.
+
+    Columns of the same names keep their values, and all other columns are dropped.
+    """
 
     KIND = "ALTER TABLE REPLACE COLUMNS"
     SYNTAX = ("ALTER TABLE <table> REPLACE COLUMNS <columns new_columns>",)
@@ -87,7 +90,7 @@ class DropColumns(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ChangeConstraints(Statement):
-    """Other constraints of a table.
+    """An addition or a drop of constraints of a table.
 
     The statement adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its
     name.

@@ -42,7 +42,7 @@ class DropCopy(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetPrimaryCluster(Statement):
-    """Another primary cluster of a table.
+    """A change of the primary cluster of a table.
 
     With ``force`` it continues with the rows that remain without a lost primary.
     """

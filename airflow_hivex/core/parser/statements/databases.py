@@ -45,7 +45,7 @@ class DropDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase(Statement):
-    """Other properties of a database, another owner or location."""
+    """A change of the properties, the owner or the location of a database."""
 
     KIND = "ALTER DATABASE"
     SYNTAX = (

@@ -78,7 +78,7 @@ class DropLinkPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetLinkProperties(Statement):
-    """Other properties of a link."""
+    """A change of the properties of a link."""
 
     KIND = "ALTER LINK SET LINKPROPERTIES"
     SYNTAX = (

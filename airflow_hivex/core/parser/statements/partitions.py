@@ -14,7 +14,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Statement):
-    """New partitions of a table. A value of None is NULL."""
+    """An addition of partitions to a table. A value of None is NULL."""
 
     KIND = "ALTER TABLE ADD PARTITION"
     SYNTAX = ("ALTER TABLE <table> ADD [IF NOT EXISTS] <partitions new_partitions>",)
@@ -48,7 +48,7 @@ class DropPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenamePartition(Statement):
-    """Other values of the keys of a partition. Old and new specification name all keys; None is NULL."""
+    """A change of the values of a partition's keys. The old and the new specification name all keys; None is NULL."""
 
     KIND = "ALTER TABLE RENAME PARTITION"
     SYNTAX = ("ALTER TABLE <table> PARTITION <partition> RENAME TO PARTITION <name partition>",)

@@ -60,7 +60,9 @@ class CreateTemporaryView(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetConfiguration(Statement):
-    """Another value in the configuration of the session's jobs. Without a value the statement shows the current one.
+    """A change of a value in the configuration of the session's jobs.
+
+    Without a value the statement shows the current one.
 
     SET alone shows all values of the session. ``SET -v`` shows the configuration of the cluster and the settings of the
     metastore, too.
@@ -90,7 +92,7 @@ class ResetConfiguration(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DeclareVariable(QueryStatement):
-    """New variables of the session, with a type or a default value; ``query`` returns the default."""
+    """A declaration of variables of the session, with a type or a default value; ``query`` returns the default."""
 
     KIND = "DECLARE VARIABLE"
     SYNTAX = (
@@ -105,7 +107,7 @@ class DeclareVariable(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class SetVariables(OptionalQueryStatement):
-    """Other values of variables.
+    """A change of the values of variables.
 
     ``query`` returns one row with one column for each name. With ``may_be_empty`` it may return no row, which means
     NULL. ``defaults`` are the names to which DEFAULT is assigned.

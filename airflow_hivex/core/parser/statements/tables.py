@@ -171,7 +171,7 @@ class DropTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenameTable(Statement):
-    """Another name of a table or view."""
+    """A change of the name of a table or view."""
 
     KIND = "ALTER TABLE RENAME"
     SYNTAX = ("ALTER {TABLE | VIEW} <table> RENAME TO <name table>",)
@@ -183,7 +183,7 @@ class RenameTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetTableProperties(Statement):
-    """Other properties of a table or view."""
+    """A change of the properties of a table or view."""
 
     KIND = "ALTER TABLE SET TBLPROPERTIES"
     SYNTAX = (
@@ -226,7 +226,7 @@ class CommentOn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetLocation(Statement):
-    """Another folder of an external table, or of one of its partitions."""
+    """A change of the folder of an external table, or of one of its partitions."""
 
     KIND = "ALTER TABLE SET LOCATION"
     SYNTAX = ("ALTER TABLE <table> [PARTITION <partition>] SET LOCATION <location>",)
@@ -239,7 +239,7 @@ class SetLocation(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetFormat(Statement):
-    """Another format of the files of an external table.
+    """A change of the format of the files of an external table.
 
     ``serde_library``, ``input_format`` and ``output_format`` are classes of Hive, if the statement names them.
     """
@@ -272,7 +272,7 @@ class SetFormat(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetSerdeProperties(Statement):
-    """Other properties of the SerDe of an external table."""
+    """A change of the SerDe's properties of an external table."""
 
     KIND = "ALTER TABLE SET SERDEPROPERTIES"
     SYNTAX = (

@@ -235,9 +235,9 @@ def grant_at_once(
 
 
 def granting_to_new(matrix: LockMatrix, request: LockRequest, now_ms: int) -> list[Call]:
-    """Return the calls that grant locks to a transaction that the same database transaction opens, or do nothing.
+    """Return calls that grant locks to a transaction that the same database transaction opens.
 
-    :func:`granted_to_new` reads their answers.
+    If another lock might block one of them, they grant none. :func:`granted_to_new` reads their answers.
     """
     return [_TAKE_IDS(count=1), *_granting_calls(matrix, request, _Owner.NEW_TXN, 0, now_ms)]
 
