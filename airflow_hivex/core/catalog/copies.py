@@ -100,11 +100,11 @@ class CopyMethods(SnapshotReading):
         The caller has copied and verified the files; ``checksums`` is a dict from directory id to checksum. Queries use
         the copy of a partition if it has all directories that their snapshot reads. So several calls may register the
         directories, and the directories of earlier calls stay. ``partitions`` are further copied partitions, which are
-        empty or whose table is not transactional. ``location`` is the table's folder there, by default the folder of
-        its copies, or else the same as on the primary. ``locations`` has the places of single partitions (None: of a
-        table without partitions) that lie elsewhere. ``write_ids`` are the copy's write ids, for users to see.
-        ``moment`` is the snapshot of the copies; sessions that accept a lag can read the copies as of it. On the
-        primary cluster only the checksums are stored.
+        empty or whose table is not transactional. ``location`` is the table's folder on the cluster. Its default is the
+        folder of the table's copies or, without copies, the location on the primary cluster. ``locations`` is a dict
+        from partitions with another location to this location; the key None stands for a table without partitions.
+        ``write_ids`` are the copy's write ids, for users to see. ``moment`` is the snapshot of the copies; sessions
+        that accept a lag can read the copies as of it. On the primary cluster only the checksums are stored.
 
         Raises:
             UnknownClusterError: the cluster is not configured.

@@ -224,8 +224,9 @@ class SharedFolder:
 def shared_folders(connection: Connection) -> list[SharedFolder]:
     """Return the folders that equal or lie in a folder of another namespace, each with the nearest such folder.
 
-    The result leaves out managed tables in the folder of their former database, where a rename to another namespace has
-    left them, and databases in the folder of another database. Four round trips for any number of tables.
+    The result excludes databases in the folder of another database. It also excludes managed tables that a rename to
+    another namespace has left in the folder of their former database. It takes four round trips for any number of
+    tables.
     """
     by_cluster: dict[str, list[Folder]] = {}
     roots = [*_databases(connection)]

@@ -239,10 +239,10 @@ def qualified(state: SessionState, name: TableName) -> TableName:
 
 
 def check_temporary_views(context: StatementContext, statement: Statement) -> None:
-    """Refuse a statement that describes or changes a table by a name that stands for a temporary view.
+    """Refuse a statement that describes or changes a table, if its name is that of a temporary view.
 
     Raises:
-        InvalidOperationError: the name stands for a temporary view.
+        InvalidOperationError: the name is that of a temporary view.
     """
     objects = context.session.objects
     if isinstance(statement, ExplainRoute):

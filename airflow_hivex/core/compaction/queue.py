@@ -365,7 +365,7 @@ class _InTheWay:
         self._active[_key(request)] = (compaction_id, CompactionState.INITIATED)
 
     def refusal(self, request: CompactionRequest) -> CompactionResponse | None:
-        """Return the refusal of a request, or None."""
+        """Return the response that refuses a request, or None if the request is accepted."""
         found = self._active.get(_key(request))
         if found is not None:
             compaction_id, state = found

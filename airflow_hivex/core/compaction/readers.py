@@ -71,7 +71,8 @@ class Readers:
     """The open transactions at one moment, and the views that they may have of some tables (id to full name).
 
     The snapshot is read first, then the locks, then the transactions. A transaction that is not found has begun after
-    the snapshot, and sees at least as much. A transaction without locks counts as a reader of all tables.
+    the snapshot, and sees at least the commits of the snapshot. A transaction without locks counts as a reader of all
+    tables.
 
     If ``without_locks`` is true, readers take no locks, so that each transaction may read each table. ``retentions``
     has the times, in ms by table id, for which earlier versions can be read.

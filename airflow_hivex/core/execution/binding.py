@@ -105,7 +105,7 @@ class _Views:
         self._known: dict[QualifiedName, StoredTable] = {}
 
     def expand(self, statement: S) -> BoundStatement[S]:
-        """Return the statement with these queries in place of their names, and the tables that it names then."""
+        """Return the statement in which these queries replace their names, and the tables of the result."""
         context, session = self._context, self._context.session
         joined = context.joined(self._running)
         txn_id = joined.txn_id if joined is not None else self._running.opened_id if self._running else None

@@ -334,7 +334,7 @@ class DeletedInPartitions:
         return found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0
 
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """Return the events of such rows, with the number of the pair of partition and write id as write id.
+        """Return the events of such rows. Each write id becomes a number that stands for it and its partition.
 
         The method sets ``shift`` of each owner: the number is the write id plus ``shift``.
         """

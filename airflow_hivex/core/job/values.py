@@ -49,8 +49,8 @@ class _File:
 def write_rows(write: Write, rows: Sequence[Sequence[Literal]]) -> JobResult | None:
     """Write the constants of a VALUES list; return the new directories, or None if Spark must run the INSERT.
 
-    The result is None, without any write, if the value that Spark would store is not certain (for example at an
-    overflow, for which Spark raises an error), or if this module cannot write the type of a column.
+    The result is None if this module cannot write the type of a column. It is also None if the value that Spark would
+    store is not certain, for example at an overflow, for which Spark raises an error. Then nothing is written.
 
     Raises:
         ColumnCountMismatchError: a row has more or fewer values than the write has columns.

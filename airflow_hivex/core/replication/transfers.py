@@ -204,8 +204,9 @@ class CopyComparison:
         """Return the plan in which present directories that differ from their source are lacking directories.
 
         A directory is copied again into its place. A changed partition of a plain table is copied into a new folder,
-        since queries may be reading the old one, or into its folder among ``unfinished``, which earlier replications
-        have left. Unchanged files are reused. ``known`` is a dict from directory id to recorded checksum.
+        since queries may be reading the old folder. If an earlier replication has left a folder for it in
+        ``unfinished``, this folder is used. Unchanged files are reused. ``known`` is a dict from directory id to
+        recorded checksum.
         """
         if not planned.present:
             return planned
