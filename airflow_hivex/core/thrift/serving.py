@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from airflow_hivex.core.errors import HivexError, InvalidSettingError
+from airflow_hivex.core.store.outages import Outage
 from airflow_hivex.core.thrift.clients import Credentials
 from airflow_hivex.core.thrift.endpoint import Endpoint
 from airflow_hivex.core.thrift.server import Limits, Server
@@ -123,12 +124,14 @@ def pages(server: Server, host: str, port: int | None) -> Iterator[int | None]:
         yield None
         return
 
+    outage = Outage("The page /ready")
+
     class Pages(BaseHTTPRequestHandler):
         timeout = _PAGE_S
         """The time in seconds after which a client that sends no request is disconnected."""
 
         def do_GET(self) -> None:
-            status, text = _page(server, self.path)
+            status, text = _page(server, self.path, outage)
             content = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -180,7 +183,7 @@ class _PageServer(ThreadingHTTPServer):
         log.debug("A request of %s ended with an error", client_address, exc_info=True)
 
 
-def _page(server: Server, path: str) -> tuple[int, str]:
+def _page(server: Server, path: str, outage: Outage) -> tuple[int, str]:
     match path.partition("?")[0]:
         case "/health":
             return 200, "alive\n"
@@ -191,8 +194,9 @@ def _page(server: Server, path: str) -> tuple[int, str]:
                 server.endpoint.services.catalog.get_database("default")
             except HivexError as error:
                 # Not on the page, which anybody may read: the sentence names the database and its user.
-                log.warning("The server is not ready: %s", error)
+                outage.note_failure(error)
                 return 503, f"not ready: {error.code}\n"
+            outage.note_success()
             return 200, "ready\n"
         case "/metrics":
             return 200, server.metrics.text()
