@@ -300,7 +300,7 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with all its partitions, from memory if possible, or None: the caller queries the database."""
+        """Return a table with all its partitions, from memory if possible, or None if the database must be queried."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

@@ -244,9 +244,9 @@ class Cleaner:
         return doomed
 
     def _forget(self, connection: Connection, work: CleaningWork, doomed: Iterable[Doomed]) -> bool:
-        """Remove the records of deleted directories.
+        """Remove the records of deleted directories, and return True.
 
-        If the partition was moved meanwhile, change nothing; return False.
+        If the partition was moved meanwhile, nothing is changed, and the result is False.
         """
         raise_versions(connection, [work.table_id])
         if work.place is not None:

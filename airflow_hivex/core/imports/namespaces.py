@@ -183,7 +183,10 @@ class NamespaceImporter:
         return taken, wanted, views
 
     def _functions(self, name: str, here: str) -> list[PermanentFunction]:
-        """Return the functions of the source with the namespace here. The addresses of their files stay."""
+        """Return the functions of the source namespace, moved to the namespace ``here``.
+
+        The addresses of their files stay.
+        """
         found = []
         for each in self._source.catalog.get_functions(name):
             definition = sql_function(each)

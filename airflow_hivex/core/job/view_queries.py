@@ -244,7 +244,7 @@ def spread(
 def _types(
     spark: SparkSession, values: PlannedValues, arguments: Mapping[str, Any], views: Sequence[str]
 ) -> list[list[str]]:
-    """Return the type of each value. Spark finds the types of expressions in columns with several rows."""
+    """Return the type of each value. Spark finds the types of expressions if the list has several rows."""
     asked: dict[str, str] = {}
     if len(values.cells) > 1:
         for cells, types in zip(values.cells, values.types, strict=True):

@@ -301,7 +301,10 @@ def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_
 
 
 def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
-    """Record that a move is about to copy a table. The first record has whether the cluster had a copy before."""
+    """Record that a move is about to copy a table, and whether the cluster has a copy already.
+
+    Later calls change nothing.
+    """
     check_running(connection, move)
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
     if connection.execute(select(_C.move_id).where(*of_copy)).first() is not None:

@@ -465,9 +465,9 @@ def _read(
 
 
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:
-    """Return whether a directory that is not available has rows that no other directory has.
+    """Return whether a missing directory has rows that no other directory has.
 
-    If all directories that a compaction has merged are still registered, they have the rows, too.
+    The rows of a compacted directory may still be in the directories from which the compaction has made it.
     """
     found = parse_directory(directory.name)
     return found is None or not found.visibility_txn_id or found.max_write_id <= floor

@@ -122,7 +122,7 @@ class Committer:
         return bool(committed)
 
     def commit_alone(self, exchange: Exchange, txn_id: int, exclusive_write_locks: bool) -> TxnRow | None:
-        """Commit a transaction, and return its row; a transaction with pending writes is unchanged (None).
+        """Commit a transaction without pending writes, and return its row, or None if it has pending writes.
 
         Two round trips.
 
@@ -143,7 +143,7 @@ class Committer:
         return row
 
     def commit_together(self, exchange: Exchange, txn_ids: Sequence[int]) -> set[int]:
-        """Commit, of at most 16 transactions, each that needs no checks, and return their ids. Two round trips.
+        """Commit each of at most 16 transactions that needs no checks, and return the ids of these. Two round trips.
 
         A transaction is skipped if it is not open, has pending writes, may have conflicts, or is used by another client
         at this moment.

@@ -142,7 +142,7 @@ class Derived:
 
     @classmethod
     def of(cls, select: exp.Select, scope: Scope, named: exp.Expr) -> Self | None:
-        """Return the query of a SELECT, whose alias may name its columns, or None if its columns are not known."""
+        """Return the query of a SELECT, or None if its columns are not known. Its alias may name the columns."""
         columns: dict[str, exp.Column] = {}
         others: set[str] = set()
         stars: list[Sequence[exp.Identifier]] = []

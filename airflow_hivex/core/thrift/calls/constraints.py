@@ -122,8 +122,8 @@ def described_constraints(table: str, given: Given, taken: Iterable[str] = ()) -
     """Return the constraints that a client describes; ``taken`` are the names of the table's other constraints.
 
     Raises:
-        InvalidObjectError: a key is to be enforced, another constraint is not, a constraint is given twice, or its
-            text cannot be read.
+        InvalidObjectError: a key is declared as enforced, or another constraint as not enforced; or a constraint is
+            given twice; or its text cannot be read.
     """
     keys: dict[str, Key] = {}
     for kind in _KINDS:

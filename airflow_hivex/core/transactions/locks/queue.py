@@ -109,9 +109,9 @@ def _held_by(connection: Connection, txn_id: int | None) -> HeldLocks:
 def conditions_ahead(
     matrix: LockMatrix, components: Iterable[LockComponent]
 ) -> Iterator[tuple[Reach, ColumnElement[bool]]]:
-    """Yield conditions; each lock that meets a component, and can block it by its type, satisfies one of them.
+    """Yield conditions for the locks that overlap a component and, by their type, may block it.
 
-    Each condition compares one indexed column with up to 1,000 names.
+    Each such lock satisfies at least one condition. A condition compares one indexed column with up to 1,000 names.
     """
     names: dict[tuple[Reach, LockType], set[str]] = defaultdict(set)
     for component in components:
