@@ -203,7 +203,7 @@ def _link(context: StatementContext, operation: str, name: TableName) -> tuple[L
 
 
 def refuse_table(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse a table or view where a link is wanted; with ``if_exists`` nothing happens, as in Hive.
+    """Refuse a name of a table or view in a statement on links. With ``if_exists`` nothing is refused, as in Hive.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the table or view exists.

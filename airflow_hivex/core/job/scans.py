@@ -51,7 +51,7 @@ class Deleted:
         return any(path.rpartition("/")[0] in self._places for path in part.paths)
 
     def leave_out(self, rows: DataFrame, part: ScanPart) -> DataFrame:
-        """Return the rows of a part, which have their metadata columns, without deleted rows."""
+        """Return the rows of a part without deleted rows. ``rows`` must have the metadata columns."""
         return self.rows.leave_out(self.in_partitions.leave_out_of(rows, part.paths))
 
 

@@ -70,7 +70,7 @@ class Rewritten:
 def rewrite(piece: Piece, form: Form, directory: str) -> Rewritten:
     """Write the remaining rows of a piece to a new file in a directory.
 
-    The columns match by position, and not by name. If rows are structs, a placeholder has the position of the struct.
+    The columns match by position, and not by name. If rows are structs, a placeholder takes the position of the struct.
     """
     name = f"{uuid.uuid4().hex}.orc"
     try:

@@ -152,7 +152,8 @@ class SerDe:
 class Skew:
     """Values that very many rows have. Source: Hive SkewedInfo.
 
-    Each of ``values`` has one text for each column. ``locations`` is a dict from such values (list bucketing).
+    Each of ``values`` has one text for each column. ``locations`` is a dict from such values to the folders of their
+    rows (list bucketing).
     """
 
     columns: tuple[str, ...]

@@ -25,7 +25,7 @@ class ReplicatedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedTable:
-    """A table of a replication: the directories that the cluster lacks before it, and the partitions after it.
+    """A table of a replication: the directories that the cluster lacked, and the partitions that it has afterwards.
 
     ``valid_write_ids`` is the snapshot of the copy, or None for a view or a table without transactions.
     """

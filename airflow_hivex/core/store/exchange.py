@@ -278,8 +278,8 @@ def together(connection: Connection, *asked: Executable | Call) -> list[list[Any
 def later(connection: Connection, statement: Executable, values: Any = None, *, check: Check | None = None) -> None:
     """Execute a statement whose result is not needed, or only checked.
 
-    In a database transaction of PostgreSQL it goes with the next statement, or with COMMIT, which raise its errors. So
-    it costs no round trip. ``check`` is called with its rows before anything is committed.
+    In a database transaction of PostgreSQL it costs no round trip: it is sent together with the next statement, or with
+    COMMIT. Its error is raised there. ``check`` is called with its rows before anything is committed.
     """
     if isinstance(statement, Insert):
         # Without RETURNING for generated keys.

@@ -55,7 +55,7 @@ class CommitFacts:
 
 @contextmanager
 def collected(connection: Connection) -> Iterator[Mapping[int, CommitFacts]]:
-    """Yield a dict from table id to the changes that functions note during the block.
+    """Yield a dict from table id to the changes that functions record during the block.
 
     The commit after the block uses it.
     """

@@ -172,7 +172,7 @@ class QueryReader:
                 filters.setdefault(source, []).append(predicate)
 
     def _push_down(self, queries: Sequence[Derived]) -> None:
-        """Add to each query in FROM the conditions on all rows that its readers take."""
+        """Add the outer conditions to each query in FROM: those on all rows that outer queries read from it."""
         waiting = list(queries)
         while waiting:
             inner = {id(derived.scope) for derived in waiting}

@@ -343,7 +343,7 @@ _PARAMETERS = "hive_filter_field_params__"
 def get_table_names_by_filter(endpoint: Endpoint, _client: Client, args: Any) -> list[str]:
     """Return the names of the tables and views that match a filter on owner, last access and parameters.
 
-    Names cannot mislead a client, so transactional tables are included.
+    A write id list is not required for transactional tables, since names cannot mislead a client.
     """
     name = read_database(args.dbname)
     holds, keys = _read(args.filter or "")
