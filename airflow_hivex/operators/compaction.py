@@ -121,8 +121,9 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         """Request the compaction, and wait for it if the task is to wait.
 
         :raises AirflowFailException: the table cannot be compacted, or the compaction has failed, so that no retry can
-        help :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over :raises
-        HivexError: the failure may pass
+            help
+        :raises AirflowException: a compaction of another type is in the queue, or ``timeout`` is over
+        :raises HivexError: the failure may pass
         """
         self._killed = SimpleQueue()
         with failing_for_good():

@@ -89,9 +89,9 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Run the compactions.
 
-        :raises AirflowFailException: a compaction has failed, or no compaction has the id :raises AirflowException: the
-        task was killed, or another worker still has the compaction :raises HivexError: the failure may pass, or the
-        compaction is in the queue again
+        :raises AirflowFailException: a compaction has failed, or no compaction has the id
+        :raises AirflowException: the task was killed, or another worker still has the compaction
+        :raises HivexError: the failure may pass, or the compaction is in the queue again
         """
         from airflow_hivex.operators.asset_events import declare_tables
 

@@ -243,7 +243,8 @@ class HivexQueryOperator(BaseOperator):
         """Run the statements.
 
         :raises AirflowFailException: the statement is wrong, or its transaction has ended, so that a retry would fail
-        again :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
+            again
+        :raises HivexError: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         txn_id = None if self.transaction is None else as_txn_id(self.transaction)
         with self._failures(txn_id):
@@ -260,8 +261,8 @@ class HivexQueryOperator(BaseOperator):
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Continue after the triggerer has run a statement.
 
-        :raises AirflowFailException: the statement is wrong, so that a retry would fail again :raises AirflowException:
-        the failure may pass; Airflow retries the task as its ``retries`` say
+        :raises AirflowFailException: the statement is wrong, so that a retry would fail again
+        :raises AirflowException: the failure may pass; Airflow retries the task as its ``retries`` say
         """
         if not event or "course" not in event:
             raise AirflowException("The trigger has ended without an answer.")

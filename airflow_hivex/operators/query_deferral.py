@@ -256,9 +256,10 @@ class DeferredQuery:
     def _settle(self, event: Mapping[str, Any], txn_id: int) -> None:
         """Commit or abort the transaction of a statement.
 
-        :raises _ConflictError: a conflict with another transaction has aborted this transaction :raises
-        AirflowFailException: the statement has failed, and would fail again :raises AirflowException: the statement has
-        failed, and a retry may succeed :raises HivexError: the transaction cannot be committed
+        :raises _ConflictError: a conflict with another transaction has aborted this transaction
+        :raises AirflowFailException: the statement has failed, and would fail again
+        :raises AirflowException: the statement has failed, and a retry may succeed
+        :raises HivexError: the transaction cannot be committed
         """
         from airflow_hivex.core.errors import TransactionAbortedError, WriteConflictError
 
