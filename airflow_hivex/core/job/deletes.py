@@ -334,7 +334,7 @@ class DeletedInPartitions:
         return found.kind is DirectoryKind.BASE and found.visibility_txn_id > 0
 
     def _numbered(self, files: Sequence[Place], events: pa.Table) -> pa.Table:
-        """Return the events of such rows. Each write id becomes a number that stands for it and its partition.
+        """Return the events of rows with such ids. Each write id becomes the number of its pair with the partition.
 
         The method sets ``shift`` of each owner: the number is the write id plus ``shift``.
         """
@@ -359,7 +359,7 @@ class DeletedInPartitions:
         return pa.table(dict(zip(_KEYS, map(pa.array, columns), strict=True)))
 
     def _keys(self) -> DataFrame:
-        """Return a DataFrame with the row keys of the events of such rows, and the numbers of their partitions."""
+        """Return a DataFrame of the deleted rows with such ids: their row keys, and the numbers of their partitions."""
         events = self._deleted.all_events()
         known = as_spark_names_them(events)
         numbers = {plain_path(uri): number for number, uri in enumerate(self._uris)}

@@ -46,7 +46,7 @@ class JoinedCalls:
         self._is_serving = False
 
     def add(self, joined: JoinedCall) -> None:
-        """Serve a call now, or together with others after the running ones."""
+        """Serve a call now or, if calls are running, after them and together with other waiting calls."""
         self._waiting.append(joined)
         if not self._is_serving:
             self._serve_next()
