@@ -46,8 +46,7 @@ class Foundation:
     def files_of_root(self, cluster: Cluster) -> Iterator[ClusterFiles]:
         """Yield the file system of a cluster to a block that reads folders, and check the root marker after the block.
 
-        The folders of a root that is not mounted are empty, so the block would silently miss the files of other
-        programs.
+        If a root is not mounted, its folders look empty, and the block would miss the files of other programs.
 
         Raises:
             RootMissingError, ForeignRootError: the root marker is missing, or belongs to another root.

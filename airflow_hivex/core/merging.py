@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_hivex.core.runners.given import Frame
 
 Values: TypeAlias = Mapping[str, object]
-"""A dict from column to value: a text is an expression in SQL, any other value is a constant."""
+"""A dict from column to value. A text is an expression in SQL; a value of any other type is a constant."""
 Run: TypeAlias = Callable[[str, Mapping[str, object], "Frame"], Result]
 """A function that runs a statement with parameters. The statement reads the DataFrame as ``{rows}``."""
 
@@ -29,8 +29,8 @@ _CONSTANTS = ("TRUE", "FALSE", "NULL")
 class Merge:
     """A MERGE that :meth:`execute` runs. Each other method returns a new MERGE with one more clause.
 
-    The first clause of its kind whose condition is true changes a row. Conditions and expressions are Spark SQL, with
-    the aliases of the source and the target, by default ``source`` and ``target``.
+    A row is changed by the first clause of its kind whose condition is true. Conditions and expressions are Spark SQL.
+    They use the aliases of the source and the target, by default ``source`` and ``target``.
     """
 
     run: Run = field(repr=False)
@@ -44,7 +44,7 @@ class Merge:
     evolves: bool = False
 
     def with_schema_evolution(self) -> Merge:
-        """Return the MERGE with WITH SCHEMA EVOLUTION, which adds missing columns of the source to the target."""
+        """Return the MERGE with WITH SCHEMA EVOLUTION: columns that only the source has are added to the target."""
         return replace(self, evolves=True)
 
     def when_matched_update(self, set: Values, condition: str | None = None) -> Merge:
@@ -146,7 +146,7 @@ class Merge:
         return replace(self, clauses=clauses, parameters=self.parameters if parameters is None else parameters)
 
     def _texts(self, values: Values) -> tuple[dict[str, str], Mapping[str, object]]:
-        """Return a dict from column to SQL, and the parameters, to which values that are not texts are added."""
+        """Return a dict from column to SQL, and the parameters. Values that are not texts become parameters, too."""
         if not values:
             raise InvalidParametersError(
                 "A clause of a MERGE assigns no column; give a mapping from columns to values."
@@ -211,7 +211,10 @@ def _check_value(column: str, value: object) -> None:
 
 
 def expression(what: str, text: str) -> str:
-    """Return an expression in parentheses, so that it cannot continue after its end, or DEFAULT unchanged.
+    """Return an expression of a clause in parentheses, or DEFAULT unchanged.
+
+    The parentheses keep the text from continuing after the end of the expression.
+
 
     Args:
         what: the role of the expression, for errors.

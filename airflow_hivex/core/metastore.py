@@ -99,7 +99,7 @@ class Metastore:
         self.capacity = services.capacity
         self.moves = services.moves
         self.catalog_listing = CatalogListing(services.store)
-        """Long lists of the catalog in pages, for users. The next two attributes have such pages, too."""
+        """Lists of databases, tables and other objects in pages. The next two attributes return pages, too."""
         self.transaction_listing = TransactionListing(services.store, services.clock)
         self.compaction_listing = CompactionListing(services)
         self.housekeeper = Housekeeper(
@@ -332,9 +332,10 @@ class Metastore:
     def preflight(
         self, statements: Iterable[NamedStatement], *, namespace: str = DEFAULT_DATABASE, user: str | None = None
     ) -> list[ExpectedRoute]:
-        """Return the route that each statement would take now, or the reason of its refusal, without running any.
+        """Return the route that each statement would take now, or the reason of its refusal. No statement is run.
 
-        The statements are in the order of their runs. Their current database is ``namespace`` if they do not name one.
+        Pass the statements in the order in which they run. ``namespace`` is the current database of each statement that
+        has no current database of its own.
         """
 
         def open_session(database: str, cluster: str | None) -> Session:
@@ -372,8 +373,8 @@ class Metastore:
     ) -> Iterator[ImportedObject]:
         """Import the databases, tables and views of a Hive metastore, and yield the result of each object.
 
-        An object that exists here is compared and not changed, so that an import may be repeated. Files stay where they
-        are. Each table is imported with all its partitions, or not at all.
+        An import may be repeated: an object that exists here already is compared, and not changed. Files stay in their
+        places. Each table is imported with all its partitions, or not at all.
 
         Args:
             address: ``thrift://host:port``, or several addresses with commas, which are tried in this order.
@@ -420,7 +421,7 @@ class Metastore:
         """Import the tables and views of a namespace of another metastore; return the result for each object.
 
         The rows are read in one snapshot of the source. Files are copied and verified, and all objects appear at once.
-        A killed import leaves no table, and the next import keeps the files that it has copied.
+        A killed import leaves no table. The next import uses the files that the killed import has copied.
 
         Args:
             source: the other metastore. Its clusters must be reachable from here.

@@ -1,4 +1,4 @@
-"""The opening of the clusters and the catalog of a metastore, by its settings and the environment, and their checks."""
+"""Opens and checks the clusters and the catalog of a metastore, as its settings and the environment say."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from airflow_hivex.core.store.engine import Store
 log = logging.getLogger(__name__)
 
 RAWSTORE_VARIABLE = "HIVEX_RAWSTORE_IMPL"
-"""The environment variable with the value of ``metastore.rawstore.impl`` if the settings have none."""
+"""The environment variable that sets ``metastore.rawstore.impl``, unless the settings have a value."""
 
 RETENTION_VARIABLE = "HIVEX_HISTORY_RETENTION"
-"""The environment variable with the value of ``hivex.history.retention`` if the settings have none."""
+"""The environment variable that sets ``hivex.history.retention``, unless the settings have a value."""
 
 ClusterProperties = Mapping[str, Any] | str | Path
 
@@ -44,7 +44,7 @@ _AUTO = "auto"
 
 
 def with_environment(settings: Settings) -> Settings:
-    """Return the settings, with ``hivex.history.retention`` from the environment if they do not have it.
+    """Return the settings. If they lack ``hivex.history.retention``, add its value from the environment.
 
     Raises:
         InvalidSettingError: the value of the environment variable is not valid.
@@ -91,7 +91,7 @@ def open_clusters(
 
 
 def _local_cluster_properties(store: Store, settings: Settings) -> Mapping[str, Any] | None:
-    """Return the description of the cluster ``local`` next to SQLite's file, or None with PostgreSQL."""
+    """Return the properties of the cluster ``local`` next to SQLite's file, or None with PostgreSQL."""
     if store.is_postgresql:
         return None
     folder = store.file.parent / "warehouse"
@@ -169,6 +169,6 @@ def _check_cluster(cluster: Cluster) -> Check:
 
 
 def describe(checks: list[Check]) -> tuple[bool, str]:
-    """Return whether all checks passed, and a text of their sentences, failed checks first."""
+    """Return whether all checks passed, and a text with the sentences of the checks, failed checks first."""
     ordered = sorted(checks, key=lambda check: check.passed)
     return all(check.passed for check in checks), " ".join(check.sentence for check in ordered)

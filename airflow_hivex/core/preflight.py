@@ -69,8 +69,8 @@ class Preflight:
     def check(self, statements: Iterable[NamedStatement]) -> list[ExpectedRoute]:
         """Return the routes of the statements that run on a cluster, in order.
 
-        Each text has a session of its own. The texts must be in the order of their runs, since a table that a text
-        creates is known to later texts.
+        Each text has a session of its own. Pass the texts in the order in which they run: later texts know the tables
+        that earlier texts create.
         """
         return [found for statement in statements for found in self._of_text(statement)]
 

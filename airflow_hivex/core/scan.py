@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Scan:
     """A read of a table or link by pyarrow in this process, without Spark; :meth:`Session.scan` returns it.
 
-    Each method reads the table when it is called, with a snapshot and locks, as a SELECT does. The columns have the
-    types of Spark's ``toArrow``. Each method raises:
+    Each method reads the table when the method is called, with a snapshot and locks, as a SELECT does. The columns have
+    the types of Spark's ``toArrow``. Each method raises:
 
     - NoSuchTableError, NoSuchColumnError: the table or a column does not exist.
     - NoSuchVersionError, VersionExpiredError: the table has never had the version, or the version is purged.
@@ -82,7 +82,7 @@ class Scan:
         return pl.from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any, view: str | None = None) -> Any:
-        """Return the rows as a view of a DuckDB connection.
+        """Create a view of the rows in a DuckDB connection, and return it as a relation.
 
         The name of the view is ``view``, by default the table's name.
 

@@ -105,7 +105,7 @@ class Session:
 
     @property
     def txn_id(self) -> int | None:
-        """Return the transaction that the session has begun or joined, or None if each statement has its own."""
+        """Return the id of the session's open transaction (begun or joined), or None if each statement has its own."""
         return None if self._state.transaction is None else self._state.transaction.txn_id
 
     def sql(self, text: str, parameters: Mapping[str, object] | None = None, max_rows: int | None = None) -> Result:
@@ -134,7 +134,7 @@ class Session:
             return self._execute(statement, parameters, max_rows, text)
 
     def read(self, text: str, parameters: Mapping[str, object] | None = None) -> kinds.Statement:
-        """Return a statement, parsed but not run, or for EXECUTE IMMEDIATE the statement that it would run.
+        """Return a parsed statement without running it. For EXECUTE IMMEDIATE return the statement that it would run.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -178,8 +178,8 @@ class Session:
     def is_detachable(self, text: str, parameters: Mapping[str, object] | None = None) -> bool:
         """Return whether a statement runs a job, and may run it in another process.
 
-        Temporary views, tables and functions, variables and changes by SET exist in this session only, so that
-        statements that may use them must run in it.
+        Temporary views, tables and functions, variables and changes by SET exist only in this session. Statements that
+        may use them must run in this session.
 
         Raises:
             StatementSyntaxError: the text is not a statement that this warehouse runs.
@@ -196,7 +196,7 @@ class Session:
         return isinstance(statement, kinds.Select | kinds.MultiInsert | kinds.ChangeRows)
 
     def check_ended(self) -> None:
-        """Ensure at the end of a script that the session has ended the transaction that it has begun.
+        """Ensure, at the end of a script, that the session has no open transaction that the session has begun.
 
         Raises:
             InvalidOperationError: COMMIT or ROLLBACK is missing. Closing the session rolls back.

@@ -76,7 +76,7 @@ def describe(name: str) -> Setting:
 
 
 def without_effect(name: str) -> Ignored | None:
-    """Return the row of a parameter of Hive that has no effect here, or None for any other name."""
+    """Return the description of a parameter of Hive that has no effect here, or None for any other name."""
     pattern = next((ignored for pattern, ignored in _IGNORED_PATTERNS if pattern.fullmatch(name)), None)
     return _IGNORED.get(name) or pattern
 
@@ -136,7 +136,7 @@ class Settings(Mapping[str, Any]):
 
 
 def _is_ignored(name: str, value: object) -> bool:
-    """Return whether a parameter has no effect here, and log it once, unless its value means what holds here anyway."""
+    """Return whether a parameter has no effect here. Log it once, unless its value asks for the behaviour here."""
     found = without_effect(name)
     if found is None:
         return False
@@ -214,7 +214,7 @@ def _read(name: str, setting: Setting, text: str) -> int | float:
 
 
 def _scale(name: str, setting: Setting, text: str, word: str) -> tuple[int, int]:
-    """Return the factor and the divisor of a number with the unit ``word``."""
+    """Return the factor and the divisor that convert a number with the unit ``word`` to the unit of the parameter."""
     if setting.unit in _NANOSECONDS and word in _TIME_WORDS:
         return _NANOSECONDS[_TIME_WORDS[word]], _NANOSECONDS[setting.unit]
     if setting.unit == "B" and word in _BYTES:

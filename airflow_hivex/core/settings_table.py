@@ -13,10 +13,10 @@ Kind: TypeAlias = Literal["int", "float", "bool", "str", "list", "properties"]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A parameter, whose values have the type ``type`` and the unit ``unit``, between ``minimum`` and ``maximum``.
+    """A parameter. Its values have a ``type`` and a ``unit``, and lie between ``minimum`` and ``maximum``.
 
-    ``choices`` are the allowed texts, if not empty. ``aliases`` are Hive's other names; ``name`` has precedence if
-    several names have a value. A value of the type ``properties`` is a mapping, a JSON text or a file.
+    ``choices`` are the allowed texts; an empty tuple allows all. ``aliases`` are Hive's other names. If several names
+    have a value, ``name`` has precedence. A value of the type ``properties`` is a mapping, a JSON text or a file.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Setting:
 class Ignored:
     """A parameter of Hive that has no effect here. ``instead`` is the behaviour for every value.
 
-    ``as_if`` is the value, as a text, that has this behaviour in Hive, or None.
+    ``as_if`` is the value (as text) by which Hive would behave in this way, or None if Hive has no such value.
     """
 
     name: str
@@ -57,7 +57,7 @@ def _row(
 
 
 def _ignored(instead: str, *given: str) -> tuple[Ignored, ...]:
-    """Return parameters without effect. The value after ``=`` in a name has the behaviour ``instead`` in Hive."""
+    """Return parameters without effect from texts ``name`` or ``name=value``. ``value`` becomes ``as_if``."""
     parts = (each.partition("=") for each in given)
     return tuple(Ignored(name, instead, as_if if sign else None, _other_names(name)) for name, sign, as_if in parts)
 

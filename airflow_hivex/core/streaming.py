@@ -73,7 +73,7 @@ class TransactionBatch:
             rows: sequences of values in the order of the table's columns, its partition columns last; or mappings from
                 column names to values, all with the same names; missing columns become NULL; or, in a session with a
                 :meth:`Session.warehouse`, a DataFrame with the table's columns.
-            batch_id: in a batch with an ``app_id``, the number of these rows, which rises with each write. If the
+            batch_id: the number of these rows in a batch with an ``app_id``; it must rise with each write. If the
                 application has committed this number or a higher one to the table, the rows are skipped, and
                 ``rows_written`` is 0.
 

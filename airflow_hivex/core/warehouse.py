@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Execute(Protocol):
-    """A function that runs a statement of the session."""
+    """The type of a function that runs a statement of the session."""
 
     def __call__(
         self,
@@ -39,16 +39,16 @@ class Execute(Protocol):
         frames: Frames | None = None,
         batch_key: BatchKey | None = None,
     ) -> Result:
-        """Run a statement, which may read ``frames``, and return its result. A repeated ``batch_key`` is skipped."""
+        """Run a statement, which may read ``frames``, and return its result. If ``batch_key`` is repeated, skip it."""
 
 
 class Warehouse:
     """The tables of a session as DataFrames. :meth:`Session.warehouse` returns it.
 
-    A DataFrame always shows the same snapshot, even if it is computed several times: the snapshot of the call, or of
-    the transaction (``START TRANSACTION``). Within a transaction or :meth:`snapshot` the cleaner keeps the files of the
-    snapshot. Otherwise the cleaner keeps them for ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes
-    the files in any case.
+    A DataFrame always shows the same snapshot, even if it is computed several times. This is the snapshot of the
+    transaction (``START TRANSACTION``) or, without a transaction, of the call that returned the DataFrame. Within a
+    transaction or :meth:`snapshot` the cleaner keeps the files of the snapshot. Otherwise the cleaner keeps them for
+    ``hivex.dataframe.retention.time`` after the call. DROP TABLE deletes the files in any case.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Warehouse:
         return result
 
     def _query(self, text: str, parameters: Mapping[str, object] | None = None) -> Frame:
-        """Return the rows of a query that this module has written, whose names never mean temporary views of Spark."""
+        """Return the rows of a query that this module has written. Its names never mean temporary views of Spark."""
         with own_errors("The statement"):
             context = self._context(parameters)
             statement = read(text, parameters, database=context.session.database)
@@ -178,7 +178,7 @@ class Warehouse:
     def for_each_batch(
         self, name: str, function: Callable[[Frame, int], object], *, stream: str, since: Version | None = None
     ) -> int:
-        """Call a function with changes of a table that a stream has not processed yet; return the number of calls.
+        """Call a function with the changes of a table that a stream has not processed yet. Return the number of calls.
 
         The function takes a DataFrame, as :meth:`changes` returns it, and the number of the batch. Numbers rise, with
         gaps, even if the table is replaced. The function is called until the stream has reached the current version.

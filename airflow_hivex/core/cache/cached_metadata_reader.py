@@ -1,4 +1,4 @@
-"""Reading as of a snapshot with a cache: an entry that a snapshot confirms is not read again."""
+"""Reads metadata as of a snapshot, with a cache: an entry that the snapshot confirms is not read again."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ T = TypeVar("T")
 _WRITTEN = "hivex_written_tables"
 """The key in a connection's ``info`` for the tables whose new state the cache reads after the commit."""
 _MOST_OPEN = 10_000
-"""The largest number of transactions whose changes are kept.
+"""The largest number of open transactions whose changes are kept.
 
-After other changes, the next reader needs a round trip.
+If there are more, the oldest changes are forgotten, and the next reader of their tables needs a round trip.
 """
 _CHANGED = "hivex_changed_tables"
 """The key in a connection's ``info`` for the ids of tables that its database transaction has changed."""
 _MOST_PREDICATES = 4
-"""The number of predicates whose contents are cached by themselves.
+"""The largest number of predicates of a table whose contents are cached separately.
 
 For a further predicate, the whole table is read.
 """
@@ -50,7 +50,7 @@ _MOST_PARTITIONS = 20_000
 
 
 def _nothing() -> None:
-    """Do nothing, in place of starting a follower."""
+    """Do nothing. This is the default for the function that starts the follower."""
 
 
 class CachedMetadata(ObjectStore):
@@ -71,7 +71,7 @@ class CachedMetadata(ObjectStore):
         self.follow: Callable[[], None] = _nothing
         """A function that starts the follower of the notification log.
 
-        It is called before a fill for a reader with a list.
+        A reader with a write id list calls it before it fills an entry from the database.
         """
 
     # -- reading as of a snapshot
@@ -86,7 +86,8 @@ class CachedMetadata(ObjectStore):
     ) -> Snapshot:
         """Return the tables of these names and their write id lists; see ``SnapshotReading``.
 
-        One round trip, which reads only the tables that are not cached, and another one if a cached table has changed.
+        One round trip reads the write id lists, and the tables that are not cached. A second one follows if a cached
+        table has changed.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError: a table does not exist.
@@ -114,7 +115,7 @@ class CachedMetadata(ObjectStore):
         valid_txns: ValidTxnList | None = None,
         known: Iterable[StoredTable] = (),
     ) -> Snapshot:
-        """Return a snapshot. If the database has another history than the cache, empty the cache, and do not use it."""
+        """Return a snapshot. If the database was restored from a backup, empty the cache first, and do not use it."""
         before = self.cache.history
         taken = ObjectStore.snapshot(self, names, txn_id, valid_txns=valid_txns, known=known)
         if self.cache.note_history(before, taken.history):
@@ -147,7 +148,7 @@ class CachedMetadata(ObjectStore):
         return _chosen(kept, table, predicate, clusters)
 
     def _key_to_read(self, snapshot: Snapshot, table: StoredTable, wanted: ContentsKey) -> ContentsKey:
-        """Return the wanted key, or None to read the whole table after several predicates."""
+        """Return the key to read: the wanted key, or None for the whole table after several predicates."""
         # For a table that is not transactional, the read checks that a scan can read the wanted partitions.
         if (
             wanted is None
@@ -159,7 +160,7 @@ class CachedMetadata(ObjectStore):
         return None
 
     def _read_contents(self, snapshot: Snapshot, table: StoredTable, key: ContentsKey) -> TableContents:
-        """Read the contents of a key, and keep them."""
+        """Read the contents of a key from the database, cache and return them."""
         tag = self._tag(snapshot, table)
         predicate, clusters = key or (None, [copy.cluster for copy in table.storage.secondaries])
         contents = super().contents(snapshot, table, predicate, clusters)
@@ -255,14 +256,15 @@ class CachedMetadata(ObjectStore):
 class WrittenTable:
     """A table that this process has changed.
 
-    ``lists_partitions`` is true if readers list its partitions, ``has_list`` if the writer has passed a write id list.
+    ``lists_partitions`` is true if readers list its partitions. ``has_list`` is true if the writer has passed a write
+    id list.
     """
 
     lists_partitions: bool
     has_list: bool
 
     def joined(self, other: WrittenTable | None) -> WrittenTable:
-        """Return two changes of a table as one."""
+        """Return this change and another change of the table as one change."""
         if other is None:
             return self
         return WrittenTable(self.lists_partitions or other.lists_partitions, self.has_list or other.has_list)
@@ -271,7 +273,8 @@ class WrittenTable:
 class Written:
     """The tables that one database transaction has changed.
 
-    ``names`` has the changes that commit together with it, ``of_txns`` is a dict from open transaction to its changes.
+    ``names`` has the changes that take effect with the commit of the database transaction. ``of_txns`` is a dict from
+    open transaction to the changes that take effect with the commit of that transaction.
     """
 
     def __init__(self) -> None:

@@ -23,10 +23,11 @@ from airflow_hivex.core.store.batches import batches
 class CachedStore(CachedMetadata):
     """The ObjectStore that answers from memory. Source: Hive CachedStore.
 
-    A read with a write id list that sees the same commits as the entry makes no database call. Another read queries the
-    database, and tags the entry with the current list of the database, since the list of the caller may count the
-    caller's own open transaction as committed. A table without write ids is answered from memory while the notification
-    log is followed. A read without a list returns the current state from the database.
+    If a reader's write id list sees the same commits as the entry, the entry answers without a query. Otherwise the
+    database is queried, and the entry is tagged with the current list of the database. The list of the caller is not
+    the tag, since it may count the caller's own open transaction as committed. A table without write ids is answered
+    from memory while the notification log is followed. A read without a list returns the current state from the
+    database.
     """
 
     def get_table(
@@ -53,8 +54,8 @@ class CachedStore(CachedMetadata):
     ) -> list[StoredTable]:
         """Return the existing tables of these names, with a copy on ``cluster`` if it is given; see ``ObjectStore``.
 
-        Tables with a write id list may come from memory, and are cached. If all other tables exist, they need one round
-        trip.
+        Only tables with a write id list are cached, and may come from memory. The other tables need one round trip if
+        they all exist.
         """
         given = {normalise(name): ids for name, ids in (valid_write_ids or {}).items()}
         wanted = dict.fromkeys(map(normalise, names))
@@ -176,7 +177,7 @@ class CachedStore(CachedMetadata):
         return sorted(each.name for each in found.chosen(stored, expr))
 
     def refresh(self, names: Sequence[QualifiedName]) -> None:
-        """Read tables again that other processes have changed, with their partitions if readers list partitions.
+        """Read again tables that other processes have changed. Read their partitions too, if readers list them.
 
         A dropped table is removed from the cache. One round trip for each table, more for partitions.
         """
@@ -224,7 +225,7 @@ class CachedStore(CachedMetadata):
                 self._read_contents(taken, table, None)
 
     def _keeps(self, named: QualifiedName, cluster: str | None) -> bool:
-        """Return whether the partitions of a table may be cached. As seen by one cluster they are never cached."""
+        """Return whether the partitions of a table may be cached. A read for one ``cluster`` is never cached."""
         if self._connection is not None:
             return False
         if cluster is not None or not self.cache.lists.include(*named):
@@ -287,7 +288,7 @@ class CachedStore(CachedMetadata):
     def _fill_partitions(
         self, named: QualifiedName, ids: ValidWriteIdList | StateOf | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Read all partitions of a table, cache them and return them, or None if the table has none or too many."""
+        """Read and cache all partitions of a table. Return them, or None if the table has no partitions or too many."""
         begun = self._begin()
         tag, table = self._read_table(named, ids)
         if not table.is_partitioned or self._has_many_partitions(table):
@@ -300,7 +301,7 @@ class CachedStore(CachedMetadata):
     def _all_partitions(
         self, database: str, table: str, valid_write_ids: GivenList, cluster: str | None
     ) -> tuple[StoredTable, Partitions] | None:
-        """Return a table with all its partitions, from memory if possible, or None if the database must be queried."""
+        """Return a table and all its partitions, from memory if possible, or None if the caller must query."""
         ids = checked_list(database, table, valid_write_ids)
         named = (normalise(database), normalise(table))
         if isinstance(ids, StateOf) or not self._keeps(named, cluster):

@@ -71,7 +71,7 @@ class Counting:
         self.recent.append(RecentMiss(table, kind, reason, detail))
 
     def document(self) -> dict[str, Any]:
-        """Return the counts in JSON's types."""
+        """Return the counts as values of JSON."""
         return {
             "hits": {kind.value: count for kind, count in self.hits.items()},
             "misses": [
@@ -106,7 +106,7 @@ class CacheState:
 
 
 def first_new(tag: ValidWriteIdList | None, seen: ValidWriteIdList | None) -> str:
-    """Return a text about the first write id that differs between an entry and a reader, as the detail of a miss."""
+    """Return the detail of a miss: a text about the first write id that differs between an entry and a reader."""
     if tag is None or seen is None:
         return ""
     for write_id in sorted({*tag.exceptions, *seen.exceptions, tag.high_watermark + 1, seen.high_watermark + 1}):

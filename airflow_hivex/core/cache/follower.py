@@ -32,7 +32,7 @@ _BATCH = 5000
 _BUSY_S = 0.2
 """The pause between two reads of the log while events arrive. Without events the follower waits for announcements."""
 _LONGEST_WAIT_S = 0.5
-"""The longest single wait, which :meth:`Follower.stop` cannot interrupt."""
+"""The longest single wait in seconds. :meth:`Follower.stop` cannot interrupt it."""
 _ARMED_S = 300
 """The pause between two reports of the state of an idle cache."""
 _LATE_COMMIT_S = 2.0
@@ -65,10 +65,10 @@ os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork, after_in_chil
 class Follower:
     """A follower, which applies the events of all processes, in their order, to the cache of this process.
 
-    :meth:`start` begins at the newest event, so only snapshots can confirm earlier entries. The same is true after a
-    gap, when events were purged before they were applied. Such an entry does not answer readers with only a list until
-    it is read again. After a restore of the database from a backup, the cache is emptied. Answers are correct even if
-    the follower lags.
+    :meth:`start` begins at the newest event, so only snapshots can confirm entries from before the start. The same is
+    true after a gap: events were purged before the follower applied them. Until such an entry is read again, it does
+    not answer readers that have only a write id list. After a restore of the database from a backup, the cache is
+    emptied. Answers are correct even if the follower lags.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Follower:
         self._cache.untag()
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are recorded now, at most ``limit`` events, and return their number.
+        """Apply the events that are in the log now, at most ``limit``, and return the number of applied events.
 
         Raises:
             StoreUnavailableError: the database cannot be reached; the next call applies the events.
@@ -233,7 +233,7 @@ class Follower:
         return armed_at
 
     def _pause(self, armed_at: float) -> float:
-        """Return the longest time to wait, in seconds."""
+        """Return the longest time to wait for an announcement, in seconds."""
         if not armed_at:
             return _BUSY_S
         # A writer that has not seen the registration may still record an event.
@@ -284,7 +284,7 @@ _AT_ONCE = frozenset(
 
 
 def apply(cache: TableCache, events: Iterable[Event]) -> set[QualifiedName]:
-    """Apply events in their order; return the tables that must be read again. No round trip. Safe to repeat."""
+    """Apply events to a cache in their order. Return the tables that must be read again. No query. Safe to repeat."""
     changed: set[QualifiedName] = set()
     for event in events:
         changed |= _apply(cache, event)
@@ -340,7 +340,7 @@ _FORGOTTEN_MS = 24 * 3600_000
 
 @dataclass(frozen=True, slots=True)
 class RegisteredCache:
-    """The state at ``seen_at`` of the cache of a process that follows the notification log."""
+    """The cache of a process that follows the notification log, with its state at the time ``seen_at``."""
 
     host: str
     process_id: int
@@ -389,7 +389,7 @@ class CacheRegistration:
         self._id = self._store.write(work, name="arm a cache")
 
     def disarm(self) -> None:
-        """Stop the announcements of events for this process, which now reads the log in short intervals."""
+        """Stop the announcements of events for this process, because it now reads the log in short intervals."""
         own = update(caches).where(caches.c.id == self._id).values(armed_until_ms=0)
         self._store.write(lambda connection: connection.execute(own), name="disarm a cache")
 

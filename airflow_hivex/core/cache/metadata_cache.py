@@ -39,7 +39,7 @@ class MetadataCache:
             self._prewarming = self._prewarm.start()
 
     def state(self) -> CacheState:
-        """Return the counts, the memory, and the lag of the follower. One round trip with a follower."""
+        """Return the counts, the used memory, and the lag of the follower. If the follower runs, one round trip."""
         cache, counting = self._catalog.cache, self._catalog.cache.counting
         position = self.follower.position
         return CacheState(
@@ -56,7 +56,7 @@ class MetadataCache:
         )
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Apply the events that are recorded now, at most ``limit`` events, as the follower does. Return their number.
+        """Apply the events that are in the log now, at most ``limit``. Return the number of applied events.
 
         Raises:
             StoreUnavailableError: the database cannot be reached; the next call applies the events.
@@ -109,8 +109,8 @@ class Prewarmed:
 class Prewarm:
     """A prewarm, which reads definitions, partitions and directories of tables until the memory of the cache is full.
 
-    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a change
-    meanwhile causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
+    Tables with the latest commits come first. Each table is tagged with a snapshot from before its read. So a
+    change during the read causes another read later, and never a wrong answer. Requests do not wait for the prewarm.
     """
 
     def __init__(self, store: Store, catalog: CachedStore) -> None:
@@ -123,7 +123,7 @@ class Prewarm:
         self._cancelled.set()
 
     def run(self, progress: Callable[[int], object] | None = None) -> Prewarmed:
-        """Read the tables, and return the result. ``progress`` is called with the number of tables so far.
+        """Read the tables, and return the result. ``progress`` is called with the number of tables read so far.
 
         Raises:
             StoreUnavailableError: the database cannot be reached; the tables that were read before stay cached.
@@ -143,7 +143,7 @@ class Prewarm:
         return self._result(began, read, is_complete=self._catalog.cache.evictions == evicted)
 
     def start(self) -> threading.Thread:
-        """Run in a thread; its errors go to the log."""
+        """Run the prewarm in a new thread, and return the thread. Errors go to the log."""
 
         def run() -> None:
             try:

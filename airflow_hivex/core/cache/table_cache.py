@@ -53,8 +53,8 @@ class TableCache:
 
     Safe to share between threads; no method queries the database.
 
-    An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put``. The tag of a part is a
-    write id list from before the reads, so the part has all commits of its tag.
+    An entry is filled from the database in three steps: :meth:`begin`, the reads, and a ``put`` method. The tag of a
+    part is a write id list from before the reads. So the part has all commits that its tag has.
     """
 
     def __init__(self, lists: ObjectLists, most_bytes: int) -> None:
@@ -75,7 +75,7 @@ class TableCache:
         self._evicted: OrderedDict[QualifiedName, None] = OrderedDict()
         self._changes = Changes()
         self._announced: dict[int, set[int]] = {}
-        """A dict from transaction to the ids of cached tables of which the transaction has announced a change."""
+        """A dict from transaction to the ids of the cached tables for which it has announced a change."""
         _caches.add(self)
 
     def __len__(self) -> int:
@@ -88,7 +88,10 @@ class TableCache:
 
     @property
     def shared_parts(self) -> int:
-        """Return the number of parts of storage descriptors that tables share."""
+        """Return the number of distinct parts (columns, SerDe, parameters) that the cache keeps for all its tables.
+
+        Equal parts are stored once.
+        """
         return len(self._shared)
 
     # -- the two rules; a test removes each of them and must fail then
@@ -99,13 +102,13 @@ class TableCache:
         self._announced.setdefault(txn_id, set()).add(entry.id)
 
     def is_equivalent(self, tag: ValidWriteIdList, seen: ValidWriteIdList) -> bool:
-        """Return whether a part and a reader see the same commits."""
+        """Return whether the list of a part, ``tag``, and the list of a reader, ``seen``, see the same commits."""
         return equivalent(tag, seen)
 
     def note_history(self, before: History | None, now: History) -> bool:
         """Keep the current history of the database; return whether it continues the earlier history ``before``.
 
-        Otherwise the database was restored from a backup, and all entries are dropped.
+        If it does not, the database was restored from a backup, and all entries are dropped.
         """
         with self._lock:
             continues = before is None or now.continues(before)
@@ -208,7 +211,7 @@ class TableCache:
                 self.counting.miss(".".join(name), kind, reason)
 
     def document(self) -> dict[str, Any]:
-        """Return the size and the counts in JSON's types."""
+        """Return the size and the counts as values of JSON."""
         with self._lock:
             size = {"tables": len(self._entries), "used_bytes": self.used_bytes, "most_bytes": self.most_bytes}
             return {**size, **self.counting.document()}
@@ -216,7 +219,7 @@ class TableCache:
     # -- filling
 
     def begin(self) -> int:
-        """Return the number of changes so far, by which a ``put`` recognises changes during the reads."""
+        """Return the number of changes so far. A ``put`` method uses it to recognise changes during the reads."""
         with self._lock:
             return self._changes.now
 
@@ -229,7 +232,7 @@ class TableCache:
         *,
         is_used: bool = False,
     ) -> None:
-        """Cache a table. Without ``views``, now or earlier, the entry answers only readers with a snapshot."""
+        """Cache a table. Unless ``views`` are passed now or earlier, the entry answers only readers with a snapshot."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -265,7 +268,7 @@ class TableCache:
         *,
         is_complete: bool,
     ) -> None:
-        """Cache all partitions of a table, or add some to the cached partitions of the same state."""
+        """Cache all partitions of a table, or add some partitions to the cached ones of the same version and list."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -297,7 +300,7 @@ class TableCache:
         key: ContentsKey,
         contents: TableContents,
     ) -> None:
-        """Cache contents of a table, and drop contents of another state."""
+        """Cache contents of a table. Drop contents that were cached for another version or list of the table."""
         if not self.lists.include(table.database, table.name):
             return
         with self._lock:
@@ -307,7 +310,7 @@ class TableCache:
             self._weigh(entry)
 
     def predicates_of(self, table: StoredTable, tag: ValidWriteIdList | None) -> int:
-        """Return the number of predicates for which contents of this state of a table are cached."""
+        """Return the number of predicates whose contents are cached for this version and list (``tag``) of a table."""
         with self._lock:
             entry = self._entries.get(table.id)
             kept = () if entry is None else entry.contents.items()
@@ -343,9 +346,9 @@ class TableCache:
             return False
 
     def note_commit(self, txn_id: int, write_ids: Mapping[int, int]) -> set[QualifiedName]:
-        """Apply the event of a commit; ``write_ids`` is a dict from table id to write id.
+        """Apply the event of a commit; return the names of the changed tables whose entries must be read again.
 
-        Returns the names of tables that the transaction has changed, and whose entries must be read again.
+        ``write_ids`` is a dict from table id to the write id of the transaction.
         """
         changed = set()
         with self._lock:
@@ -361,7 +364,7 @@ class TableCache:
         return changed
 
     def note_abort(self, txn_id: int) -> None:
-        """Apply the event of an abort: drop the entries of tables for which the transaction has announced a change."""
+        """Apply the event of an abort. Drop the entries of the tables whose change the transaction has announced."""
         with self._lock:
             for table_id in list(self._announced.get(txn_id, ())):
                 self._changes.note(table_id)
@@ -376,7 +379,9 @@ class TableCache:
             self._changes.note_all()
 
     def untag(self) -> None:
-        """Stop answers to readers with only a list until the tables are read again, since events may have been missed.
+        """Stop answers to readers that have only a write id list, until the tables are read again.
+
+        Call it when events may have been missed.
 
         Snapshots can still confirm the definitions and contents by version and list.
         """
@@ -386,7 +391,7 @@ class TableCache:
                 self._outdate(entry)
 
     def leave_to_parent(self) -> None:
-        """Reset the lock and the tags in a forked process: it has no follower, and the lock may have been held."""
+        """Reset the lock and the tags in a forked process, which has no follower. The lock may have been held."""
         self._lock = threading.Lock()
         self.followed_until = 0.0
         self.untag()
@@ -556,7 +561,7 @@ class ObjectLists:
 
 
 def _patterns(settings: Settings, name: str) -> Sequence[re.Pattern[str]]:
-    """Return the patterns of a setting.
+    """Return the regular expressions of a setting.
 
     Raises:
         InvalidSettingError: a pattern is not a regular expression.

@@ -20,7 +20,7 @@ V = TypeVar("V")
 _MOST_PREDICATES = 16
 """The largest number of predicates of a table whose contents are kept."""
 _LONGEST_STEP = 10_000
-"""The largest number of unknown write ids over which the tag of a part is extended by a commit."""
+"""The largest number of write ids that a commit may add to the tag of a part. After a larger step it has no tag."""
 
 ContentsKey: TypeAlias = tuple[Predicate, frozenset[str]] | None
 """A predicate on partition keys (None: the whole table), with the clusters whose copies are wanted."""
@@ -34,8 +34,9 @@ _OF_PARTITION, _OF_FOUND, _OF_DIRECTORY, _OF_COPY = 900, 260, 330, 110
 class Part(Generic[V]):
     """A value that was read from the database.
 
-    The value includes all commits of the write ids in ``tag``, and belongs to the table's ``version``. ``tag`` is None
-    for a value that only a version can confirm. ``has_write_ids`` is true if the table was transactional at the read.
+    The value includes all commits that the write id list ``tag`` sees, and belongs to the table's ``version``. ``tag``
+    is None if only a version can confirm the value. ``has_write_ids`` is true if the table was transactional at the
+    read.
     """
 
     value: V
@@ -112,8 +113,8 @@ class Partitions:
 class Entry:
     """The parts of one table.
 
-    ``unsettled`` is a dict from open transaction that has announced a change of the table to the write id list of the
-    change. ``is_used`` is true if a caller has read the table by a write id list, so that the follower keeps the entry
+    ``unsettled`` is a dict from each open transaction with an announced change of the table to the write id list of the
+    change. ``is_used`` is true if a caller has read the table by a write id list; the follower then keeps the entry
     current. ``lists_partitions`` is true if callers have read all partitions.
     """
 
@@ -128,9 +129,9 @@ class Entry:
     size: int = 0
 
     def add_contents(self, key: ContentsKey, part: Part[TableContents]) -> None:
-        """Keep contents.
+        """Keep contents for a key.
 
-        Drop contents of another state of the table and, if there are too many, the oldest contents.
+        Drop contents of another version or list of the table. If there are too many, drop the oldest contents, too.
         """
         if key is None:
             self.contents = {None: part}
@@ -147,8 +148,8 @@ class Entry:
     def settle(self, tag: ValidWriteIdList) -> list[int]:
         """Remove the announced changes that are committed in ``tag``, and return their transactions.
 
-        ``tag`` is the list of a part of the entry that was just read. The other part may lack such a change, and the
-        event of the commit will not mark it any more. So the other part is dropped here if it lacks the change.
+        ``tag`` is the list of the part that was just read: the definition or the partitions. The other part may lack
+        such a change, and the event of the commit will not mark it any more. So this method drops a part that lacks it.
         """
         settled = [txn_id for txn_id, ids in self.unsettled.items() if ids is not None and covers(tag, ids)]
         for txn_id in settled:
@@ -161,16 +162,16 @@ class Entry:
         return settled
 
     def has_all_of(self, ids: ValidWriteIdList) -> bool:
-        """Return whether the definition and partitions were read after the commit of a change with the list ``ids``.
+        """Return whether the cached definition and partitions were read after the commit of a change.
 
-        In ``ids`` the change counts as committed. The result is true for changes of this process, which renews its
-        entries itself.
+        ``ids`` is a write id list in which the change counts as committed. The result is true for changes of this
+        process, because it renews its entries itself.
         """
         parts = [part for part in (self.definition, self.partitions) if part is not None]
         return bool(parts) and all(_has(part.tag, ids) for part in parts)
 
     def outdate(self) -> bool:
-        """Drop the parts that answer readers with only a list; return whether there were such parts and readers."""
+        """Drop the parts that answer readers with only a list. Return whether there were such parts and readers."""
         has_answers = self.partitions is not None
         if self.definition is not None:
             has_answers = has_answers or bool(self.definition.value.views)
@@ -180,7 +181,7 @@ class Entry:
         return has_answers and self.is_used
 
     def carry_on(self, write_id: int) -> None:
-        """Add a committed write id to the tags, since the commit has not changed the definition or the partitions."""
+        """Add to the tags the write id of a commit that has not changed the definition or the partitions."""
         for part in (self.definition, self.partitions):
             if part is None or part.tag is None:
                 continue
@@ -196,13 +197,12 @@ class Entry:
         is_equivalent: Callable[[ValidWriteIdList, ValidWriteIdList], bool],
         mark: TableMark | None = None,
     ) -> tuple[Miss, str] | None:
-        """Return the reason and a detail why a part must not answer a reader, or None if it may.
+        """Return the reason why a part must not answer a reader, with a detail, or None if the part may answer.
 
-        It checks every answer.
-
-        The rule compares the identity of the table, the list, and the version, in this order. ``mark`` is the mark of
+        Each answer from the cache is checked here. The rule compares first the id of the table, then the list, and then
+        the version. ``mark`` is the mark of
         the table in the reader's snapshot; by default it is the mark of the list, if the list has one. ``is_followed``
-        is true if the notification log was read lately, on which a reader without list and version depends.
+        is true if the notification log was read lately. A reader without list and version depends on it.
         """
         wanted = mark or (None if ids is None else ids.mark)
         if wanted is not None and wanted.id != self.id:
@@ -295,8 +295,8 @@ _DEFINITION, _PARTITIONS = "definition", "partitions"
 class SharedDescriptors:
     """A collection that replaces equal parts of storage descriptors by one object.
 
-    A storage descriptor has the location of one table, so only its columns, SerDe and parameters are shared. An owner
-    is the id of a table. It holds the parts of its definition and of its partitions until they are replaced, or the
+    Only columns, SerDe and parameters are shared, since each storage descriptor has a location of its own. An owner is
+    the id of a table. The parts of an owner's definition and partitions are kept until they are replaced, or until the
     owner is released. The cache calls the methods under its lock. Source: Hive SharedCache.StorageDescriptorWrapper.
     """
 
@@ -304,13 +304,13 @@ class SharedDescriptors:
         self._parts: dict[Hashable, Any] = {}
         self._holders: Counter[Hashable] = Counter()
         self._held: dict[tuple[int, str], set[Hashable]] = {}
-        """A dict from owner to the parts of its definition and the parts of its partitions."""
+        """A dict from owner and kind (definition or partitions) to the keys of its parts."""
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def table(self, owner: int, table: StoredTable) -> StoredTable:
-        """Return the same table with shared parts, and release the parts of its earlier definition."""
+        """Return the table with shared parts, and release the parts of the owner's earlier definition."""
         before = self._held.pop((owner, _DEFINITION), set())
         holder = (owner, _DEFINITION)
         shared = replace(
@@ -324,7 +324,7 @@ class SharedDescriptors:
     def partitions(
         self, owner: int, found: Iterable[StoredPartition], *, replaces: bool = True
     ) -> list[StoredPartition]:
-        """Return the same partitions, whose storage descriptors have shared parts.
+        """Return the partitions with shared parts in their storage descriptors.
 
         If ``replaces`` is true, the parts of the owner's earlier partitions are released.
         """

@@ -1,7 +1,7 @@
 """The health of the clusters: whether their file systems are mounted, and whether their runners can run jobs.
 
-The router checks each cluster that it tries. Results are kept for a short time, so that not every statement waits for
-the checks, or for a cluster that fails slowly.
+The router checks each cluster that it tries. Results are kept for a short time: otherwise every statement would wait
+for the checks, and for a cluster that fails slowly.
 """
 
 from __future__ import annotations
@@ -142,7 +142,10 @@ def _remembered(
     *,
     but: tuple[type[HivexError], ...] = (),
 ) -> Health:
-    """Return the cached health of a cluster, or call ``ask`` and cache the result; errors ``but`` are not cached."""
+    """Return the cached health of a cluster, or call ``ask`` and cache its result.
+
+    A result whose problem is one of the errors ``but`` is not cached.
+    """
     with lock:
         known = cache.get(cluster)
     if known is not None:

@@ -190,7 +190,7 @@ def _conf_text(name: str, key: str, value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the JSON type of a value, for errors. These must not have the value, which may be a misplaced secret."""
+    """Return the JSON type of a value. Errors show it instead of the value, which may be a misplaced secret."""
     if value is None:
         return "null"
     if isinstance(value, str):

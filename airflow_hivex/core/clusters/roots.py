@@ -1,8 +1,8 @@
-"""Checks of the root of a cluster's file system: the metastore and its jobs must have written to this very root.
+"""Checks of the root of a cluster's file system: it must be the root to which the metastore and its jobs have written.
 
 A folder on which no file system is mounted looks like an empty root. Files that are written there disappear when the
 file system is mounted again, and the cleaner regards missing files as deleted. So the first write to a cluster creates
-a root marker, and the metastore stores its id. Every write and every deletion compares the two ids first.
+a root marker with an id, and the metastore stores the same id. Every write and every deletion first compares the two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from airflow_hivex.core.store.schema import (
 MARKER = "_hivex_root.json"
 _ID = "root"
 _LOOKED_FOR = 50
-"""The number of the newest registered directories that the check looks for in a root without a marker."""
+"""The largest number of registered directories (the newest ones) that are looked for in a root without a marker."""
 
 
 class Roots:
@@ -91,9 +91,8 @@ class Roots:
     def planned(self, name: str) -> PlannedRoot:
         """Return the root of a cluster for the plan of a job.
 
-        The method reads neither the database nor the file system.
-
-        The processes of the job check the marker if this process has checked it before.
+        The method reads neither the database nor the file system. If this process has checked the marker of a local
+        root before, the processes of the job check it, too.
         """
         cluster = self._clusters.get(name)
         known = self._known.get(name)
@@ -128,12 +127,12 @@ class Roots:
             return int(connection.execute(count).scalar_one())
 
     def _is_known(self, name: str, files: ClusterFiles) -> bool:
-        """Return whether the root still has the marker that this process has seen before. It reads only the file."""
+        """Return whether the root still has the marker that this process has seen before. Only the marker is read."""
         known = self._known.get(name)
         return known is not None and _read(files) == known
 
     def _look(self, name: str, files: ClusterFiles) -> tuple[str | None, bool, str | None]:
-        """Return the stored id of a cluster's root, whether the root was marked, and the id in the marker.
+        """Return the stored id of a cluster's root, whether the root is stored as marked, and the id in the marker.
 
         A process that marks a root stores the id, writes the marker, and then stores that the root is marked. If the
         two ids differ, another process may have marked the root between the two reads, so both are read again.
@@ -241,11 +240,11 @@ def _read(files: ClusterFiles) -> str | None:
 
 
 _HERE = (JobTrackerKind.LOCAL, JobTrackerKind.CONNECT)
-"""The kinds of clusters for which this process moves the files of a job to their places."""
+"""The kinds of job trackers with which this process itself moves the files of a job to their places."""
 
 
 def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
-    """Return the result of a job after :func:`check_directories` of each of its writes."""
+    """Check the directories of each write of a job (:func:`check_directories`), and return the result."""
     if plan.write is not None:
         check_directories(cluster, plan.write, result.directories)
     for insert, written in zip(plan.inserts, result.inserted, strict=False):
@@ -254,9 +253,9 @@ def check_written(cluster: Cluster, plan: Plan, result: JobResult) -> JobResult:
 
 
 def check_directories(cluster: Cluster, write: Write, written: Iterable[WrittenDirectory]) -> None:
-    """Ensure that this process finds all files of a write, before a part of it is registered.
+    """Ensure that this process finds all files of a write, before a part of the write is registered.
 
-    A disk of this host needs no check of files that this process has moved itself. The driver of spark-submit is a
+    Files that this process has moved itself on a disk of this host are not checked. The driver of spark-submit is a
     process of its own, perhaps on another host.
 
     Raises:

@@ -56,7 +56,7 @@ def choose_cluster(
 
 
 def _by_table(inputs: Iterable[RouteInput]) -> list[RouteInput]:
-    """Return one input for each table, also for a table that the statement reads twice."""
+    """Return one input for each table. Merge the inputs of a table that the statement reads several times."""
     found: dict[str, RouteInput] = {}
     for one in inputs:
         seen = found.get(one.table)

@@ -236,7 +236,7 @@ class WritesLostError(HivexError, pep249.OperationalError):
 
 
 class EventsPurgedError(HivexError, pep249.OperationalError):
-    """Events that a reader of the notification log requests were purged, so the reader has missed changes."""
+    """A reader of the notification log requests events that were purged, so the reader has missed changes."""
 
     sentence = (
         "The events after {after} are not all there: those up to {purged} were purged. Read the catalog again, and "
@@ -257,7 +257,7 @@ class EventsReplacedError(HivexError, pep249.OperationalError):
 
 
 class TableChangedError(HivexError, pep249.OperationalError):
-    """A client requests a change of a table that another client has changed since the first one has read it."""
+    """A client requests a change of a table, but another client has changed the table since the client has read it."""
 
     # Hive's own sentence: the library of Iceberg recognises a conflict by its beginning.
     sentence = (

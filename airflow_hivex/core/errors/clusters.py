@@ -113,7 +113,8 @@ class RootUnseenError(HivexError, pep249.OperationalError):
 class WrittenRowsMissingError(HivexError, pep249.OperationalError):
     """The files of a job do not have all rows that its tasks have written.
 
-    Most often hosts do not share the folder. A network file system or an object store may also answer late or wrong.
+    The most frequent cause: the hosts do not share the folder. A network file system or an object store may also give
+    late or wrong answers.
     """
 
     retryable = True

@@ -54,7 +54,7 @@ class InvalidClusterPropertiesError(SettingsError):
 
 
 class InvalidConnectionError(SettingsError):
-    """An Airflow connection does not describe a metastore, or does not lead to the Spark of a cluster."""
+    """An Airflow connection does not describe a metastore or the Spark of a cluster."""
 
     sentence = "Connection {conn_id!r} is not usable: {reason}."
     conn_id: str
@@ -193,7 +193,7 @@ class HiveClientMissingError(HiveMetastoreError):
 
 
 class HiveUnavailableError(HiveMetastoreError):
-    """A Hive metastore cannot be reached, or does not answer. The objects that were imported before are complete."""
+    """A Hive metastore cannot be reached, or does not answer. Objects imported before the error are complete."""
 
     retryable = True
     sentence = (

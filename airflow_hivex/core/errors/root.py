@@ -8,7 +8,7 @@ A class of the tree declares each of its facts once, as a field::
         table: str
 
 The constructor takes the facts in this order, by position or by name, and keeps each as an attribute, a list as a
-tuple. If the sentence has more than plain facts, such as a list with commas, the method ``_describe`` returns it. The
+tuple. If a template is not enough for the sentence, such as for a list with commas, ``_describe`` returns it. The
 ``code`` is NO_SUCH_TABLE, from the name of the class, unless the class gives another one.
 """
 
@@ -27,7 +27,7 @@ _REQUIRED = object()
 
 
 class Outcome(enum.Enum):
-    """The effect of a failed call."""
+    """The effect of a failed call on the warehouse."""
 
     NONE = "none"
     NOT_APPLIED = "not applied"
@@ -88,7 +88,7 @@ class HivexError(pep249.DatabaseError):
 
 
 def _init_of_facts(self: HivexError, *given: Any, **named: Any) -> None:
-    """Construct an error of facts."""
+    """Set the facts and the sentence of an error; the ``__init__`` of each class that declares facts."""
     placed = dict(zip(self._fields, given, strict=False))
     facts = self._fields | placed | named
     is_missing = any(fact is _REQUIRED for fact in facts.values())

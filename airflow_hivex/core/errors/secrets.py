@@ -25,7 +25,7 @@ _NAMES_OF_SECRETS = (
     r"(?<![A-Za-z0-9])(?:pwd|pass|sas|sig)(?![A-Za-z0-9])"
 )
 REDACTED_BY_SPARK = rf"(?i){_NAMES_OF_SECRETS}"
-"""Spark's setting ``spark.redaction.regex``: names and values that its UI and its log do not show."""
+"""The value of ``spark.redaction.regex``. Spark's UI and log hide names and values that match it."""
 # s3fs calls an access key ``key``.
 _SECRET_NAME = re.compile(rf"{_NAMES_OF_SECRETS}|^key$", re.IGNORECASE)
 # Each of these patterns reads a name as a whole, without backtracking, and begins only where a name begins: otherwise
@@ -140,7 +140,7 @@ def _parameter_values(text: str) -> Iterator[_Span]:
 
 
 def _flag_values(text: str) -> Iterator[_Span]:
-    """Yield the secrets of ``--conf`` in options of Java: ``-Djavax.net.ssl.keyStorePassword=...``."""
+    """Yield the places of secrets in options of Java, such as ``-Djavax.net.ssl.keyStorePassword=...``."""
     return _values(text, _FLAG, _FLAG_NAME, _FLAG_VALUE)
 
 
@@ -153,9 +153,9 @@ def _configured_values(text: str) -> Iterator[_Span]:
 
 
 def _values(text: str, name: re.Pattern[str], beginning: re.Pattern[str], value: re.Pattern[str]) -> Iterator[_Span]:
-    """Yield the places of the values after secret names, which follow a match of ``beginning``.
+    """Yield the places of the values after secret names. Each name follows a match of ``beginning``.
 
-    The value of another name may contain such a name.
+    A secret name is also found within the value of another name.
     """
     position = 0
     while (named := name.search(text, position)) is not None:

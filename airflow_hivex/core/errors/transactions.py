@@ -87,7 +87,7 @@ class DeadlockError(TransactionAbortedError):
 
 
 class InvalidTransactionRequestError(TransactionError):
-    """The transaction manager cannot do a request, because an argument is not valid or a limit is reached."""
+    """The transaction manager refuses a request, because an argument is not valid or a limit is reached."""
 
 
 class UnexpectedError(HivexError, pep249.InternalError):
@@ -173,7 +173,7 @@ class LockOfOpenTransactionError(LockError):
 
 
 class LockNotAcquiredError(LockError):
-    """A lock that was requested without waiting is held by another client."""
+    """A lock was requested without waiting, but another client holds a conflicting lock."""
 
     retryable = True
 
@@ -219,7 +219,7 @@ class CompactionNotDoneError(CompactionError):
 
 
 class CompactionLostError(CompactionError):
-    """A worker or cleaner continues a compaction that it has lost, because it took too long."""
+    """A worker or cleaner took too long, so it has lost its compaction and must not continue it."""
 
     sentence = (
         "Compaction {compaction_id} of {name} is not with {owner} any more: it was given back after its time-out, or "

@@ -1,7 +1,7 @@
-"""The files of a write to an external table: moved into their folders, withdrawn, or final.
+"""Publishes, takes back or settles the files of a write to an external table.
 
-A write moves its files into the folders of the table under names with its token. A write hides replaced files under
-such names, too, until its commit is certain.
+A write moves its files into the folders of the table, under names with the token of the write. It also renames the
+files that it replaces to hidden names with the token, until the commit is certain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NewFiles:
 
 
 def publish(files: ClusterFiles, new: Iterable[NewFiles], token: str, format: str, check: Callable[[], None]) -> None:
-    """Move the files of a write into their folders, where they become visible one after the other.
+    """Move the files of a write into their folders. Each file becomes visible when it is moved.
 
     ``check`` is called before each folder; its error ends the publication.
 

@@ -75,7 +75,7 @@ class ClusterFiles:
 
     @contextmanager
     def _writing(self, location: str) -> Iterator[None]:
-        """Raise errors of a written file as a StorageError. Errors of the source of its bytes are ours already."""
+        """Raise errors of a written file as a StorageError. Errors of the file's source are HivexErrors already."""
         began = time.monotonic()
         try:
             yield
@@ -144,7 +144,7 @@ class ClusterFiles:
             return type_of(self._fs, path) == FILE
 
     def link_target(self, location: str) -> str | None:
-        """Return the target of a location's symbolic links, or None if the target is inside of the root.
+        """Return the target of a location's symbolic links if it is outside of the root, otherwise None.
 
         Only local file systems have such links.
         """
@@ -154,7 +154,7 @@ class ClusterFiles:
         return None if place.is_relative_to(root) else str(place)
 
     def list_files(self, location: str) -> dict[str, int]:
-        """Return a dict from the relative name of each data file below a location, at any depth, to its size in bytes.
+        """Return the data files below a location, at any depth, as a dict from relative name to size in bytes.
 
         Hidden files are skipped, as in Spark and Hive. A missing location has no files.
 
@@ -167,7 +167,7 @@ class ClusterFiles:
         return {name: size for name, size in sorted(self.walk(location)) if not is_hidden(name)}
 
     def walk(self, location: str) -> Iterator[tuple[str, int]]:
-        """Yield the relative name and the size in bytes of each file below a location, also hidden ones, in no order.
+        """Yield (relative name, size in bytes) for each file below a location. Hidden files are included. No order.
 
         If the location is a file, its name is empty. Files that are deleted meanwhile are skipped.
 
@@ -249,7 +249,7 @@ class ClusterFiles:
             self._fs.mv(path, place)
 
     def find_directories(self, location: str, name: str, depth: int) -> list[str]:
-        """Return the relative paths of folders, ``depth`` levels below a location, that have a directory of this name.
+        """Return the relative paths of the folders ``depth`` levels below a location that have a subdirectory ``name``.
 
         Raises:
             StorageError: the file system cannot be read.
@@ -338,7 +338,7 @@ class ClusterFiles:
         return self._path(location) if isinstance(self._fs, LocalFileSystem) else None
 
     def is_same_file(self, location: str, other: ClusterFiles, other_location: str) -> bool:
-        """Return whether locations on two file systems are one file, because of links or a shared folder.
+        """Return whether two locations are the same file, because of links or a folder that two file systems share.
 
         Only local file systems can decide this. For other file systems the result is False.
         """
@@ -416,7 +416,7 @@ class ClusterFiles:
 
     @property
     def renames_directories(self) -> bool:
-        """Return whether a move of a directory is one operation. An object store has to copy each file."""
+        """Return whether the file system moves a directory in one operation. An object store has to copy each file."""
         return not is_object_store(self._filesystem)
 
     def move_directory(self, location: str, target: str) -> None:
@@ -507,7 +507,7 @@ class ClusterFiles:
 
 
 def _delete_folders_in(path: str) -> None:
-    """Delete the folders in a local directory, several at the same time, because each one mostly waits for the disk."""
+    """If a local directory has many folders, delete the folders, several at the same time."""
     status = Path(path).lstat()
     # A directory has a link by its name, one to itself, and one from each folder in it; some file systems count no
     # links.
@@ -522,7 +522,7 @@ def _delete_folders_in(path: str) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether Spark and Hive skip a file of this name, relative to its table or partition."""
+    """Return whether Spark and Hive skip a file with this path relative to its table or partition."""
     # A partition's directory is never hidden, not even that of a key that starts with an underscore.
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
 
@@ -542,7 +542,7 @@ def type_of(fs: Any, path: str) -> str | None:
 
 
 def entries_below(fs: Any, path: str, depth: int | None = None) -> Iterator[tuple[str, str, int]]:
-    """Yield name, type and size of each entry down to ``depth`` levels below a directory, or of the file itself.
+    """Yield (name, type, size) for each entry, down to ``depth`` levels below a directory. For a file yield the file.
 
     The function of fsspec would regard unreadable directories as empty.
     """
@@ -585,7 +585,7 @@ def _selected(wrapper: Any, path: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _scanned(path: str) -> Iterator[tuple[str, str, int]]:
-    """Yield all files and folders below a folder of a local disk, or the file itself, with few calls."""
+    """Yield (name, type, size) for all entries below a folder of a local disk. For a file yield the file."""
     folders = [path]
     while folders:
         folder = folders.pop()

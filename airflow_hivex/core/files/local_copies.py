@@ -1,4 +1,4 @@
-"""Copies of files between local disks: each file is hashed while it is copied, and read again."""
+"""Copies files between local disks. The source is hashed while it is copied; then the copy is read and hashed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def copy_file(
     to end the copying. An error leaves no part of the file.
 
     Raises:
-        StorageError: the source cannot be read, or the copy cannot be written, such as over a file.
+        StorageError: the source cannot be read, or the copy cannot be written, for example because its place has a
+            file.
     """
     if size_bytes <= SMALL:
         (done,) = copy_small_files([(source, place, size_bytes)], checked)
@@ -90,10 +91,10 @@ def copy_small_files(
     """Copy files of at most :data:`SMALL` bytes, one after the other. Return the results of :func:`copy_file`.
 
     Each file is given as a source, a free place, and a size in bytes. ``checked`` is called before each file, and may
-    raise an error. After an error the earlier copies stay, and no part of the failed one.
+    raise an error. After an error the earlier copies stay, and the failed copy leaves no part of a file.
 
     Raises:
-        StorageError: a source cannot be read, or a copy cannot be written, such as over a file.
+        StorageError: a source cannot be read, or a copy cannot be written, for example because its place has a file.
     """
     # For thousands of files these calls take most of the time, so there is no function in between.
     opened, read, write, pread, close, sha256 = os.open, os.read, os.write, os.pread, os.close, hashlib.sha256
@@ -162,9 +163,9 @@ def _made(place: str) -> Iterator[int]:
 
 
 class _of:  # noqa: N801 - reads as a word of its `with`
-    """A context that translates the errors of a path.
+    """A context manager that turns errors of the operating system about a path into StorageErrors.
 
-    It is a class, and not a generator function, because each file needs several of them.
+    It is a class and not a generator function, because each file needs several such contexts.
     """
 
     __slots__ = ("_path",)

@@ -16,7 +16,7 @@ SCHEMES = ("s3", "s3a", "s3n")
 """The schemes of S3. Spark calls the same store s3a; s3n and s3 are older names."""
 
 _NAMES = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
-"""A dict from the names of options in s3fs, which users of fsspec know, to the names in pyarrow."""
+"""A dict from names of options in s3fs (which users of fsspec know) to their names in pyarrow."""
 _TAKEN = (
     "access_key",
     "secret_key",
@@ -33,7 +33,7 @@ _TAKEN = (
 )
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-"""Environment variables with the region, which pyarrow does not always read. The first one that is set is used."""
+"""Environment variables that may set the region. The first one that is set is used, as pyarrow may not read them."""
 _DEFAULTS = {"connect_timeout": 5, "request_timeout": 10}
 """Default time-outs in seconds, so that an unreachable cluster is reported soon."""
 _OF_OTHERS = "us-east-1"
@@ -53,8 +53,8 @@ def is_object_store(filesystem: str) -> bool:
 def open_object_store(filesystem: str, options: Mapping[str, Any]) -> Any:
     """Return pyarrow's file system for a root in S3, the same object for the same options. No request is sent.
 
-    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for stores other than Amazon's. If keys,
-    region or endpoint are missing, the environment has them, as for all clients of Amazon.
+    ``options`` have the names of pyarrow or of s3fs; ``endpoint_url`` is for stores other than Amazon's. Missing keys,
+    region and endpoint are taken from the environment, as by all clients of Amazon.
 
     Raises:
         StorageError: an option is unknown.
@@ -73,7 +73,7 @@ def endpoint_of(options: Mapping[str, Any]) -> str:
 
 
 def describe_failure(error: Exception, endpoint: str, tried_s: float) -> str:
-    """Return the reason for people why a file system fails.
+    """Return the reason why a file system fails, as a text for people.
 
     ``endpoint`` is the address of an object store, empty if it is unknown.
     """
