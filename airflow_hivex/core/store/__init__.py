@@ -1,4 +1,4 @@
-"""The metastore database: one schema, its migrations, and transactions on it."""
+"""The metastore database: its schema, its migrations and its database transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The division of long lists of values into parts that one query can have in both databases."""
+"""The division of long lists of values into batches that fit into one query of SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _SIZES = (1, 2, 4, 8, MOST_IDS)
 
 
 class PreparedForIds:
-    """A query with ``column.in_(ids)``, prepared for some numbers of ids; for others the last id is repeated."""
+    """A query with ``column.in_(ids)``, prepared for 1, 2, 4, 8 and 16 ids.
+
+    A list of another length is filled up with its last id.
+    """
 
     def __init__(
         self, statement: Callable[[Sequence[BindParameter[int]]], Executable], *, skipped_on_sqlite: bool = False
@@ -44,5 +47,5 @@ class PreparedForIds:
         return self._prepared[size](**dict(zip(self._names, padded, strict=False)), **values)
 
     def batched(self, ids: Sequence[int], **values: Value) -> Iterator[Call]:
-        """Yield the queries for any number of ids."""
+        """Yield a query for each batch of at most :data:`MOST_IDS` ids."""
         return (self(batch, **values) for batch in batches(ids, MOST_IDS))

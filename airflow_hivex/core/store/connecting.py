@@ -1,4 +1,4 @@
-"""The engine of a metastore's database, PostgreSQL or an SQLite file, made from its URL."""
+"""SQLAlchemy's engine for the URL of a metastore database, in PostgreSQL or a SQLite file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def parse_url(url: str) -> URL:
-    """Return the parts of the URL of a metastore, with its driver.
+    """Return the parsed URL of a metastore database, with the name of the driver that the engine uses.
 
     Raises:
         InvalidSettingError: it is not the URL of a SQLite file or a PostgreSQL database.
@@ -74,9 +74,9 @@ def parse_url(url: str) -> URL:
 
 
 def new_engine(url: URL, limits: TimeLimits, *, create: bool) -> Engine:
-    """Return an engine that refuses texts that one of the databases cannot keep.
+    """Return an engine for the URL. It refuses texts that SQLite or PostgreSQL cannot store.
 
-    Without ``create`` a missing SQLite file is an empty database, and is not created.
+    Without ``create`` a missing SQLite file is not created: the engine shows an empty database in its place.
 
     Raises:
         StoreDriverMissingError: the driver of PostgreSQL cannot be imported.
@@ -93,7 +93,7 @@ def new_engine(url: URL, limits: TimeLimits, *, create: bool) -> Engine:
 def _check_texts(
     _connection: Connection, _cursor: object, _statement: str, parameters: Any, _context: object, _many: object
 ) -> None:
-    """Refuse a text that one of the databases cannot keep, so that both refuse the same texts."""
+    """Refuse texts that SQLite or PostgreSQL cannot store, so that both databases refuse the same texts."""
     check_values("A text for the metastore", parameters.values() if isinstance(parameters, dict) else parameters)
 
 
@@ -104,10 +104,10 @@ def _to_json(value: Any) -> str:
 
 
 _CONNECT_TIMEOUT_S = 10
-"""The time limit for a new connection, unless the URL has another one; libpq would wait for two minutes."""
+"""The time limit for a new connection, unless the URL sets another limit; libpq would wait for two minutes."""
 
 _MOST_KEPT, _MOST_MORE = 12, 3
-"""The connections that a process keeps, and the extra ones that are closed after each use."""
+"""The most connections that a process keeps open, and the most extra connections, which are closed after use."""
 
 
 def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
@@ -141,7 +141,7 @@ def postgresql_engine(url: URL, limits: TimeLimits, **options: Any) -> Engine:
 
 
 def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]:
-    """Return a connection to PostgreSQL that is not in the pool, and that commits each query.
+    """Return a connection to PostgreSQL outside of the pool, which commits each query at once.
 
     Raises:
         psycopg.Error: the server cannot be reached.
@@ -155,7 +155,7 @@ def connect_apart(engine: Engine, limits: TimeLimits) -> psycopg.Connection[Any]
 
 
 def _name_client(_dialect: object, _record: object, _arguments: object, options: dict[str, Any]) -> None:
-    """Give the connection a name that shows this process to an administrator, unless the URL or PGAPPNAME does."""
+    """Name the connection after this process, for administrators, unless the URL or PGAPPNAME gives a name."""
     # At each connection: a forked process has another number.
     options.setdefault("fallback_application_name", f"hivex {os.getpid()}@{socket.gethostname()}")
 
@@ -168,9 +168,9 @@ def _prepare_postgresql(limits: TimeLimits, connection: Any, _record: object) ->
 
 
 def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
-    """Refuse a connection that the server has ended since its last use, without a round trip.
+    """Refuse a connection that the server has closed since its last use. This needs no round trip.
 
-    The server announces the end, and sends nothing else to an idle connection.
+    An idle connection receives data only when the server closes it.
     """
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
@@ -179,14 +179,16 @@ def _check_alive(connection: Any, _record: object, _proxy: object) -> None:
 
 
 WRITING = "hivex_writing"
-"""The execution option of a connection that will write."""
+"""The name of the execution option that marks a connection for writing."""
 
 # An extended result code has the primary one in its lowest byte.
 _PRIMARY_CODE = 0xFF
 
 
 def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
-    """Return an engine for a SQLite file. Without ``create`` a missing file is an empty database.
+    """Return an engine for a SQLite file.
+
+    Without ``create`` a missing file is not created: the engine shows an empty database in its place.
 
     Raises:
         StoreUnavailableError: the file, or its folder, cannot be used.
@@ -215,7 +217,7 @@ def sqlite_engine(url: URL, *, create: bool, **options: Any) -> Engine:
 
 
 def damage(error: DatabaseError, name: str) -> StoreError | None:
-    """Return our error if the driver's one says that the file is damaged or not a file of SQLite, else None."""
+    """Return this package's error for a damaged file or a file of another format, or None for other errors."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_NOTADB:
         return NotAMetastoreError(name, "the file is not a SQLite database")
@@ -225,7 +227,10 @@ def damage(error: DatabaseError, name: str) -> StoreError | None:
 
 
 def _create_private(file: Path) -> None:
-    """Create an empty SQLite file that only its owner can read, unless it exists. The log gets the same mode."""
+    """Create an empty SQLite file, readable only by its owner, unless the file exists.
+
+    SQLite gives the same mode to the write-ahead log.
+    """
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
@@ -268,7 +273,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _check_same_file(file: Path, identity: tuple[int, int] | None) -> None:
-    """Refuse a connection to a file that was deleted or replaced: its commits would be lost."""
+    """Refuse a connection whose file was deleted or replaced, since its commits would be lost."""
     found = _identity(file)
     if found is None:
         raise StoreUnavailableError(

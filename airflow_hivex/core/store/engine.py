@@ -1,4 +1,4 @@
-"""The connection to the metastore database, transactions with retries, and the database's clock."""
+"""The metastore database: its connections, database transactions with retries, and the database's clock."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _LOOKS = 5
 _LIMITS = "54"
 
 ENGINE_LISTENERS: list[Callable[[Engine], None]] = []
-"""Functions that get each engine that a store makes, before its first use; empty by default."""
+"""Functions that are called with each new engine of a store, before its first use; empty by default."""
 
 
 class OutcomeUnknownError(StoreUnavailableError):
@@ -74,10 +74,10 @@ class OutcomeUnknownError(StoreUnavailableError):
 class Store:
     """The metastore database that all services share.
 
-    ``fault``, if given, is called at named points. Without ``create`` a missing SQLite file is an empty database, and
-    is not created. ``read`` yields a connection on which each query sees a consistent snapshot; ``write`` runs a
-    function in one database transaction and repeats it when the database requires it (deadlock, serialization failure,
-    a busy SQLite file), so the function must have no other effects.
+    ``read`` yields a connection on which each query sees a consistent snapshot. ``write`` runs a function in one
+    database transaction. It repeats the function after a deadlock, a serialization failure or a busy SQLite file, so
+    the function must have no effects outside of the database. ``fault``, if given, is called at named points. Without
+    ``create`` a missing SQLite file is not created: the store shows an empty database in its place.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Store:
         _stores.add(self)
 
     def reach(self, point: str) -> None:
-        """Call ``fault``, if given, with the name of the reached point; tests let processes die there."""
+        """Call ``fault``, if given, with the name of the reached point. Tests kill processes at such points."""
         if self._fault is not None:
             self._fault(point)
 
@@ -118,7 +118,7 @@ class Store:
 
     @property
     def is_postgresql(self) -> bool:
-        """Return whether the database is PostgreSQL, not SQLite."""
+        """Return True for PostgreSQL and False for SQLite."""
         return self.engine.dialect.name == "postgresql"
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Store:
         self.engine.dispose()
 
     def connect_apart(self) -> psycopg.Connection[Any]:
-        """Return a connection to PostgreSQL that is not in the pool, and that commits each query.
+        """Return a connection to PostgreSQL outside of the pool, which commits each query at once.
 
         Raises:
             psycopg.Error: the server cannot be reached.
@@ -134,7 +134,7 @@ class Store:
         return connect_apart(self.engine, self._limits)
 
     def leave_to_parent(self) -> None:
-        """Give up the connections of the parent process, after a fork."""
+        """Stop using the connections of the parent process after a fork, without closing them."""
         # The parent shares the open connections: their use or close here would break them there.
         # They are kept without use, because a forgotten connection is closed.
         _pools_of_parents.append(self.engine.pool)
@@ -146,7 +146,7 @@ class Store:
         return Path(str(self.url.database))
 
     def enable_write_ahead_log(self) -> None:
-        """Let readers of a SQLite file continue while others write. The file keeps this mode.
+        """Let clients read a SQLite file while others write. The mode is stored in the file.
 
         Raises:
             StoreUnavailableError: other processes kept the file busy.
@@ -180,7 +180,7 @@ class Store:
 
     @contextmanager
     def read_together(self) -> Iterator[Connection]:
-        """Yield a connection for reading, on which all queries see one snapshot.
+        """Yield a connection for reading on which all queries see the same snapshot.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -195,7 +195,7 @@ class Store:
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:
-        """Raise errors of SQLAlchemy and of the driver in the block as errors of this package."""
+        """Turn errors of SQLAlchemy and of the driver in the block into errors of this package."""
         driver: Any = self.engine.dialect.loaded_dbapi
         began = time.monotonic()
         try:
@@ -218,7 +218,10 @@ class Store:
             raise StoreRefusedError(self.name, _first_line(error)) from error
 
     def unavailable(self, error: BaseException, tried_s: float | None) -> StoreUnavailableError:
-        """Return our error for one of the driver; ``tried_s`` is the time during which a connection was tried."""
+        """Return this package's error for an error of the driver.
+
+        ``tried_s`` is the time that the attempt to connect took, or None if an open connection was lost.
+        """
         original = error.orig if isinstance(error, DBAPIError) else error
         # An answer of the server has a state; a failed or lost connection has none.
         has_answered = getattr(original, "sqlstate", None) is not None
@@ -228,14 +231,14 @@ class Store:
         return StoreUnavailableError(self.name, describe_outage(self.url, str(original), None if is_lost else tried_s))
 
     def _lost(self, error: BaseException | None) -> str:
-        """Return the reason for people why the outcome of a commit is unknown."""
+        """Return the reason in the message that the outcome of a commit is unknown."""
         return f"the connection was lost during a commit ({_first_line(error)})"
 
     def write(self, work: Callable[[Connection], T], connection: Connection | None = None, *, name: str = "write") -> T:
         """Run ``work``, commit its changes and return its result.
 
-        With ``connection`` the work becomes part of its transaction, which the caller commits. ``before name`` and
-        ``after name`` are points for ``fault``.
+        With ``connection``, ``work`` runs in the database transaction of this connection, and the caller commits. The
+        points ``before name`` and ``after name``, around the commit, are reported to ``fault``.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -248,9 +251,10 @@ class Store:
         return self._repeating(lambda: self._attempt(work, name))
 
     def write_one(self, work: Callable[[Connection], T], *, name: str = "write") -> T:
-        """Run ``work``, whose first statement is its only change and safe to repeat, and return its result.
+        """Run ``work``, which makes one change, and return its result.
 
-        On PostgreSQL BEGIN and COMMIT go with the statement. One round trip.
+        The change must be the first query of ``work``, and safe to repeat. On PostgreSQL it is sent together with BEGIN
+        and COMMIT, in one round trip.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy.
@@ -261,9 +265,10 @@ class Store:
         return self._repeating(lambda: self._attempt(work, name, is_one=True))
 
     def exchange(self, work: Callable[[Exchange], T], *, name: str = "write") -> T:
-        """Run ``work`` with prepared statements in a database transaction of its own, as :meth:`write` does.
+        """Return the result of ``work``, which runs prepared statements in a database transaction of its own.
 
-        The exchange's ``finish`` commits, or else this method after ``work``.
+        Retries are those of :meth:`write`. If ``work`` does not commit with the exchange's ``finish``, this method
+        commits after it.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or stayed too busy; nothing was applied.
@@ -274,10 +279,10 @@ class Store:
         return self._repeating(lambda: self._attempt_exchange(work, name))
 
     def ask(self, *calls: Call, connection: Connection | None = None) -> list[list[Any]]:
-        """Return the rows of queries that only read, in one round trip, on ``connection`` if given.
+        """Return the rows of each query, in one round trip. The queries only read, and run in order.
 
-        On SQLite all queries see one snapshot. On PostgreSQL each query sees the commits before it began; the queries
-        run in order.
+        They run on ``connection`` if it is given. On SQLite all queries see the same snapshot. On PostgreSQL each query
+        sees the commits before its own start.
 
         Raises:
             StoreUnavailableError: the database cannot be reached or is too busy.
@@ -289,7 +294,7 @@ class Store:
         return [call.statement.named(rows) for call, rows in zip(calls, answers, strict=True)]
 
     def _repeating(self, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``, after retries if necessary. Most succeed at once."""
+        """Return the result of ``attempt``, after retries if necessary. Most attempts succeed at once."""
         with self._own_errors():
             began = time.monotonic()
             try:
@@ -376,7 +381,8 @@ def _left_clean(connection: Connection) -> Iterator[None]:
     """Roll back after an error, and close the connection after an interrupt such as KeyboardInterrupt.
 
     SQLAlchemy does not roll back after a COMMIT that failed or did not end. The connection would return to the pool
-    within its transaction, which keeps a SQLite file locked, and which the next user's commit would commit.
+    with its open transaction. This transaction would keep a SQLite file locked, and the next commit on the connection
+    would commit its changes.
     """
     try:
         yield
@@ -393,7 +399,7 @@ def _left_clean(connection: Connection) -> Iterator[None]:
 
 
 def _give_back(connection: PoolProxiedConnection, exchange: Exchange) -> None:
-    """Return a usable connection to the pool. This undoes all uncommitted changes."""
+    """Give the connection back to the pool, or close it if it is unusable. This undoes all uncommitted changes."""
     if connection.is_valid and exchange.is_broken:
         # Broken by an exception, or ended by the server after the commit.
         connection.invalidate()
@@ -413,7 +419,7 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class _Committing:
-    """An exchange that reports the points around its commit."""
+    """An exchange that reports the point before its commit to the store's ``fault``."""
 
     def __init__(self, store: Store, exchange: Exchange, name: str) -> None:
         self._store = store
@@ -469,14 +475,17 @@ _LOOKING_AGAIN = tenacity.Retrying(
 
 
 class JoinsTransactions:
-    """A service whose changes are database transactions, or with :meth:`joining` part of the caller's one."""
+    """A service that makes each change in its own database transaction.
+
+    After :meth:`joining` the changes are part of the caller's database transaction.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._connection: Connection | None = None
 
     def joining(self, connection: Connection) -> Self:
-        """Return the same service within a database transaction of the caller, which the caller commits."""
+        """Return a copy of the service that works in the caller's database transaction. The caller commits."""
         joined = copy(self)
         joined._connection = connection  # noqa: SLF001 - its own
         return joined
@@ -502,15 +511,16 @@ _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class DatabaseClock:
     """The database's current time in milliseconds since the epoch, without an additional round trip.
 
-    The time of a PostgreSQL server is read on each new connection, and on a connection from the pool when the last
-    reading is ten minutes old. In between, the machine's monotonic clock, which no user can set, advances the time. So
-    the wall clock of a client has no effect. The clients of an SQLite file share one machine and its clock.
+    The server time of PostgreSQL is read on each new connection. It is read again on a connection from the pool when
+    the last reading is ten minutes old. Between two readings the machine's monotonic clock, which no user can set,
+    advances the time, so the wall clock of a client has no effect. The clients of a SQLite file share one machine, and
+    use the clock of this machine.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading: tuple[int, int] | None = None
-        """A time of the monotonic clock, and the server's time at that moment, in microseconds."""
+        """The last reading: the monotonic clock and the server time at the same moment, in microseconds."""
         if store.is_postgresql:
             event.listen(store.engine, "connect", self._read)
             event.listen(store.engine, "checkout", self._read_again)
@@ -519,7 +529,7 @@ class DatabaseClock:
         """Return the current time.
 
         Raises:
-            StoreUnavailableError: the server has not been reached yet, and cannot be.
+            StoreUnavailableError: the server has not been reached yet, and cannot be reached now.
         """
         if not self._store.is_postgresql:
             return system_clock()

@@ -1,9 +1,9 @@
 """Database transactions in few round trips, for the most frequent calls.
 
 A :class:`Prepared` statement is written in SQLAlchemy Core and compiled once. An :class:`Exchange` sends several
-statements at once: on PostgreSQL through libpq's pipeline with BEGIN and COMMIT, so that a row that many clients wait
-for (a counter) is not locked while an answer travels. Each statement sees the earlier commits, as everywhere under READ
-COMMITTED. On SQLite statements run one by one.
+statements at once. On PostgreSQL it sends them together with BEGIN and COMMIT through libpq's pipeline. So a row that
+many clients wait for, such as a counter, is not locked during network round trips. Each statement sees all commits
+before its own start, as always under READ COMMITTED. On SQLite the statements run one after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value: TypeAlias = int | str | bool | None
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 OBSERVER = "hivex_observer"
-"""The key in a connection's ``info`` of an optional function that is called with each round trip."""
+"""The key of an optional :data:`Observer` in a connection's ``info``."""
 
 _numbers = itertools.count(1)
 _POSTGRESQL = postgresql.psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
@@ -38,11 +38,11 @@ _SQLITE = sqlite.dialect(paramstyle="named")
 
 
 class Prepared:
-    """A Core statement for :class:`Exchange`; calling it with values returns a :class:`Call`.
+    """A statement of SQLAlchemy Core for an :class:`Exchange`. A call with values returns a :class:`Call`.
 
-    Values of parameters and of rows are numbers, texts (for a JSON column: its document), booleans and
-    None. ``skipped_on_sqlite`` is for statements that only lock rows or notify: a writer of an
-    SQLite file is alone, and no process listens.
+    Values of parameters and rows are numbers, texts, booleans and None; the value of a JSON column is the text of its
+    document. ``skipped_on_sqlite`` is for statements that only lock rows or send notifications. SQLite does not need
+    them: a SQLite file has one writer at a time, and no process listens for notifications.
     """
 
     def __init__(self, statement: Executable, *, skipped_on_sqlite: bool = False) -> None:
@@ -53,33 +53,33 @@ class Prepared:
         self._sqlite: str | None = None
         self._reader: _RowReader | None = None
         self.defaults: Mapping[str, Value] = {}
-        """The parameters of :meth:`for_postgresql` with values from the statement itself."""
+        """The values that the statement itself gives to parameters of :meth:`for_postgresql`."""
         self._sqlite_defaults: Mapping[str, Value] = {}
 
     def __call__(self, **values: Value) -> Call:
-        """Return a call of the statement with ``values`` for its parameters."""
+        """Return the statement with ``values`` for its parameters."""
         return Call(self, values)
 
     def for_postgresql(self) -> tuple[bytes, tuple[str, ...]]:
-        """Return the text with ``$1`` and so on, and the names of the parameters in this order."""
+        """Return the statement's text, with parameters as ``$1``, ``$2`` ..., and their names in this order."""
         if self._postgresql is None:
             compiled, self.defaults = self._compile(_POSTGRESQL)
             self._postgresql = str(compiled).encode(), tuple(compiled.positiontup or ())
         return self._postgresql
 
     def for_sqlite(self) -> str:
-        """Return the text with parameters as ``:name``."""
+        """Return the statement's text, with parameters as ``:name``."""
         if self._sqlite is None:
             compiled, self._sqlite_defaults = self._compile(_SQLITE)
             self._sqlite = str(compiled)
         return self._sqlite
 
     def values(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Return all parameters of :meth:`for_sqlite` with their values."""
+        """Return a dict from each parameter of :meth:`for_sqlite` to its value: a given one or the statement's own."""
         return {**self._sqlite_defaults, **given}
 
     def named(self, rows: Rows) -> list[Any]:
-        """Return the rows of an answer under the statement's column names, with documents and booleans as values."""
+        """Return the rows of an answer as named tuples, with parsed JSON documents and with booleans."""
         if self._reader is None:
             self._reader = _RowReader(self._statement)
         return self._reader(rows)
@@ -91,7 +91,7 @@ class Prepared:
 
 
 class _RowReader:
-    """A reader of answers, which names the columns as the statement does, and reads documents and booleans."""
+    """A function from the rows of an answer to named tuples, with parsed JSON documents and with booleans."""
 
     def __init__(self, statement: Any) -> None:
         columns = statement.exported_columns
@@ -129,11 +129,14 @@ class Call:
 
 
 Check: TypeAlias = Callable[[Rows], object]
-"""A function that raises an error if the rows of an answer forbid the database transaction."""
+"""A function that gets the rows of an answer, and raises an error if the database transaction must not commit."""
 
 
 class Postponed(NamedTuple):
-    """A statement that goes with the next one. ``check`` is called with its rows before anything is committed."""
+    """A statement that is sent together with the next statement.
+
+    ``check`` gets its rows before the commit.
+    """
 
     statement: str | Call
     check: Check | None = None
@@ -147,17 +150,17 @@ class Exchange(Protocol):
         """Return whether an exception has made the connection unusable."""
 
     def send(self, *calls: Call) -> list[Rows]:
-        """Run statements in order, in one round trip, and return the rows of each."""
+        """Return the rows of each statement. The statements run in order, in one round trip."""
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements and commit, in one round trip, and return the rows of each.
+        """Return the rows of each statement after a commit, all in one round trip.
 
-        A joined transaction is not committed.
+        An exchange in the caller's database transaction does not commit.
         """
 
 
 class ExchangeError(Exception):
-    """The driver's error, and whether the connection was lost during a commit."""
+    """Error: the driver's error, and whether the connection was lost and whether a commit was running."""
 
     def __init__(self, original: Exception, *, is_lost: bool, was_committing: bool) -> None:
         super().__init__(original)
@@ -167,7 +170,7 @@ class ExchangeError(Exception):
 
 
 def joined(connection: Connection) -> JoinedExchange:
-    """Return an exchange in the transaction of a SQLAlchemy connection. Errors are SQLAlchemy's."""
+    """Return an exchange in the database transaction of a SQLAlchemy connection. It raises SQLAlchemy's errors."""
     if not connection.in_transaction():
         connection.begin()
     return JoinedExchange(connection)
@@ -176,9 +179,10 @@ def joined(connection: Connection) -> JoinedExchange:
 def exchange_on(
     connection: PoolProxiedConnection, dialect: Dialect, *, owns: bool = True, reads: bool = False
 ) -> Exchange:
-    """Return an exchange on a connection of the pool. With ``owns`` it has a database transaction of its own.
+    """Return an exchange on a connection of the pool.
 
-    An exchange that only ``reads`` does not lock the file of SQLite.
+    With ``owns`` the exchange has its own database transaction. With ``reads`` it only reads, and does not lock a
+    SQLite file.
     """
     raw: Any = connection.dbapi_connection
     exchange: Exchange
@@ -193,7 +197,7 @@ def exchange_on(
 
 
 Observer: TypeAlias = Callable[[Sequence[str]], None]
-"""A function that gets the texts of the statements before their round trip."""
+"""A function that gets the texts of the statements before each round trip."""
 
 
 class _Observed:
@@ -219,7 +223,7 @@ def _text_of(call: Any) -> str:
 
 
 class JoinedExchange:
-    """An exchange in the transaction of a SQLAlchemy connection."""
+    """An exchange in the database transaction of a SQLAlchemy connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -231,7 +235,7 @@ class JoinedExchange:
         return self._exchange.is_broken
 
     def send(self, *calls: Call | str) -> list[Rows]:
-        """Run statements and return the rows of each. One round trip. Texts are for PostgreSQL."""
+        """Return the rows of each statement, in one round trip. Only PostgreSQL takes statements as texts."""
         try:
             return self._exchange.send(*cast(Any, calls))
         except ExchangeError as error:
@@ -244,11 +248,11 @@ class JoinedExchange:
             raise
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements as :meth:`send`; the caller commits."""
+        """Return the rows of each statement, as :meth:`send`; the caller commits."""
         return self.send(*calls)
 
     def later(self, *calls: Call, check: Check | None = None) -> None:
-        """Run statements as :func:`later`. ``check`` is called with the rows of each."""
+        """Postpone statements as :func:`later` does. ``check`` is called with the rows of each statement."""
         raw: Any = self._connection.connection.dbapi_connection
         if self._connection.dialect.name == "sqlite" or raw.level is None:
             for rows in self.send(*calls):
@@ -259,7 +263,7 @@ class JoinedExchange:
 
 
 def together(connection: Connection, *asked: Executable | Call) -> list[list[Any]]:
-    """Return the named rows of statements, in their order, in one round trip."""
+    """Return the rows of each query as named tuples, all in one round trip on PostgreSQL."""
     exchange = joined(connection)
     if connection.dialect.name == "sqlite":
         return [
@@ -276,10 +280,10 @@ def together(connection: Connection, *asked: Executable | Call) -> list[list[Any
 
 
 def later(connection: Connection, statement: Executable, values: Any = None, *, check: Check | None = None) -> None:
-    """Execute a statement whose result is not needed, or only checked.
+    """Execute a statement without returning its result.
 
-    In a database transaction of PostgreSQL it costs no round trip: it is sent together with the next statement, or with
-    COMMIT. Its error is raised there. ``check`` is called with its rows before anything is committed.
+    ``check`` gets the rows of the result before the commit. In a database transaction of PostgreSQL the statement costs
+    no round trip: it is sent together with the next statement or with COMMIT, which then raises its error.
     """
     if isinstance(statement, Insert):
         # Without RETURNING for generated keys.
@@ -299,16 +303,17 @@ def later(connection: Connection, statement: Executable, values: Any = None, *, 
 
 
 def as_sqlalchemy(error: ExchangeError, dialect: Dialect) -> BaseException:
-    """Return the error that SQLAlchemy's own execution would raise."""
+    """Return the error of SQLAlchemy for an error of an exchange."""
     return DBAPIError.instance(
         None, None, error.original, dialect.loaded_dbapi.Error, connection_invalidated=error.is_lost, dialect=dialect
     )
 
 
 class SqliteExchange:
-    """An exchange that runs statements one by one.
+    """An exchange that runs statements one after the other.
 
-    A writer locks the file from the first one on; a reader sees one snapshot.
+    An exchange that writes locks the file from its first statement on. With ``reads`` all statements see the same
+    snapshot.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, began: bool = False, reads: bool = False) -> None:
@@ -318,7 +323,7 @@ class SqliteExchange:
         self.is_broken = False
 
     def send(self, *calls: Call) -> list[Rows]:
-        """Run statements and return the rows of each."""
+        """Return the rows of each statement."""
         try:
             if not self._began:
                 if self._reads:
@@ -331,7 +336,7 @@ class SqliteExchange:
             raise ExchangeError(error, is_lost=False, was_committing=False) from error
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements, commit, and return the rows of each."""
+        """Return the rows of each statement after a commit."""
         found = self.send(*calls)
         try:
             self._connection.execute("COMMIT")
@@ -355,7 +360,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.0003, 0.003
 
 
 def begin_immediate(connection: sqlite3.Connection) -> None:
-    """Lock the file for writing, waiting up to ``BUSY_TIMEOUT_S`` for others."""
+    """Lock the SQLite file for writing. Wait up to ``BUSY_TIMEOUT_S`` seconds for other writers."""
     end = time.monotonic() + BUSY_TIMEOUT_S
     connection.execute("PRAGMA busy_timeout = 0")
     try:

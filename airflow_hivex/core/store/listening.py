@@ -1,4 +1,4 @@
-"""The announcements of other clients of a PostgreSQL metastore."""
+"""Listeners that receive announcements of other clients of the metastore database."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _WATCHED_S = 0.1
-"""The seconds between two checks of a file."""
+"""The seconds between two checks of a SQLite file."""
 _DEAF_S = 0.5
-"""The seconds between two checks without a connection."""
+"""The longest pause in seconds of a listener that has no connection."""
 
 
 class Listener(Protocol):
-    """A listener that waits for announcements. It may wake without one, so the caller checks the database."""
+    """A listener that waits for announcements.
+
+    A wait may also end without an announcement, so the caller checks the database after each wait.
+    """
 
     def wait(self, seconds: float) -> list[str] | None:
-        """Return the announcements, an empty list after ``seconds`` without one, or None if they cannot be known."""
+        """Return the received announcements, or None if announcements may have been missed.
+
+        The list is empty if there was no announcement for ``seconds``.
+        """
 
 
 class _Sleeper:
-    """A listener for a database that announces nothing: it only sleeps, and the caller checks again after the pause."""
+    """A listener for a database without announcements. It sleeps, and the caller then checks the database."""
 
     def wait(self, seconds: float) -> list[str] | None:
         # The pause is the contract: SQLite has no event to wait for.
@@ -41,7 +47,7 @@ class _Sleeper:
 
 
 class _FileWatcher:
-    """A listener that watches a SQLite file, and wakes when the file or its log is written to."""
+    """A listener that wakes when a SQLite file or its write-ahead log changes."""
 
     def __init__(self, store: Store) -> None:
         self._files = [store.file, store.file.with_name(store.file.name + "-wal")]
@@ -70,7 +76,7 @@ def _state_of(file: Path) -> tuple[int, int] | None:
 
 
 class _PostgresqlListener:
-    """A listener on a connection of its own. If the connection is lost, it tries again after short pauses."""
+    """A listener on a connection of its own. After a lost connection it connects again, with short pauses."""
 
     def __init__(self, store: Store, channel: str) -> None:
         self._store = store
@@ -80,7 +86,7 @@ class _PostgresqlListener:
         self._is_pooled = False
 
     def listen(self) -> bool:
-        """Begin to listen, and return whether that succeeded."""
+        """Return whether the listener could connect and now listens. It does not listen through a pooler."""
         import psycopg
         from psycopg import sql
 
@@ -130,7 +136,7 @@ class _PostgresqlListener:
 
 @contextmanager
 def watching(store: Store, channel: str) -> Iterator[Listener]:
-    """Listen as :func:`listening`, and on SQLite wake after another connection wrote to the file."""
+    """Yield a listener for ``channel``. On SQLite it wakes when another connection has written to the file."""
     if store.is_postgresql:
         with listening(store, channel) as listener:
             yield listener
@@ -140,9 +146,9 @@ def watching(store: Store, channel: str) -> Iterator[Listener]:
 
 @contextmanager
 def listening(store: Store, channel: str) -> Iterator[Listener]:
-    """Receive the announcements on ``channel`` while the block runs, on a connection of its own.
+    """Yield a listener for the announcements on ``channel``, with a connection of its own.
 
-    Without such a connection the listener only sleeps.
+    On SQLite, or without a connection, the listener only sleeps.
     """
     if not store.is_postgresql:
         yield _Sleeper()

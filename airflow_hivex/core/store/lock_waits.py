@@ -1,4 +1,4 @@
-"""The clients whose locks a change of the database waits for, named in the log and in the error."""
+"""Waits of a database transaction for locks of other clients, which the log and the error name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ASKED_AFTER_S = 1.0
-"""The seconds after which a waiting attempt asks for the clients, and after which it asks again."""
+"""The seconds before the first question who has the lock, and between two such questions."""
 
 # Connections of one process have the same name, so that no thread need know the number of its server process, which
 # pgbouncer hides. A client that waits itself is left out: the one at the end of its chain is the cause.
@@ -39,19 +39,22 @@ FROM holder LEFT JOIN pg_stat_activity USING (pid) WHERE cardinality(pg_blocking
 class LockWait(Generic[T]):
     """A change that is attempted repeatedly.
 
-    If the last attempt ended at a lock, the next one also asks who has the lock.
+    If an attempt failed because it waited too long for a lock, the next attempt also asks who has the lock.
     """
 
     def __init__(
         self, attempt: Callable[[], T], connect: Callable[[], psycopg.Connection[Any]], database: str, first: DBAPIError
     ) -> None:
-        """``connect`` returns a connection to ask on, ``database`` is its name, ``first`` the first attempt's error."""
+        """``connect`` returns the connection for the questions. ``first`` is the error of the first attempt.
+
+        ``database`` is the name of the database in the log.
+        """
         self._attempt = attempt
         self._connect = connect
         self._database = database
         self._is_waiting = is_lock_timeout(first)
         self.holders = ""
-        """The clients that have the locks, for people; empty if they are unknown."""
+        """The clients that have the locks, as text for messages; empty if they are unknown."""
 
     def __call__(self) -> T:
         """Attempt the change and return its result."""
@@ -64,7 +67,7 @@ class LockWait(Generic[T]):
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Ask for the holders of the locks while the block waits."""
+        """Ask the database who has the locks, while the block waits."""
         ended = threading.Event()
         threading.Thread(target=self._ask, args=(ended,), name="hivex-lock-wait", daemon=True).start()
         try:
@@ -100,14 +103,17 @@ class LockWait(Generic[T]):
 
 
 def is_lock_timeout(error: DBAPIError) -> bool:
-    """Return whether an attempt ended because it had waited for a lock for the time limit of one attempt."""
+    """Return whether an attempt waited for a lock until its time limit."""
     return getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 
 
 def describe_holder(
     process: int, application: str | None, address: str | None, user: str | None, state: str | None, age_s: int | None
 ) -> str:
-    """Return a client of PostgreSQL for people; facts that our user may not see are None."""
+    """Return a description of a client of PostgreSQL for messages.
+
+    An argument is None if our user may not see the fact.
+    """
     if not process:
         return "a prepared transaction"
     facts = (

@@ -1,4 +1,4 @@
-"""The migrations of a metastore database to the schema of this release, and the database's revision."""
+"""The migration of a metastore database to the schema of this release, and the database's revision."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ _UNDEFINED_TABLE = "42P01"
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """The revision of a database (None if it is empty) and the revision of this release."""
+    """The revision of a database, or None for an empty database, and the revision of this release.
+
+    ``known`` is False if this release does not have the database's revision.
+    """
 
     found: str | None
     head: str
@@ -47,7 +50,7 @@ class SchemaStatus:
 
     @property
     def state(self) -> str:
-        """Return ``new``, ``current``, ``older`` or ``newer``."""
+        """Return ``new`` for an empty database, else ``current``, ``older`` or ``newer`` than this release."""
         if self.found is None:
             return "new"
         if self.found == self.head:
@@ -56,7 +59,7 @@ class SchemaStatus:
 
 
 def status(store: Store) -> SchemaStatus:
-    """Return the revision of the database and that of this release, without changing the database.
+    """Return the revisions of the database and of this release, without changing the database.
 
     Raises:
         NotAMetastoreError: it has tables of another program.
@@ -66,7 +69,9 @@ def status(store: Store) -> SchemaStatus:
 
 
 def prepare(store: Store) -> None:
-    """Create the schema in an empty database, else check the schema. Many processes may call this at once.
+    """Create the schema in an empty database, or check the revision of an existing one.
+
+    Several processes may call this at the same time.
 
     Raises:
         StoreTooOldError: the database must be upgraded first; the message has the command.
@@ -84,7 +89,9 @@ def prepare(store: Store) -> None:
 
 
 def upgrade(store: Store) -> SchemaStatus:
-    """Migrate the database to this release's schema, in one database transaction; return the status before.
+    """Migrate the database to this release's schema, and return the status before the migration.
+
+    All migrations run in one database transaction.
 
     Raises:
         StoreTooNewError: a newer release has upgraded it.
@@ -115,9 +122,9 @@ def upgrade(store: Store) -> SchemaStatus:
 
 @contextmanager
 def _connected(store: Store) -> Iterator[Connection]:
-    """Yield a connection that writes.
+    """Yield a connection for writing.
 
-    SQLite does not check foreign keys on it, so tables can be made again with their rows.
+    On this connection SQLite does not check foreign keys, so a migration can rebuild a table with its rows.
 
     Source: https://www.sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes".
     """
@@ -153,9 +160,9 @@ def _status(store: Store, connection: Connection) -> SchemaStatus:
 
 
 def _check_empty(store: Store, connection: Connection) -> None:
-    """Refuse to make the schema among tables of another program, such as Airflow's own.
+    """Refuse a database with tables of another program, such as Airflow's own.
 
-    A database of another program is most often given by mistake, and our tables could conflict with its own.
+    Such a database is most often given by mistake, and the names of tables could conflict.
     """
     inspector = inspect(connection)
     foreign = sorted((*inspector.get_table_names(), *inspector.get_view_names()))
@@ -186,9 +193,10 @@ def _stored_revision(connection: Connection) -> str | None:
 
 @cache
 def _head(migrations: Path) -> str | None:
-    """Return the newest revision by the texts of the files, or None if only Alembic can find it.
+    """Return the newest revision as read from the files of the migrations, or None if only Alembic can find it.
 
-    Alembic, which also runs the files, takes as long as all other steps of opening a metastore together.
+    This is faster than Alembic, which also runs the files. Alembic takes as long as all other steps of opening a
+    metastore together.
     """
     texts = [file.read_text() for file in migrations.joinpath("versions").glob("[0-9]*.py")]
     revisions = {found[1] for each in texts if (found := re.search(r'^revision = "(\w+)"$', each, re.MULTILINE))}
@@ -206,7 +214,7 @@ def _script(migrations: Path) -> ScriptDirectory:  # noqa: ARG001 - the cache's 
 
 
 def alembic_config() -> Config:
-    """Return the configuration of Alembic for the migrations of this package, without ``connection``."""
+    """Return the configuration of Alembic for this package's migrations. The caller sets ``connection``."""
     from alembic.config import Config
 
     config = Config()

@@ -1,4 +1,4 @@
-"""Outages of the database: the sentence that explains one, and the log of one while a call is repeated."""
+"""Outages of the database: the text that explains an outage, and the log entries about repeated calls."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _CAUSES = (
 
 
 def describe_outage(url: URL, message: str, tried_s: float | None) -> str:
-    """Return the reason for people why a PostgreSQL server cannot be used; ``message`` is that of the driver.
+    """Return a text that explains why a PostgreSQL server cannot be used. ``message`` is the driver's message.
 
-    ``tried_s`` is the time during which a connection was tried, or None if an open connection was lost.
+    ``tried_s`` is the time that the attempt to connect took, or None if an open connection was lost.
     """
     host = str(url.host or url.query.get("host") or "localhost")
     server = host if host.startswith("/") else f"{host}:{url.port or url.query.get('port') or _POSTGRESQL_PORT}"
@@ -45,10 +45,10 @@ def describe_outage(url: URL, message: str, tried_s: float | None) -> str:
 
 
 class Outage:
-    """The failures of a call that is repeated until it succeeds. The first failure and the success are logged."""
+    """The failures of a call that is repeated until it succeeds. The log gets the first failure and the success."""
 
     def __init__(self, what: str) -> None:
-        """``what`` is the call in the log, such as "The heartbeat of transaction 5"."""
+        """``what`` names the call in the log, such as "The heartbeat of transaction 5"."""
         self._what = what
         self._began = 0.0
         self._failures = 0
@@ -61,7 +61,7 @@ class Outage:
         self._failures += 1
 
     def note_success(self) -> None:
-        """Record a success, and log the first one after failures."""
+        """Record a success, and log it if it ends an outage."""
         if self._failures:
             lasted_s = time.monotonic() - self._began
             log.warning("%s succeeds again, after %.0f s and %d failures", self._what, lasted_s, self._failures)

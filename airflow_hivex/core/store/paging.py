@@ -19,18 +19,18 @@ def read_page(
     key: ColumnElement[Any],
     read: Callable[[Row[Any]], T],
 ) -> Page[T]:
-    """Return a page of a query, by two queries: the page, which an index may sort, and the number of all rows.
+    """Return a page of a list, and the number of rows of the whole list. Two queries.
 
     Args:
-        connection: runs the query.
-        query: the whole list.
+        connection: runs the queries.
+        query: selects the whole list.
         wanted: the page.
-        orders: the columns that may sort the list. Without ``wanted.order_by`` the list is sorted by ``key``.
-        key: a unique column, so that no row is on two pages.
+        orders: the columns that may sort the list, by name. Without ``wanted.order_by`` the list is sorted by ``key``.
+        key: a unique column, which orders equal rows, so that no row is on two pages.
         read: returns the value of a row.
 
     Raises:
-        InvalidObjectError: the list cannot be sorted by the column.
+        InvalidObjectError: ``wanted.order_by`` is not in ``orders``.
     """
     if wanted.order_by is not None and wanted.order_by not in orders:
         raise InvalidObjectError("column to sort by", repr(wanted.order_by), f"it is one of {', '.join(orders)}")
@@ -46,19 +46,22 @@ def read_page(
 
 
 def contains(text: str, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column contains a text, in upper or lower case; ``%`` and ``_`` match themselves."""
+    """Return the condition that at least one of the columns contains ``text``.
+
+    Upper and lower case are equal, and ``%`` and ``_`` match only themselves.
+    """
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
 T = TypeVar("T")
 
 MOST_ROWS = 500
-"""The limit of rows of a page."""
+"""The greatest number of rows of a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A part of a list: ``limit`` rows from ``offset`` on, sorted, and only those that contain ``search``.
+    """A part of a sorted list: ``limit`` rows from ``offset`` on, among the rows that contain ``search``.
 
     Raises:
         InvalidObjectError: an offset or a limit is not valid.

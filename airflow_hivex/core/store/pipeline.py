@@ -1,4 +1,4 @@
-"""Many statements sent to PostgreSQL in one round trip, through libpq's pipeline."""
+"""Exchanges that send many statements to PostgreSQL in one round trip, through libpq's pipeline."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DECODERS: Mapping[int, Callable[[bytes], Value]] = {16: lambda value: value == 
 
 
 class _Command(NamedTuple):
-    """A statement for the server: prepared under a name, or the text alone."""
+    """A statement for the server: the name of a prepared statement, or an empty name and the text."""
 
     name: bytes
     text: bytes
@@ -43,9 +43,10 @@ class _Command(NamedTuple):
 
 
 class PostgresqlExchange:
-    """An exchange whose statements are prepared once for each connection, and run after the postponed ones.
+    """An exchange that prepares each statement once for each connection.
 
-    With ``owns`` it has its own database transaction, else its settings must not affect the caller's statements.
+    The connection's postponed statements run before those of the exchange. With ``owns`` the exchange has its own
+    database transaction. Otherwise it resets its settings, so that they do not affect the caller's statements.
     """
 
     def __init__(self, connection: PostgresqlConnection, *, owns: bool) -> None:
@@ -57,19 +58,19 @@ class PostgresqlExchange:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the connection is unusable because answers are still to come."""
+        """Return whether the connection is unusable because the server has not sent all answers."""
         return self._pgconn.pipeline_status != PipelineStatus.OFF
 
     def send(self, *calls: Call | str) -> list[Rows]:
-        """Run statements and return the rows of each."""
+        """Return the rows of each statement."""
         return [self._rows(result) for result in self._round_trip(calls, commit=False)]
 
     def finish(self, *calls: Call) -> list[Rows]:
-        """Run statements, commit, and return the rows of each."""
+        """Return the rows of each statement after a commit."""
         return [self._rows(result) for result in self._round_trip(calls, commit=True)]
 
     def answer(self, text: str, *, commit: bool) -> PGresult:
-        """Run a statement, perhaps commit, and return the driver's own answer."""
+        """Return the driver's answer to a statement. With ``commit`` the transaction is committed, too."""
         (result,) = self._round_trip([text], commit=commit)
         return result
 
@@ -139,14 +140,17 @@ class PostgresqlExchange:
             pgconn.consume_input()
 
     def _note_prepared(self, names: Iterable[bytes], results: Sequence[PGresult]) -> None:
-        """Record the statements that were prepared, whose answers are the first ones.
+        """Record the statements that the server has prepared. ``results`` begins with the answers to PREPARE.
 
-        A rollback keeps them prepared.
+        The statements remain prepared after a rollback.
         """
         self._prepared |= {name for name, result in zip(names, results, strict=False) if result.status in _SUCCESSES}
 
     def _check(self, results: Sequence[PGresult], checks: Mapping[int, Check], *, is_lost: bool) -> None:
-        """Raise the first error among the answers, or of their checks: the statements after an error did not run."""
+        """Raise the first error in the order of the answers: a failed statement, or a failed check of an answer.
+
+        After a failed statement the server ran no later one.
+        """
         for number, result in enumerate(results):
             if result.status not in _SUCCESSES:
                 error = error_from_result(result, self._encoding)
@@ -188,7 +192,7 @@ class PostgresqlExchange:
 
 
 def _next_result(pgconn: PGconn) -> PGresult:
-    """Return the next answer. Other threads may run during the wait.
+    """Return the server's next answer. Other threads can run during the wait.
 
     Raises:
         psycopg.OperationalError: the connection is lost.

@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL that take few round trips, for SQLAlchemy.
+"""Connections of SQLAlchemy to PostgreSQL that need few round trips.
 
-BEGIN travels with the first statement of a database transaction, and a change whose result is not needed with the next
-statement, or with COMMIT. A new connection does not ask what the server has said when it accepted the connection.
+BEGIN is sent together with the first statement of a database transaction. A change whose result is not needed is sent
+together with the next statement or with COMMIT. A new connection does not ask for facts, such as the version, that the
+server reports when it accepts the connection.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ DRIVER = "postgresql+hivex"
 """The name of the dialect in URLs of SQLAlchemy."""
 
 WRITERS = "READ COMMITTED"
-"""The isolation level of database transactions that write; they have time limits."""
+"""The isolation level of database transactions that write. Only transactions of this level have time limits."""
 
 _MOST_POSTPONED = 100
-"""The rows of a statement that may be postponed; more rows travel faster in the driver's own way."""
+"""The most rows of a postponed ``executemany``. The driver's own way is faster for more rows."""
 
 
 class PostgresqlConnection(psycopg.Connection[Any]):
@@ -45,16 +46,16 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         self.level: str | None = None
         """The isolation level of database transactions, or None if each statement is a transaction of its own."""
         self.is_pooled = False
-        """The fact that a pooler such as pgbouncer is between this connection and the server."""
+        """The flag that a pooler such as pgbouncer is between this connection and the server."""
         self._limits: TransactionLimits | None = None
         self.postponed: list[Postponed] = []
-        """Statements to run before the next one, in their order."""
+        """Statements that run before the next statement, in this order."""
         self.is_postponing = False
-        """The mode in which statements are postponed."""
+        """The mode in which cursors postpone their statements."""
         self.is_last = False
-        """The mode in which the next statement is the last one of its transaction: COMMIT goes with it."""
+        """The mode in which the next statement is the last of its transaction, and is sent together with COMMIT."""
         self.prepared: set[bytes] = set()
-        """The names of the statements that the server has prepared for exchanges."""
+        """The names of the statements that exchanges have prepared on this connection."""
         self.encoding: str = self.info.encoding
 
     def limit(self, limits: TimeLimits) -> None:
@@ -67,9 +68,9 @@ class PostgresqlConnection(psycopg.Connection[Any]):
 
     @property
     def begin(self) -> Sequence[str]:
-        """Return the statements that begin a database transaction.
+        """Return the statements that begin a database transaction: BEGIN and the time limits of a writer.
 
-        The result is empty if each statement is a transaction.
+        The result is empty if each statement is a transaction of its own.
         """
         if self.level is None:
             return ()
@@ -89,7 +90,7 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         return self.level is not None and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def commit(self) -> None:
-        """Run the postponed statements and commit. One round trip, or two if answers must be checked before."""
+        """Run the postponed statements and commit. One round trip, or two if the commit waits for a check."""
         if any(each.check for each in self.postponed):
             self.run_postponed()
         if self.postponed:
@@ -105,17 +106,17 @@ class PostgresqlConnection(psycopg.Connection[Any]):
         super().rollback()
 
     def fetch_alone(self, query: str) -> Any:
-        """Return the first row of a query outside of a database transaction."""
+        """Return the first row of a query that runs outside of a database transaction."""
         return psycopg.Cursor(self).execute(query).fetchone()
 
     def run_postponed(self) -> None:
-        """Run the postponed statements now. One round trip, or none without such statements."""
+        """Run the postponed statements now, in one round trip, if there are any."""
         if self.postponed:
             with self._exchange() as exchange:
                 exchange.send()
 
     def answer(self, text: str, *, commit: bool) -> PGresult:
-        """Run the postponed statements and a statement, and return the answer to the last one. One round trip."""
+        """Return the answer to a statement, which runs after the postponed statements. One round trip."""
         with self._exchange() as exchange:
             return exchange.answer(text, commit=commit)
 
@@ -135,7 +136,7 @@ class _Cursor(psycopg.Cursor[Any]):
     """A cursor that sends BEGIN and the postponed statements together with its own statement."""
 
     _answer: PGresult | None = None
-    """The answer to a statement that was sent in an exchange."""
+    """The answer to the last statement if an exchange has sent it, else None."""
     _rows: Iterator[tuple[Any, ...]]
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
@@ -206,7 +207,7 @@ def _names(answer: PGresult) -> list[bytes]:
 
 @contextmanager
 def postponing(connection: Connection) -> Iterator[None]:
-    """Postpone the statements of the block until the next statement, or COMMIT. Their results are not known."""
+    """Postpone the statements of the block until the next statement or COMMIT. The caller gets no results of them."""
     raw: Any = connection.connection.dbapi_connection
     raw.is_postponing = True
     try:
@@ -216,7 +217,7 @@ def postponing(connection: Connection) -> Iterator[None]:
 
 
 def text_of(connection: Connection, statement: Executable) -> str:
-    """Return the text of a statement with its values."""
+    """Return the SQL text of a statement, with its values as literals. The statement does not run."""
     raw: Any = connection.connection.dbapi_connection
     with postponing(connection):
         connection.execute(statement)
@@ -225,7 +226,7 @@ def text_of(connection: Connection, statement: Executable) -> str:
 
 
 class PostgresqlDialect(PGDialect_psycopg):
-    """SQLAlchemy's dialect of psycopg over :class:`PostgresqlConnection`."""
+    """The psycopg dialect of SQLAlchemy, with :class:`PostgresqlConnection` as its connections."""
 
     supports_statement_cache = True
 
@@ -234,7 +235,7 @@ class PostgresqlDialect(PGDialect_psycopg):
         return PostgresqlConnection.connect(*arguments, **{"autocommit": True, **options}, cursor_factory=_Cursor)
 
     def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
-        """Set how database transactions begin. No round trip."""
+        """Set the isolation level of later database transactions. No round trip."""
         # The driver would send its BEGIN alone.
         dbapi_connection.autocommit = True
         dbapi_connection.level = None if level == "AUTOCOMMIT" else level
@@ -245,14 +246,14 @@ class PostgresqlDialect(PGDialect_psycopg):
             super().do_savepoint(connection, name)  # type: ignore[no-untyped-call]
 
     def do_release_savepoint(self, connection: Any, name: str) -> None:
-        """End a savepoint, together with the next statement."""
+        """Run the postponed statements, and release the savepoint together with the next statement."""
         # An error of a statement within the savepoint belongs to it.
         connection.connection.dbapi_connection.run_postponed()
         with postponing(connection):
             super().do_release_savepoint(connection, name)  # type: ignore[no-untyped-call]
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
-        """Return the level of all connections, whose BEGIN names it."""
+        """Return the isolation level of writers, without asking the server: each BEGIN names its level."""
         return WRITERS
 
     def _get_server_version_info(self, connection: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The time limits of connections to PostgreSQL, so that a client that has vanished does not keep rows locked.
+"""The time limits of connections to PostgreSQL. With them, a vanished client does not keep rows locked.
 
-A client whose host is gone closes no connection. Without limits, its server process keeps the rows of its database
-transaction locked until TCP finds that the host does not answer, by default after two hours.
+A client whose host fails does not close its connection. Without limits, the server process of this client keeps rows
+locked until TCP finds that the host does not answer, by default after two hours.
 
-Queries set the limits, since pgbouncer refuses ``options`` of a new connection. The limits of a transaction are set in
-each transaction, because pgbouncer may give each one another connection to the server.
+Queries set the limits, since pgbouncer refuses ``options`` of a new connection. The limits of transactions are set in
+each transaction, because pgbouncer may give each transaction another connection to the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
 
 LOCK_SLICE_S = 10
-"""The longest wait of one attempt for a locked row. The next attempt also asks who has locked the row."""
+"""The longest wait of one attempt for a locked row, in seconds. The next attempt also asks who has locked the row."""
 
 # A value of the URL's `options`, of ALTER ROLE or of ALTER DATABASE is the user's own and stays. The first version with
 # each parameter is 12 (tcp_user_timeout) and 14 (client_connection_check_interval); the latter works on Linux only.
@@ -53,18 +53,22 @@ class TransactionLimits:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """The limits of one process: for a silent peer or an idle transaction, and for a wait for locked rows."""
+    """The time limits of the connections of a process.
+
+    ``silence_s`` limits the silence of a server or client, and an idle transaction. ``locks_s`` limits the wait for
+    locked rows.
+    """
 
     silence_s: int
     locks_s: int
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the limits that the settings have."""
+        """Return the limits of the settings."""
         return cls(settings["hivex.database.timeout"], settings["hivex.database.lock.timeout"])
 
     def of_client(self) -> dict[str, str]:
-        """Return the parameters of libpq by which the client finds that the server has vanished."""
+        """Return the parameters of libpq with which the client detects a vanished server."""
         idle, interval, count, timeout = self._keepalives()
         return {
             "keepalives_idle": idle,
@@ -74,11 +78,11 @@ class TimeLimits:
         }
 
     def set_on(self, connection: psycopg.Connection[Any]) -> tuple[TransactionLimits, bool]:
-        """Set the limits of a new connection, which is in no database transaction. One round trip.
+        """Set the limits of a new connection, outside of a database transaction. One round trip.
 
-        Return the limits of its transactions, and whether a pooler such as pgbouncer is between it and the server. A
-        pooler may give each transaction another connection to the server. So a connection through a pooler has no
-        prepared statements and no announcements.
+        Return the limits for its transactions, and whether it goes through a pooler such as pgbouncer. A pooler may
+        give each transaction another connection to the server. So a connection through a pooler has no prepared
+        statements and no announcements.
         """
         idle, interval, count, timeout = self._keepalives()
         of_session = {
@@ -101,5 +105,5 @@ class TimeLimits:
         return TransactionLimits(**limits), _is_other(connection, found[0][-1])
 
     def _keepalives(self) -> tuple[str, str, str, str]:
-        """Return the idle time, the interval and the number of TCP's probes, and the time-out in milliseconds."""
+        """Return the settings of TCP keepalive: idle time and interval in seconds, number of probes, time-out in ms."""
         return str(max(1, self.silence_s // 3)), str(max(1, self.silence_s // 6)), "4", str(self.silence_s * 1000)

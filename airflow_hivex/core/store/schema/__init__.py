@@ -1,10 +1,9 @@
-"""The one schema of the metastore database, for SQLite and PostgreSQL: tables by subject.
+"""The schema of the metastore database, the same for SQLite and PostgreSQL, with a module for each subject.
 
-Names are stored in lower case. Times are milliseconds since the epoch, as in Hive.
-Values that are read and written as a whole (columns, parameters) are JSON in their row, so
-that a table or partition is one row. A dropped table or partition keeps its row, marked, until
-its files are deleted; the unique indexes ignore it. An id of a table, partition or directory is
-never reused, as clients may know it after its row is deleted (``sqlite_autoincrement``).
+Names are stored in lower case. Times are milliseconds since the epoch, as in Hive. Values that are read and written as
+a whole (columns, parameters) are stored as JSON, so a table or partition has only one row. The row of a dropped table
+or partition is marked, and stays until the files are deleted; the unique indexes ignore it. An id of a table, partition
+or directory is never reused (``sqlite_autoincrement``), since clients may still know the id of a deleted row.
 """
 
 from __future__ import annotations

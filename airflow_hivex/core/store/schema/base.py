@@ -1,4 +1,4 @@
-"""The metadata of all tables, the types of their columns, and the numbers that all clients share."""
+"""SQLAlchemy's metadata for all tables, the types of their columns, and the counters that all clients share."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ counters = Table(
     Column("name", String(32), primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Numbers that must become visible in the order of their allocation: ``txn``, ``event``, ``lock`` and
-``compaction``; ``purged_event``, the last event that was purged; and ``hive.txn.timeout``, which all clients share."""
+"""Counters and other numbers that all clients share.
+
+``txn``, ``event``, ``lock`` and ``compaction`` are the last ids of each kind: ids become visible in the order of their
+allocation. ``purged_event`` is the id of the last purged event. ``hive.txn.timeout`` is the shared setting."""
 
 
 def partition_to_column(partition: str | None) -> str:
-    """Return a partition's name, or an empty text for None, as the value of a column that is never NULL.
+    """Return a partition's name, or an empty text for None, for a column that is never NULL.
 
-    Locks and compactions have such columns, since their keys have the column, and no NULL equals another in a key.
+    Locks and compactions have this column in a unique key, and in such a key NULL is not equal to NULL.
     """
     return "" if partition is None else partition
 
 
 def partition_from_column(text: str) -> str | None:
-    """Return the partition's name of such a column, or None for a table without partitions."""
+    """Return the partition's name from a column of :func:`partition_to_column`, or None for an empty text."""
     return text or None

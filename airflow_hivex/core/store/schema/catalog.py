@@ -1,4 +1,4 @@
-"""Databases, tables and partitions, their directories, copies and statistics, and the record of commits."""
+"""The schema of the catalog: databases, tables, partitions, directories, copies, statistics and recorded commits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ functions = Table(
     Column("created_ms", BigInteger, nullable=False),
     UniqueConstraint("database_id", "name"),
 )
-"""The permanent functions of databases: a class, and the files from which clients load it."""
+"""The permanent functions of databases. A function has a class, and the files from which clients load the class."""
 
 storage_descriptors = Table(
     "storage_descriptors",
@@ -65,7 +65,7 @@ storage_descriptors = Table(
     Column("skew", JSON(none_as_null=True)),
     Column("stored_as_sub_directories", Boolean, nullable=False, server_default=false()),
 )
-"""The storage of tables, and of partitions with a storage of their own."""
+"""The storage descriptors of tables, and of partitions whose storage descriptor differs from that of their table."""
 
 tables = Table(
     "tables",
@@ -102,9 +102,11 @@ tables = Table(
     Index("ix_tables_location", "primary_cluster", "location"),
     sqlite_autoincrement=True,
 )
-"""``version`` counts the changes of a table, its partitions, directories and copies that have no write id of the table
-(see ``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` limit the earlier states of the table
-that can be read (see ``catalog/history.py``)."""
+"""Tables and views.
+
+``version`` counts the changes that have no write id: changes of the table, its partitions, directories and copies
+(see ``catalog/metadata_reader.py``). ``history_txn_id`` and ``history_write_id`` are the bounds of the history: states
+before them cannot be read (see ``catalog/history.py``)."""
 
 partitions = Table(
     "partitions",
@@ -139,7 +141,7 @@ partition_key_values = Table(
     Column("value", Text, nullable=False),
     Index("ix_partition_key_values_lookup", "table_id", "position", "value", "partition_id"),
 )
-"""The values of partitions by key, so that ``key = value`` is an index look-up for each key."""
+"""The values of the partition keys of each partition. For each key, an index finds the partitions with a value."""
 
 cluster_storage_descriptors = Table(
     "cluster_storage_descriptors",
@@ -170,9 +172,10 @@ cluster_storage_descriptors = Table(
         postgresql_where=text("partition_id IS NOT NULL"),
     ),
 )
-"""The secondary copies of tables without partitions, and of partitions (docs/reference/clusters.md). The table's own
-row has the primary copy: each table has exactly one, and its partitions share it. ``moment_id`` is the last copied
-moment."""
+"""The secondary copies of partitions, and of tables without partitions (docs/reference/clusters.md).
+
+The primary cluster is in the row of the table, and is the same for all of its partitions. ``moment_id`` is the moment
+of the last replication."""
 
 copied_moments = Table(
     "copied_moments",
@@ -182,7 +185,7 @@ copied_moments = Table(
     Column("valid_txns", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-"""The snapshots of replications, so that several tables can be read at one of them."""
+"""The snapshots of replications, called moments. Several tables can be read as of the same moment."""
 
 cluster_roots = Table(
     "cluster_roots",
@@ -192,9 +195,9 @@ cluster_roots = Table(
     Column("is_marked", Boolean, nullable=False),
     Column("registered_ms", BigInteger, nullable=False),
 )
-"""The contents of the marker file in the root of a cluster's file system.
+"""The id in the marker file that lies in the root of a cluster's file system.
 
-A row whose root has no marker yet belongs to a process that is marking the root.
+While ``is_marked`` is false, a process is writing this file.
 """
 
 statistics = Table(
@@ -225,8 +228,10 @@ statistics = Table(
         postgresql_where=text("partition_id IS NOT NULL"),
     ),
 )
-"""The statistics of ANALYZE for tables (without ``partition_id``) and partitions, with their snapshot. ``columns`` has
-the statistics of columns by their names in files, which a rename of a column or its table does not change."""
+"""The statistics that ANALYZE has computed for partitions, and for tables (without ``partition_id``).
+
+``valid_write_ids`` is their snapshot. ``columns`` is a dict from a column's name in the files to its statistics. A
+rename of a column or table does not change the name in the files."""
 
 directories = Table(
     "directories",
@@ -249,10 +254,11 @@ directories = Table(
     Index("ix_directories_partition_id", "partition_id"),
     sqlite_autoincrement=True,
 )
-"""Every base, delta and delete-delta directory. Files are visible if their directory has a row here, not by a listing.
+"""The base, delta and delete-delta directories of transactional tables.
 
-A converted table also has a row of the kind ``original`` for each earlier file, named by its path below its
-partition.
+Readers see only the files of directories with a row here; a listing of the file system does not count. A table that was
+converted to a transactional one also has a row of the kind ``original`` for each earlier file. Its ``name`` is the path
+of the file below the folder of the partition or table.
 """
 
 directory_copies = Table(
@@ -263,7 +269,7 @@ directory_copies = Table(
     Column("registered_ms", BigInteger, nullable=False),
     Column("checksum", Text),
 )
-"""The clusters that have a directory, including its primary cluster. An empty checksum is unknown."""
+"""The clusters that have a directory, including the primary cluster. Without ``checksum`` the checksum is unknown."""
 
 copy_places = Table(
     "copy_places",
@@ -283,12 +289,13 @@ copy_places = Table(
     Index("ix_copy_places_table_id_cluster", "table_id", "cluster"),
     sqlite_autoincrement=True,
 )
-"""The places on clusters to which replications write, with the names of their files.
+"""The folders on clusters into which replications write, with the names of the written files.
 
-The commit that registers the copy of a directory deletes its row. A row of a table without transactions stays as long
-as the files. ``is_complete`` is set when the copy is registered. ``unused_txn_id`` and ``unused_ms`` are set when the
-housekeeping finds that the copy is not registered any more. ``txn_id`` is the last replication that has written there,
-in ``process``. The table has no foreign key, since the files of a dropped table outlive its row.
+For a directory of a transactional table, the commit that registers the copy deletes the row. For a table without
+transactions the row stays as long as the files. ``is_complete`` is set when the copy is registered. ``unused_txn_id``
+and ``unused_ms`` are set when the housekeeping finds that the copy is not registered any more. ``txn_id`` is the
+transaction of the last replication into the folder, and ``process`` its process. There is no foreign key, since the
+files of a dropped table outlive the row of the table.
 """
 
 table_commits = Table(
@@ -310,11 +317,11 @@ table_commits = Table(
     Index("ix_table_commits_committed_ms", "committed_ms"),
     sqlite_autoincrement=True,
 )
-"""The transactions that have taken a write id of a table and committed, in the order of ``id``.
+"""The committed transactions that have a write id of a table, in the order of ``id``.
 
-The first row of a table is its creation, with the write id before its first one. ``columns_before`` has the columns
-that a commit has changed, as JSON. A row without a write id means that earlier versions cannot be read: a partition
-was dropped or renamed, or a table became transactional."""
+The first row of a table is its creation. Its write id is lower by 1 than the table's first write id. If a commit has
+changed the columns, ``columns_before`` has the previous columns as JSON. A row without a write id means that earlier
+versions cannot be read: a partition was dropped or renamed, or the table became transactional."""
 
 change_streams = Table(
     "change_streams",
@@ -325,5 +332,7 @@ change_streams = Table(
     Column("since_write_id", BigInteger),
     Column("until_write_id", BigInteger),
 )
-"""The progress of each stream of the changes of a table: its next batch has the changes after ``since_write_id``, or
-all rows if that is empty. ``until_write_id`` is set while the batch is processed, and a repetition keeps it."""
+"""The progress of each stream that reads the changes of a table.
+
+The next batch of a stream has the changes after ``since_write_id``; without ``since_write_id`` it has all rows.
+``until_write_id`` is the end of a batch that is being processed. A repetition of the batch has the same end."""

@@ -1,4 +1,4 @@
-"""The queue of compactions, and their history."""
+"""The schema of compactions: the queue and the finished compactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_hivex.core.store.schema.base import Id, Name, metadata
 
 
 def _compaction_columns() -> list[Column[Any]]:
-    """Return the columns that the queue and the history share."""
+    """Return the columns that the queue and the finished compactions share."""
     return [
         Column("table_id", Id, nullable=False),
         Column("database", Name, nullable=False),
@@ -58,8 +58,10 @@ compaction_queue = Table(
     Index("ix_compaction_queue_state", "state", "pool", "id"),
     Index("ix_compaction_queue_table_id_partition", "table_id", "partition"),
 )
-"""Unfinished compactions. An empty partition stands for no partition. At most one compaction of a table or
-partition waits or works. Rows have the table's id without a foreign key, as they outlive dropped tables."""
+"""Unfinished compactions. An empty ``partition`` stands for a table without partitions.
+
+At most one compaction of a table or partition is initiated or working. ``table_id`` has no foreign key, since the row
+can outlive the table."""
 
 completed_compactions = Table(
     "completed_compactions",
@@ -70,4 +72,4 @@ completed_compactions = Table(
     Index("ix_completed_compactions_table_id_partition", "table_id", "partition", "id"),
     Index("ix_completed_compactions_state", "state"),
 )
-"""Finished compactions, with their ids in the queue."""
+"""Finished compactions, under the ids that they had in the queue."""

@@ -1,4 +1,4 @@
-"""Recorded events, the notification log, marks of partitions, and the caches that follow the log."""
+"""The schema of events: new events, the notification log, marks of partitions, and the caches that read the log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ recorded_events = Table(
     Column("message", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Events without an id, each written in the transaction of its change.
+"""Events that have no id yet. Each event is written in the database transaction of its change.
 
-Writers do not wait for each other: the next reader of the notification log gives the events their ids, and moves them
-to the log.
+The next reader of the notification log gives the events their ids, and moves them to the log. So writers do not wait
+for each other.
 """
 
 notification_log = Table(
@@ -47,7 +47,7 @@ partition_events = Table(
     Column("event_ms", BigInteger, nullable=False),
     Index("ix_partition_events_event_ms", "event_ms"),
 )
-"""Marks of clients that a partition is loaded; as in Hive, a mark has the names of the table and partition."""
+"""Marks that a partition is loaded, made by clients. As in Hive, a mark has the names of the table and partition."""
 
 caches = Table(
     "caches",
@@ -62,6 +62,7 @@ caches = Table(
     Column("counts", JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Each process that follows the notification log. Until ``armed_until_ms`` it waits for announcements of new events:
-writers on PostgreSQL announce events only while the table has such a row, since announcements make commits wait for
-each other."""
+"""The processes whose caches follow the notification log.
+
+A process waits for announcements of new events until ``armed_until_ms``. On PostgreSQL, writers announce events only if
+a process waits, since announcements make commits wait for each other."""

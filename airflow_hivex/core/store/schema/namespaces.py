@@ -1,4 +1,4 @@
-"""Namespaces: links to tables of others, quotas and sizes, homes, and moves to other clusters."""
+"""The schema of namespaces: links to tables of other namespaces, quotas, sizes, homes, and moves to other clusters."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ links = Table(
     Index("ix_links_table_id", "table_id"),
     sqlite_autoincrement=True,
 )
-"""A link ``table_name@namespace`` of the namespace ``database_id`` to the table ``table_id``, its source.
+"""The links of namespaces. The link ``table_name@namespace`` in the namespace ``database_id`` shows the table
+``table_id``, its source.
 
-A dynamic link shows the partitions of its source whose ids are above ``after_partition_id``, so that partitions that
-are added to the source need no rows here."""
+A dynamic link shows the partitions of its source with ids above ``after_partition_id``. So it shows new partitions of
+the source without new rows."""
 
 link_partitions = Table(
     "link_partitions",
@@ -50,7 +51,8 @@ link_partitions = Table(
     Column("changed_ms", BigInteger, nullable=False),
     Index("ix_link_partitions_partition_id", "partition_id"),
 )
-"""The partitions that ALTER LINK has added to a link, or that it or RETENTION has removed from a dynamic link."""
+"""The partitions that ALTER LINK has added to a link, and those that ALTER LINK or RETENTION has removed from a dynamic
+link."""
 
 quotas = Table(
     "quotas",
@@ -62,7 +64,7 @@ quotas = Table(
     Column("warning_percent", Integer, nullable=False),
     UniqueConstraint("database_id", "cluster"),
 )
-"""The limit in bytes of a namespace's tables on a cluster, and the share of the limit at which warnings begin."""
+"""The most bytes that a namespace may have on a cluster, and the percentage above which commits log a warning."""
 
 capacity_history = Table(
     "capacity_history",
@@ -75,7 +77,7 @@ capacity_history = Table(
     Column("secondary_bytes", BigInteger, nullable=False),
     Column("obsolete_bytes", BigInteger, nullable=False),
 )
-"""The size of a namespace on a cluster at the first housekeeping of a day, a number of days since the epoch."""
+"""The size of a namespace on a cluster at the first housekeeping of each day. ``day`` counts days since the epoch."""
 
 namespace_homes = Table(
     "namespace_homes",
@@ -84,7 +86,7 @@ namespace_homes = Table(
     Column("metastore", Text, nullable=False),
     Column("noted_ms", BigInteger, nullable=False),
 )
-"""The metastore in which a namespace lives: the id of an Airflow connection, or a URL without secrets."""
+"""The metastore that stores a namespace, as the id of an Airflow connection or as a URL without secrets."""
 
 namespace_moves = Table(
     "namespace_moves",
@@ -102,9 +104,9 @@ namespace_moves = Table(
     Index("ix_namespace_moves_database_id", "database_id"),
     sqlite_autoincrement=True,
 )
-"""A move of a namespace to a cluster.
+"""The moves of namespaces to other clusters.
 
-The table has no foreign key, since the record of a move outlives its namespace.
+There is no foreign key, since the record of a move outlives the namespace.
 """
 
 moved_copies = Table(
@@ -117,7 +119,7 @@ moved_copies = Table(
     Column("noted_ms", BigInteger, nullable=False),
     Column("drop_after_ms", BigInteger),
 )
-"""The copies that a move makes, and after the switch the copies that it leaves on the previous clusters.
+"""The copies that a move makes and, after the switch of the primaries, the copies on the previous clusters.
 
 ``is_new`` is set if the cluster had no copy of the table before the move. The housekeeping withdraws a copy after
-``drop_after_ms``, which a row of an unfinished move lacks."""
+``drop_after_ms``, which is not set before the move is finished."""

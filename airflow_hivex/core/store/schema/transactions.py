@@ -1,4 +1,4 @@
-"""Transactions, their components, pending writes and locks, and write ids."""
+"""The schema of transactions: their states, components, pending writes, locks and write ids."""
 
 from __future__ import annotations
 
@@ -59,10 +59,12 @@ txns = Table(
         postgresql_where=text("state = 'o'"),
     ),
 )
-"""``min_open_id`` is the lowest transaction that was open when this one began (Hive's MIN_HISTORY_LEVEL), ``key`` its
-owner's name for it: an owner that opens it twice gets the same transaction. In a transaction of several statements,
-``statements`` is the number of allocated statement ids, and ``snapshot`` is their shared ValidTxnList, empty before the
-first read."""
+"""The transactions.
+
+``min_open_id`` is the lowest id of the transactions that were open when this transaction began (Hive's
+MIN_HISTORY_LEVEL). ``key`` is the owner's name for the transaction: a second call with the key gets the same
+transaction. In a transaction of several statements, ``statements`` is the number of allocated statement ids.
+``snapshot`` is the ValidTxnList that the statements share; it is an empty text before the first read."""
 
 pending_writes = Table(
     "pending_writes",
@@ -75,9 +77,10 @@ pending_writes = Table(
     Column("document", JSON, nullable=False),
     Column("written", JSON(none_as_null=True)),
 )
-"""The writes of an open transaction's statements, which its commit registers and its own reads see. A row without
-``written`` is a statement that runs, or whose process was killed. ``writer`` is the statement's part of the
-transaction's work: a repeated part replaces its rows."""
+"""The writes of the statements of open transactions. The transaction itself reads them, and its commit registers them.
+
+Without ``written`` the statement still runs, or its process was killed. ``writer`` names the part of the transaction's
+work to which the statement belongs. If the part is repeated, its rows are replaced."""
 
 txn_components = Table(
     "txn_components",
@@ -89,7 +92,7 @@ txn_components = Table(
     Column("operation", String(1), nullable=False),
     Column("write_id", BigInteger),
 )
-"""The tables and partitions to which an unfinished or aborted transaction may have written, for the cleaner."""
+"""The tables and partitions to which an open or aborted transaction may have written. The cleaner reads them."""
 
 completed_txn_components = Table(
     "completed_txn_components",
@@ -103,8 +106,8 @@ completed_txn_components = Table(
     Column("committed_ms", BigInteger, nullable=False),
     Index("ix_completed_txn_components_table_id_partition", "table_id", "partition"),
 )
-"""The tables and partitions to which transactions have committed; ``updates`` is set unless they have only inserted
-rows."""
+"""The tables and partitions to which committed transactions have written. ``updates`` is false if the transaction has
+only inserted rows."""
 
 write_set = Table(
     "write_set",
@@ -118,7 +121,7 @@ write_set = Table(
     Index("ix_write_set_table_id_commit_id", "table_id", "commit_id"),
     Index("ix_write_set_commit_id", "commit_id"),
 )
-"""Committed updates and deletes, kept while a transaction that could conflict with them is open."""
+"""The committed updates and deletes that may conflict with a transaction that is still open."""
 
 txn_to_write_id = Table(
     "txn_to_write_id",
@@ -145,7 +148,7 @@ former_write_ids = Table(
     Column("next", BigInteger, nullable=False),
     Column("left_ms", BigInteger, nullable=False, index=True),
 )
-"""The next write id of a table of this name, whose earlier tables were dropped or renamed."""
+"""The first write id for a new table of a name. Earlier tables of this name, now dropped or renamed, have lower ids."""
 
 kept_snapshots = Table(
     "kept_snapshots",
@@ -157,7 +160,8 @@ kept_snapshots = Table(
     Column("expires_ms", BigInteger, nullable=False),
     Column("user", String(128), nullable=False),
 )
-"""Snapshots of tables whose files the cleaner keeps until they expire, though their transactions have ended."""
+"""The snapshots of tables that are read after their transaction has ended. The cleaner keeps their files until
+``expires_ms``."""
 
 written_batches = Table(
     "written_batches",
@@ -167,7 +171,7 @@ written_batches = Table(
     Column("batch_id", BigInteger, nullable=False),
     Column("txn_id", BigInteger, nullable=False),
 )
-"""The last batch that each application has written to a table, stored with the commit of its rows."""
+"""The last batch that each application has written to a table. It is stored in the commit of the batch's rows."""
 
 locks = Table(
     "locks",
@@ -204,6 +208,8 @@ locks = Table(
         postgresql_where=text("blocked_by_lock_id IS NOT NULL"),
     ),
 )
-"""A request is a ``lock_id``, its locks are numbered from 1. Transaction 0 stands for no transaction. An empty table is
-the whole database and an empty partition the whole table. Each search for blocking locks uses one
-column with an index of its own, so that databases without statistics use the index."""
+"""The locks of requests. The locks of a request have the same ``lock_id``, and are numbered from 1.
+
+Transaction 0 stands for no transaction. An empty ``table`` stands for the whole database, an empty ``partition`` for
+the whole table. A search for blocking locks compares one column that has its own index, so that the database uses the
+index even without statistics."""
