@@ -43,7 +43,7 @@ _TABLES_A_BATCH = 5000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The snapshot of a compaction that begins now, with the write ids that it merges, by table id."""
+    """The snapshot of a compaction that begins now. ``write_ids`` is a dict from table id to the ids that it merges."""
 
     valid_txns: ValidTxnList
     write_ids: Mapping[int, ValidCompactorWriteIdList]
@@ -53,8 +53,9 @@ class Snapshot:
 class Written:
     """The written tables and partitions.
 
-    ``partition_ids`` is a dict from resource to partition id, which is None for a table or a missing partition.
-    ``aborts`` has the aborted transactions of each resource, if they were requested.
+    ``partition_ids`` is a dict from resource to partition id. The id is None for a whole table, and for a partition
+    that does not exist. ``aborts`` is a dict from resource to the number and age of its aborted transactions, or empty
+    if they were not requested.
     """
 
     partition_ids: Mapping[Resource, int | None]
@@ -65,8 +66,9 @@ class Written:
 def read_written(connection: Connection, *, with_aborts: bool, only: Resource | None = None) -> Written:
     """Return every table and partition that committed transactions have written to, in the order of the writes.
 
-    ``with_aborts`` adds tables and partitions of aborted transactions. ``only`` selects one table or partition, which
-    is returned even if no transaction has written to it. Two queries, and one for each 10,000 tables.
+    ``with_aborts`` adds the tables and partitions that aborted transactions have written to. ``only`` selects one table
+    or partition, which is returned even if no transaction has written to it. Two queries, and one more for each 10,000
+    tables.
     """
     partition_ids = _written(connection, only)
     aborts: dict[Resource, Aborts] = {}
@@ -89,8 +91,8 @@ def read_candidates(
 ) -> list[Candidate]:
     """Return the candidates among the written tables and partitions, without their directories. Two queries.
 
-    ``failures`` is the number of successive failures after which a compaction is not retried. ``promising`` restricts
-    the result to these places, and to places with aborted transactions or too many failures.
+    ``failures`` is the number of successive failures after which a compaction is not retried. If ``promising`` is
+    given, the result has only these places, and the places with aborted transactions or too many failures.
     """
     active = _active(connection, only)
     failed = _failed(connection, failures, only)
@@ -112,7 +114,10 @@ def read_candidates(
 
 
 def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Resource, tuple[Aborts, int | None]]:
-    """Return a dict from table and partition to its aborted transactions and the partition's id, the oldest first."""
+    """Return a dict from resource to the number and age of its aborted transactions, and its partition id.
+
+    The resource with the oldest aborted transaction is the first one.
+    """
     components = txn_components.c
     query = (
         select(
@@ -135,9 +140,10 @@ def read_aborts(connection: Connection, only: Resource | None = None) -> dict[Re
 
 
 def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dict[Place, DirectoryTotals]:
-    """Return sums over the registered directories of each table or partition that :func:`decide` may compact.
+    """Return a dict from place to the sums over its registered directories, for places that may need a compaction.
 
-    ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables. One query.
+    :func:`decide` decides about these places. ``delta_num`` and ``delta_pct`` are the lowest thresholds of all tables.
+    One query.
     """
     d = directories.c
     is_base, is_original = d.kind == "base", d.kind == "original"
@@ -168,9 +174,9 @@ def read_totals(connection: Connection, delta_num: int, delta_pct: float) -> dic
 
 
 def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
-    """Return the snapshot of tables (id to full name) for a compaction that begins now.
+    """Return the snapshot of some tables for a compaction that begins now.
 
-    One query, and one for each 5,000 tables.
+    ``names`` is a dict from table id to full name. One query, and one more for each 5,000 tables.
     """
     valid_txns = read_valid_txns(connection)
     found: dict[int, ValidCompactorWriteIdList] = {}
@@ -181,7 +187,10 @@ def read_snapshot(connection: Connection, names: Mapping[int, str]) -> Snapshot:
 
 
 def read_sizes(connection: Connection, places: Collection[Place]) -> dict[Place, dict[str, int]]:
-    """Return a dict from place to a dict from directory to bytes. One query for each 10,000 places."""
+    """Return the bytes of each registered directory of some places. One query for each 10,000 places.
+
+    The result is a dict from place to a dict from directory name to bytes.
+    """
     d = directories.c
     query = select(d.table_id, d.partition_id, d.name, d.size_bytes)
     of_partitions = sorted(partition_id for _, partition_id in places if partition_id is not None)
@@ -262,7 +271,7 @@ def _tables(connection: Connection, ids: Collection[int]) -> dict[int, Candidate
 
 
 def _active(connection: Connection, only: Resource | None) -> dict[Resource, str]:
-    """Return a dict from resource to the state of its initiated or working entry, in the words of SHOW COMPACTIONS."""
+    """Return a dict from resource to a text with the state and id of its initiated or working entry."""
     q = compaction_queue.c
     states = (CompactionState.INITIATED, CompactionState.WORKING)
     query = select(q.id, q.table_id, q.partition, q.state).where(q.state.in_([state.value for state in states]))
@@ -273,7 +282,10 @@ def _active(connection: Connection, only: Resource | None) -> dict[Resource, str
 
 
 def _failed(connection: Connection, failures: int, only: Resource | None) -> dict[Resource, int]:
-    """Return the resources whose last ``failures`` compactions have failed, with the end (ms) of the last failure."""
+    """Return the resources whose last ``failures`` compactions have all failed.
+
+    The result is a dict from resource to the end of its last failure, in ms.
+    """
     h = completed_compactions.c
     failed, succeeded = CompactionState.FAILED.value, CompactionState.SUCCEEDED.value
     often = (

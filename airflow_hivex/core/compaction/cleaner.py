@@ -1,7 +1,8 @@
 """The cleaner: deletes directories that compactions have replaced, and files of aborted transactions, on every cluster.
 
-The cleaner deletes files first. Then one database transaction deletes their records and ends the entry of the queue. So
-the next round finds all files that a killed cleaner has left. A directory that is already deleted is not an error.
+The cleaner deletes files first. Then one database transaction deletes the records of these files, and ends the entry of
+the queue. So the next round finds all files that a killed cleaner has left. A directory that is already deleted is not
+an error.
 
 Source: docs/reference/compaction.md, "Cleaner" (Hive Cleaner, CompactionCleaner, AbortedTxnCleaner).
 """
@@ -81,7 +82,10 @@ class Cleaner:
         return [task for work in self._works(only) if (task := self._clean(work, files)) is not None]
 
     def _end_needless(self) -> None:
-        """End the entries for aborted data that a DROP TABLE, or the cleaning of a compaction, has already deleted."""
+        """End the entries of type ABORT_CLEANUP whose aborted data has been deleted.
+
+        A DROP TABLE, or the cleaning of a compaction, may have deleted the data.
+        """
         entries = self._cleaning.abort_cleanups()
         if not entries:
             return
@@ -101,7 +105,7 @@ class Cleaner:
         return found.id, None if partition is None else spelled_name(found, partition)
 
     def _works(self, only: Resource | None) -> list[CleaningWork]:
-        """Return the work of a round. A fixed number of queries, and one for each different snapshot of a reader."""
+        """Return the work of a round. A fixed number of queries, and one more for each snapshot of the readers."""
         # Entries that wait for the retention of versions come last, so that they do not block others.
         kept_since = self._services.clock() - history_retention_ms(self._services.settings, {})
         entries = sorted(
@@ -154,10 +158,10 @@ class Cleaner:
         return [work for work in found if work.entry is not None or work.table is not None]
 
     def _own_aborts(self, works: list[CleaningWork]) -> list[CleaningWork]:
-        """Return the aborted data that the cleaner removes without a compaction.
+        """Return the items of ``works`` whose aborted data the cleaner deletes without a compaction.
 
-        If compactions remove aborted data, the result only has the data of missing partitions, which no compaction
-        reads.
+        If the settings leave aborted data to compactions, the result has only the partitions that do not exist, because
+        no compaction reads them.
         """
         if self._with_aborts or not works:
             return works

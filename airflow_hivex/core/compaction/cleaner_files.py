@@ -19,7 +19,7 @@ OBSOLETE, ABORTED = "obsolete", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """An existing directory or file to delete; with ``is_file`` it is a file of a delta that stays."""
+    """An existing directory or file to delete. ``is_file`` means one file of a delta; the delta itself stays."""
 
     cluster: str
     location: str
@@ -50,12 +50,12 @@ class CleaningFiles:
         return self._files[name]
 
     def check_replaced(self, work: CleaningWork) -> None:
-        """Ensure that the directories which replace obsolete ones are complete on the primary cluster.
+        """Ensure that the directories which replace obsolete directories are complete on the primary cluster.
 
-        One listing for each such directory.
+        The method lists each replacing directory once.
 
         Raises:
-            ReplacementMissingError: files of such a directory are missing, or are shorter than registered.
+            ReplacementMissingError: a replacing directory has fewer files or bytes than registered.
             StorageError: the file system cannot be read.
         """
         if not work.is_active or work.table is None:
@@ -72,9 +72,9 @@ class CleaningFiles:
                 )
 
     def find(self, work: CleaningWork) -> list[Doomed]:
-        """Return the directories and files that can be deleted, from one listing of each folder.
+        """Return the existing directories and files that can be deleted. Each folder is listed once.
 
-        For aborted writes, the folder of the table is listed, too.
+        If the work has aborted writes, the folder of the table is listed, too.
 
         Raises:
             StorageError: a file system cannot be read.
@@ -109,7 +109,11 @@ class CleaningFiles:
                 yield Doomed(folder.cluster, location, OBSOLETE)
 
     def _aborted(self, work: CleaningWork, folder: CleanedFolder, path: str) -> Iterable[Doomed]:
-        """Return the directory at a path if it is aborted, or the aborted files in the delta of a streaming batch."""
+        """Yield the directory at a path if an aborted write has left it, unless the directory is obsolete.
+
+        If the directory is a registered or unfinished delta of a streaming batch, yield only the files of its aborted
+        transactions.
+        """
         assert work.aborted is not None
         assert work.write_ids is not None
         directory = work.aborted.leftover(path.rpartition("/")[2])
@@ -150,14 +154,17 @@ class CleaningFiles:
             files.delete_directory(doomed.location)
 
     def delete_empty_folders(self, work: CleaningWork) -> None:
-        """Delete the empty folder of a partition that does not exist. Only aborted transactions have written to it."""
+        """Delete the empty folders of a partition if the partition does not exist.
+
+        Only aborted transactions have written to such a partition.
+        """
         if work.table is not None and work.table.is_partitioned and work.partition and work.place is None:
             for folder in work.folders:
                 self.of(folder.cluster).delete_empty_directories(folder.location, len(work.table.partition_keys))
 
 
 def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str]) -> Iterable[Doomed]:
-    """Return the intermediate directories that the worker of an entry could not delete."""
+    """Yield the intermediate directories that the worker of an entry has made, but could not delete."""
     if work.entry is None or work.entry.txn_id is None:
         return
     own = frozenset({work.entry.txn_id})
@@ -168,9 +175,9 @@ def _on_the_way(work: CleaningWork, folder: CleanedFolder, there: Iterable[str])
 
 
 def _without_owner(work: CleaningWork, folder: CleanedFolder, there: Collection[str]) -> Iterable[Doomed]:
-    """Return unregistered directories of ended transactions in the folder on the primary cluster.
+    """Yield the unregistered directories of ended transactions, in the folder on the primary cluster.
 
-    If a registered directory is missing, the result is empty. The database may then be older than the files, for
+    If a registered directory is missing, nothing is yielded. The database may then be older than the files, for
     example after a restore, and an unregistered directory may be the last copy of rows.
     """
     table, place = work.table, work.place

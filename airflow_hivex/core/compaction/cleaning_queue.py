@@ -67,12 +67,13 @@ class CleaningQueue(JoinsTransactions):
     def entries_to_clean(self) -> list[Compaction]:
         """Return the entries that can be cleaned now, one for each table or partition, the oldest first.
 
-        Each is the entry with the lowest write id. At most ``metastore.compactor.fetch.size`` entries. One query.
+        If a table or partition has several entries, the one with the lowest ``highest_write_id`` is returned. The
+        result has at most ``metastore.compactor.fetch.size`` entries. One query.
         """
         return [entry for entry in self.next_entries() if self.is_due(entry)][: self._most]
 
     def next_entries(self) -> list[Compaction]:
-        """Return the next entry of each table or partition, the oldest first, also during its pause. One query."""
+        """Return the next entry of each table or partition, the oldest first, including paused entries. One query."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, ~IS_ABORT_CLEANUP).order_by(Q.id))
             found = [compaction_from_row(row) for row in rows]
@@ -85,10 +86,10 @@ class CleaningQueue(JoinsTransactions):
         return sorted(lowest.values(), key=lambda entry: entry.id)
 
     def note_abort_cleanup(self, request: CompactionRequest, message: str) -> Compaction:
-        """Record that files of aborted transactions could not be deleted, so that the cleaner tries again later.
+        """Record that files of aborted transactions could not be deleted, and return the entry for the next attempt.
 
-        A new entry of type ABORT_CLEANUP is ready for cleaning; an existing entry counts another failure instead.
-        :meth:`abort_cleanups` returns these entries.
+        The entry has the type ABORT_CLEANUP and is ready for cleaning after a pause. If the table or partition already
+        has such an entry, this entry counts one more failure. :meth:`abort_cleanups` returns these entries.
         """
 
         def work(connection: Connection) -> Compaction:
@@ -116,7 +117,7 @@ class CleaningQueue(JoinsTransactions):
         return self._write(work, "note cleanup")
 
     def abort_cleanups(self) -> list[Compaction]:
-        """Return the entries of type ABORT_CLEANUP. The cleaner skips their data during the pause. One query."""
+        """Return the entries of type ABORT_CLEANUP. The cleaner skips the data of a paused entry. One query."""
         with self._read() as connection:
             rows = connection.execute(select(*QUEUE_COLUMNS).where(IS_READY, IS_ABORT_CLEANUP).order_by(Q.id))
             return [compaction_from_row(row) for row in rows]
@@ -145,7 +146,9 @@ class CleaningQueue(JoinsTransactions):
         return self._write_one(lambda connection: change(connection, entry, values), "stop cleaning")
 
     def mark_cleaning_failed(self, entry: Compaction, message: str) -> Compaction | None:
-        """Record an error of the cleaner, and double the pause. Return the entry, or None after too many errors.
+        """Record an error of the cleaner, and double the pause; return the changed entry.
+
+        After too many errors, the entry ends as failed, and the result is None.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.
@@ -177,11 +180,12 @@ class CleaningQueue(JoinsTransactions):
         entry: Compaction,
         removed_write_ids: Collection[int] | None = None,
     ) -> None:
-        """End an entry as succeeded after its replaced directories are deleted, and delete records of the writes.
+        """End an entry as succeeded. The caller has already deleted the replaced directories.
 
-        ``removed_write_ids`` are the write ids of aborted writes whose files were deleted; None stands for all write
-        ids up to the highest one of the entry. The records of the last commits stay, because sensors read them
-        (``metastore.commits``).
+        The metastore's rows about the writes up to the highest write id of the entry are deleted, too. The rows of the
+        last commits stay, because sensors read them (``metastore.commits``). For aborted writes,
+        ``removed_write_ids`` selects the rows to delete; None means all of them. An ABORT_CLEANUP entry of the same
+        table or partition is removed.
 
         Raises:
             CompactionLostError: the entry is not ready for cleaning any more.
@@ -205,9 +209,10 @@ class CleaningQueue(JoinsTransactions):
         self._write(work, "cleaned")
 
     def forget_aborted(self, table_id: int, partition: str | None, txn_ids: Collection[int]) -> None:
-        """Remove the components of aborted transactions in a table or partition after their files are deleted.
+        """Delete the metastore's rows about the writes of aborted transactions to a table or partition.
 
-        An entry of type ABORT_CLEANUP for the table or partition ends as succeeded.
+        The caller has already deleted the files of these writes. An entry of type ABORT_CLEANUP for the table or
+        partition ends as succeeded.
         """
         components = txn_components.c
         aborted = select(txns.c.id).where(txns.c.state == TxnState.ABORTED.value)

@@ -46,7 +46,7 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CleanedFolder:
-    """The folder of a table or partition on one cluster; the directories are ``depth`` levels below it."""
+    """The folder of a table or partition on one cluster. Its ACID directories are ``depth`` levels below it."""
 
     cluster: str
     location: str
@@ -80,11 +80,11 @@ class CleaningWork:
 
     @property
     def is_active(self) -> bool:
-        """Return whether the cleaner looks for files."""
+        """Return whether the cleaner looks for files to delete."""
         return self.outcome in (CleaningOutcome.CLEANED, CleaningOutcome.WAITING) and bool(self.folders)
 
     def task(self, deleted: Iterable[Deletion] = ()) -> CleaningTask:
-        """Return the report of the work, with the deleted files, or the files that would be deleted."""
+        """Return the report of the work. ``deleted`` are the deleted files or, in a plan, the files to delete."""
         return CleaningTask(
             compaction_id=None if self.entry is None else self.entry.id,
             database=self.database,
@@ -101,7 +101,7 @@ class CleaningWork:
 def read_works(
     connection: Connection, works: Sequence[CleaningWork], settings: Settings, *, without_locks: bool, now_ms: int
 ) -> None:
-    """Read the tables, partitions, directories and readers of all works, and determine the obsolete directories."""
+    """Add to all works their tables, partitions, directories and readers, and the directories that are obsolete."""
     by_id = {t.id: t for t in select_tables_by_id(connection, {work.table_id for work in works})}
     # Read before the directories: all directories of transactions that have ended by now are registered then.
     readers = Readers(
@@ -148,7 +148,7 @@ def read_works(
 
 
 def _decide(work: CleaningWork, readers: Readers) -> None:
-    """Determine the directories that are obsolete for all readers, those only for new readers, and the blockers."""
+    """Set the obsolete directories of a work, the directories that earlier readers still need, and these readers."""
     assert work.entry is not None
     # The empty name is a partition that is one original file, which nothing can replace.
     names = [name for name in work.registered if name]
@@ -203,7 +203,7 @@ def _folders(table: Table, work: CleaningWork, secondaries: Sequence[tuple[str, 
 def read_partitions(
     connection: Connection, works: Sequence[CleaningWork]
 ) -> dict[tuple[int, str | None], CleanedPartition]:
-    """Return the existing partitions, as a dict from table and name. One query for each 200 tables."""
+    """Return a dict from table id and partition name to existing partition. One query for each 200 tables."""
     p = partitions.c
     by_table: defaultdict[int, list[str]] = defaultdict(list)
     for work in works:
@@ -221,7 +221,7 @@ def read_partitions(
 def _registered(
     connection: Connection, works: Sequence[CleaningWork], places: Mapping[tuple[int, str | None], CleanedPartition]
 ) -> dict[tuple[int, int | None], list[RegisteredDirectory]]:
-    """Return the registered directories of each table or partition. One query for each 10,000 of them."""
+    """Return a dict from table id and partition id to registered directories. One query for each 10,000 places."""
     d = directories.c
     query = select(d.table_id, d.name, d.row_layout, d.files, d.rows, d.size_bytes, d.id, d.partition_id)
     of_partitions = [place.id for place in places.values()]
@@ -236,7 +236,7 @@ def _registered(
 
 
 def _growing(connection: Connection, table_ids: Sequence[int]) -> dict[int, frozenset[tuple[int | None, str]]]:
-    """Return a dict from table to the registered deltas of streaming batches. One query."""
+    """Return a dict from table id to the registered deltas of streaming batches. One query for each 10,000 tables."""
     d = directories.c
     found: defaultdict[int, set[tuple[int | None, str]]] = defaultdict(set)
     query = select(d.table_id, d.partition_id, d.name).where(

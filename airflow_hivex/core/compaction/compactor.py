@@ -255,7 +255,7 @@ class Compactor:
         return self.queue.abort(compaction_ids)
 
     def explain(self, database: str, table: str, partition: str | None = None) -> Explanation:
-        """Return the initiator's decision about a table or partition, with every filter and threshold and its value.
+        """Return the initiator's decision about a table or partition, with the value of every filter and threshold.
 
         Raises:
             NoSuchDatabaseError, NoSuchTableError, NoSuchPartitionError: the object does not exist.
@@ -338,7 +338,10 @@ def _target(
     *,
     whole: bool = False,
 ) -> tuple[StoredTable, str | None]:
-    """Return the table and the name of its partition; with ``whole`` the partition is optional."""
+    """Return the table and the stored name of the partition.
+
+    A table with partitions needs the partition, unless ``whole`` is set.
+    """
     table = select_table(connection, database, name)
     check_compactable(table, operation)
     if partition is not None:

@@ -61,10 +61,10 @@ class Check:
 class Explanation:
     """The present decision of the initiator for a table or partition.
 
-    ``answer`` is the reason of the decision; ``type`` is None if the initiator does not request a compaction. For a
-    whole table with partitions, ``partitions`` has the number of partitions with each answer. ``worthwhile`` has the
-    partitions (None: the table) that have passed a threshold, with the type of compaction that the initiator would
-    request without its filters.
+    ``answer`` is the decision with its reason. ``type`` is None if the initiator does not request a compaction. For a
+    whole table with partitions, ``partitions`` has pairs of an answer and the number of partitions with this answer.
+    ``worthwhile`` has the partitions (None: the table) that have passed a threshold. Each is paired with the type of
+    compaction that the initiator would request without its filters.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Explanation:
 
     @property
     def problem(self) -> str | None:
-        """Return the error about an invalid threshold of the table, which prevents a decision, or None."""
+        """Return the error about an invalid threshold of the table, or None. Such an error prevents a decision."""
         return next((each.value for each in self.checks if each.result == _ERROR), None)
 
 
@@ -177,7 +177,7 @@ class Explainer:
     def _partitions(
         self, connection: Connection, of: Candidate, snapshot: Snapshot, now: int
     ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str | None, CompactionType], ...]]:
-        """Return the number of partitions with each answer, the most frequent first, and the worthwhile partitions."""
+        """Return pairs of answer and number of partitions, the most frequent first, and the worthwhile partitions."""
         written = read_written(connection, with_aborts=self._with_aborts)
         found = [
             each

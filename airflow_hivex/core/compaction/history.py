@@ -259,9 +259,9 @@ class CompactionListing:
             return read_page(connection, query, wanted, _LIST_ORDERS, _A.id, compaction_from_row)
 
     def kept_until(self, listed: Sequence[Compaction]) -> dict[int, datetime]:
-        """Return a dict from compaction to the time until which earlier versions need the files that it has replaced.
+        """Return a dict from compaction id to the time at which earlier versions stop needing its replaced files.
 
-        Open transactions may need the files for longer. One query.
+        Open transactions may need the replaced files for longer. One query.
         """
         merged = [each for each in listed if each.state is CompactionState.READY_FOR_CLEANING and each.committed_at]
         if not merged:

@@ -57,9 +57,9 @@ _CANDIDATES_A_BATCH = 10_000
 class InitiatorResult:
     """The result of a round of the initiator.
 
-    ``candidates`` is the number of checked tables and partitions. ``initiated`` has the ids of new entries,
-    ``did_not_initiate`` the ids of new records in the history with the reason against a compaction, and ``requeued``
-    the ids of entries whose worker is lost. ``is_complete`` is false if the round has stopped after
+    ``candidates`` is the number of checked tables and partitions. ``initiated`` has the ids of new entries.
+    ``did_not_initiate`` has the ids of new records in the history, which say why no compaction was requested.
+    ``requeued`` has the ids of entries whose worker is lost. ``is_complete`` is false if the round has stopped after
     ``metastore.compactor.fetch.size`` entries; the next round continues.
     """
 
@@ -130,10 +130,10 @@ class _Round:
         self.dropped: list[tuple[Candidate, str]] = []
 
     def lowest_thresholds(self, tables: Iterable[CandidateTable]) -> tuple[int, float]:
-        """Return the lowest number and share of deltas that start a compaction of any table.
+        """Return the lowest threshold of all tables for the number of deltas, and for the share of deltas.
 
-        If the thresholds of a table are not valid, the result is below every number, so that the history records the
-        error.
+        If a table has an invalid threshold, the result is -1 and 0. Every number exceeds these thresholds, so the round
+        reaches the table and records the error in the history.
         """
         number, share = self._common.delta_num, self._common.delta_pct
         for table in tables:
@@ -154,7 +154,7 @@ class _Round:
         return False
 
     def is_undecided(self, candidate: Candidate, totals: Mapping[tuple[int, int | None], DirectoryTotals]) -> bool:
-        """Return whether the decision about a candidate needs all its directories. Otherwise decide at once."""
+        """Return whether the decision about a candidate needs its directories. If it does not, decide at once."""
 
         def look() -> bool:
             decision = decide_by_aborts(candidate.aborts, self._common, self._now_ms)
@@ -180,7 +180,7 @@ class _Round:
             self.decided.append((candidate, decision.type))
 
     def _recording(self, candidate: Candidate, look: Callable[[], bool]) -> bool:
-        """Return the result of ``look``. After an error, record it in the history and skip the candidate."""
+        """Return the result of ``look``, or False after an error. The history then records the error."""
         try:
             return look()
         except HivexError as error:
@@ -210,7 +210,11 @@ def count_directories(candidate: Candidate, sizes: Mapping[str, int], snapshot: 
 def request_for(
     candidate: Candidate, type: CompactionType, settings: Settings, high_watermark: int | None = None
 ) -> CompactionRequest:
-    """Return the request for a candidate, with the pool and user of the table, its database or the settings."""
+    """Return the request for a candidate.
+
+    The pool is that of the table, or else that of its database. The user is that of the settings, or else the owner of
+    the table.
+    """
     table = candidate.table
     pool = table.parameters.get(POOL) or table.database_parameters.get(POOL)
     return CompactionRequest(

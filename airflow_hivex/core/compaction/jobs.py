@@ -36,10 +36,10 @@ class CompactionTarget:
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """One job of a compaction, which merges ``inputs``, in reading order, into a base (``is_major``) or into deltas.
+    """One job of a compaction. It merges ``inputs`` into a base (``is_major``) or into deltas.
 
-    ``txn_id`` is the transaction of the compaction, ``write_ids`` the write ids that it may merge. A ``rebalance``
-    writes a base.
+    ``inputs`` are in reading order. ``txn_id`` is the transaction of the compaction, and ``write_ids`` are the write
+    ids that the compaction may merge. A ``rebalance`` writes a base.
     """
 
     target: CompactionTarget
@@ -103,7 +103,7 @@ class CompactionJob:
         return self.target.cluster.uri(self.target.location)
 
     def _parts(self, rows: Sequence[Directory]) -> Iterator[ScanPart]:
-        """Yield the directories of each row layout."""
+        """Yield one part of the scan for each row layout, with the directories of this layout."""
         originals = [each for each in rows if each.row_layout == ORIGINAL_LAYOUT]
         if originals:
             loose = tuple((each.name, each.rows) for each in originals if each.is_original)
@@ -133,9 +133,9 @@ class CompactionJob:
         return tuple(self._part([each for each in found if each.row_layout == layout]) for layout in layouts)
 
     def _filter(self) -> WriteIdFilter | None:
-        """Return a filter of the aborted write ids of streaming batches, or None.
+        """Return a filter that excludes aborted write ids in streaming batches, or None if it is not needed.
 
-        Other directories have no rows of aborted transactions.
+        Only the directories of streaming batches can have rows of aborted transactions.
         """
         batches = [named for named in self._named if named.is_batch]
         aborted = tuple(
@@ -179,10 +179,12 @@ class CompactionJob:
 
 
 def first_jobs(job: CompactionJob, most_deltas: int) -> list[CompactionJob]:
-    """Return minor compactions of ``most_deltas`` deltas each, which run before a job that has more deltas.
+    """Return the minor compactions that must run before a job with more than ``most_deltas`` deltas.
 
-    The name of a job's result has its first and last write id, and these ranges must not overlap. So all deltas with a
-    common write id, such as the deltas of one transaction, are in one job, even if it then has more than
+    Each merges ``most_deltas`` deltas. For a job with fewer deltas, the result is empty.
+
+    The name of a result has its first and last write id, and these ranges must not overlap. So all deltas with a common
+    write id, such as the deltas of one transaction, are in one minor compaction, even if it then has more than
     ``most_deltas``. Source: docs/reference/compaction.md, "Worker", rule 9.
     """
     deltas = [(each, ids) for each in job.inputs if (ids := _write_ids(each)) is not None]

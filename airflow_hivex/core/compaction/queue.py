@@ -218,7 +218,7 @@ class CompactionQueue(JoinsTransactions):
             return [compaction_from_row(row) for row in connection.execute(query.limit(limit))]
 
     def _is_for(self, pool: str | None, now: int) -> ColumnElement[bool]:
-        """Return the condition that the workers of a pool may take an entry."""
+        """Return the SQL condition of the entries that the workers of a pool may take."""
         name = pool_name(pool)
         return Q.pool == name if name else or_(Q.pool.is_(None), Q.enqueued_ms < now - self._pool_timeout_ms)
 
@@ -310,8 +310,8 @@ class CompactionQueue(JoinsTransactions):
         """Return entries of lost workers to the queue; return their ids. Two queries, or three if an entry has failed.
 
         A worker is lost if it has worked longer than ``hive.compactor.worker.timeout``, has not reported a transaction
-        within ``hive.txn.timeout``, or its transaction has been aborted. An entry that is ready for cleaning although
-        its transaction was aborted ends as failed, because its worker has not reported it in the commit.
+        within ``hive.txn.timeout``, or its transaction has been aborted. If an entry is ready for cleaning but its
+        transaction was aborted, the entry ends as failed. Its worker has not marked it as a part of the commit.
 
         Hive also requeues the entries of its own host when it starts. Here only the transaction decides, because the
         processes of a host do not know each other.
@@ -344,7 +344,7 @@ class CompactionQueue(JoinsTransactions):
 
 
 class _InTheWay:
-    """The entries of some tables for which a new request may be refused."""
+    """The existing entries of some tables. They can be the reason to refuse a new request."""
 
     def __init__(self, connection: Connection, table_ids: Collection[int]) -> None:
         self._active: dict[tuple[int, str], tuple[int, CompactionState]] = {}
@@ -412,10 +412,9 @@ def _why_not_aborted(entry: Compaction | None, over: str | None) -> str | None:
 
 
 def read_aborted(connection: Connection, only: Resource | None = None) -> Mapping[Resource, Aborted]:
-    """Return the aborted transactions of each table and partition, the oldest first. One query.
+    """Return a dict from table and partition to its aborted transactions, in the order of their writes. One query.
 
-    A partition of None means the table or, in a table with partitions, any partition. ``only`` selects one table or
-    partition.
+    If a table has partitions, the partition None stands for any partition. ``only`` selects one table or partition.
     """
     components, mapping = txn_components.c, txn_to_write_id.c
     query = (

@@ -110,9 +110,9 @@ def end(connection: Connection, entry: Compaction, state: CompactionState, messa
 def end_locked(
     connection: Connection, entries: Sequence[Compaction], state: CompactionState, message: str | None, now_ms: int
 ) -> None:
-    """Move entries, whose rows the caller has locked, to the history.
+    """Move entries to the history. The caller has locked their rows.
 
-    If ``message`` is None, each keeps its message.
+    If ``message`` is None, each entry keeps its own message.
     """
     for entry in entries:
         _check_next(entry.state, state)

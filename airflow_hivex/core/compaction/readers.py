@@ -60,7 +60,10 @@ class _Open:
 
     @property
     def settled_txn(self) -> int:
-        """Return the highest id such that no transaction up to it is open in the present or future snapshot."""
+        """Return the highest transaction id up to which all transactions have ended for this transaction's snapshot.
+
+        The snapshot may still be requested. Then the lowest open transaction at the beginning decides.
+        """
         if self.snapshot is None:
             return self.min_open_id - 1
         lowest = self.snapshot.min_open
@@ -68,14 +71,15 @@ class _Open:
 
 
 class Readers:
-    """The open transactions at one moment, and the views that they may have of some tables (id to full name).
+    """The open transactions at one moment, and the views that they may have of some tables.
 
     The snapshot is read first, then the locks, then the transactions. A transaction that is not found has begun after
     the snapshot, and sees at least the commits of the snapshot. A transaction without locks counts as a reader of all
     tables.
 
-    If ``without_locks`` is true, readers take no locks, so that each transaction may read each table. ``retentions``
-    has the times, in ms by table id, for which earlier versions can be read.
+    ``names`` is a dict from table id to full name. If ``without_locks`` is true, readers take no locks, so each
+    transaction may read each table. ``retentions`` is a dict from table id to the time, in ms, for which earlier
+    versions can be read.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Readers:
         self._later = _read_later(connection, self._since)
 
     def first_version(self, table_id: int, highest: int | None) -> View | None:
-        """Return the view of the oldest version that a table's retention keeps, or None if no write is later."""
+        """Return the view of a table's oldest version within its retention, or None if no write followed it."""
         later = self._later.get(table_id)
         if not later:
             return None
@@ -110,7 +114,7 @@ class Readers:
         return View(now.valid_txns, seen, now.highest, write_ids, min(changes, default=None))
 
     def now(self, table_id: int, highest: int | None) -> View:
-        """Return the view of a table, up to a write id, for a reader that begins now."""
+        """Return the view of a table for a reader that begins now, limited to the write ids up to ``highest``."""
         write_ids = self.write_ids(table_id)
         return View(self.valid_txns, write_ids, write_ids.high_watermark if highest is None else highest)
 
@@ -122,7 +126,10 @@ class Readers:
         return self._write_ids[seen][table_id]
 
     def of_table(self, table_id: int, highest: int | None) -> list[tuple[Blocker, View]]:
-        """Return the readers of a table (snapshots, versions, transactions), each with its oldest possible view."""
+        """Return the readers of a table, each with its oldest possible view.
+
+        Readers are kept snapshots, earlier versions within the retention, and open transactions.
+        """
         now = self.now(table_id, highest)
         found = []
         for blocker, settled_txn in self._kept.get(table_id, ()):
@@ -145,7 +152,7 @@ class Readers:
 
 
 def _read_kept(connection: Connection, now_ms: int) -> Mapping[int, list[tuple[Blocker, int]]]:
-    """Return the kept snapshots of each table."""
+    """Return a dict from table id to the kept snapshots of DataFrames and lists of files."""
     k = kept_snapshots.c
     found: defaultdict[int, list[tuple[Blocker, int]]] = defaultdict(list)
     query = select(kept_snapshots).where(k.expires_ms > now_ms).order_by(k.txn_id)
@@ -205,7 +212,7 @@ def _read_open(connection: Connection) -> list[_Open]:
 
 
 class _Later(NamedTuple):
-    """A commit after a version of a table."""
+    """A commit to a table that is later than an earlier version of the table."""
 
     write_id: int
     txn_id: int
@@ -213,9 +220,10 @@ class _Later(NamedTuple):
 
 
 def _read_later(connection: Connection, since: Mapping[int, int]) -> Mapping[int, list[_Later]]:
-    """Return the commits to each table after its version at a given time. One query for each 200 tables.
+    """Return a dict from table id to the commits that are later than a version. One query for each 200 tables.
 
-    The order of the record decides: the times of later commits may be earlier if the clock was put back.
+    ``since`` is a dict from table id to the time of the version, in ms. The ids of the commits decide which commits are
+    later, because a later commit may have an earlier time if the clock was put back.
     """
     c, earlier = table_commits.c, table_commits.alias("earlier").c
     found: defaultdict[int, list[_Later]] = defaultdict(list)

@@ -104,7 +104,8 @@ class CompactionWorker:
     def cancel(self, worker_id: str) -> None:
         """Stop the job of a worker of this process, and return the entry to the queue. Safe to repeat.
 
-        If the worker has not begun, its next entry returns at once. If the job has ended, the entry is committed.
+        If the worker has not taken an entry yet, its next entry returns to the queue at once. If the job has already
+        ended, the compaction is committed.
         """
         self._cancelled.add(worker_id)
         running = self._running.get(worker_id)
@@ -341,7 +342,10 @@ class CompactionWorker:
 
     @contextmanager
     def _cancelled_at_time_out(self, runner: Runner, tag: str) -> Iterator[None]:
-        """Stop the job after ``hive.compactor.worker.timeout``, because another worker may then take the entry."""
+        """Stop the job if the block takes longer than ``hive.compactor.worker.timeout``.
+
+        Another worker may then take the entry.
+        """
         timer = threading.Timer(self._worker_timeout_s, runner.cancel, [tag])
         timer.daemon = True
         timer.start()
@@ -353,7 +357,7 @@ class CompactionWorker:
     # -- failures -----------------------------------------------------------------------
 
     def _abort(self, txn_id: int, error: BaseException) -> bool:
-        """Abort the transaction; return whether it is certain that its changes are not visible."""
+        """Abort the transaction; return True if its changes are certainly not visible."""
         reason = (str(error) or type(error).__name__).partition("\n")[0]
         try:
             self._services.transactions.abort(txn_id, reason[:1000], AbortReason.COMPACTION)
@@ -452,7 +456,7 @@ class CompactionWork:
                 raise InvalidOperationError("A rebalance of", self.entry.name, reason)
 
     def inputs(self, *, is_major: bool) -> tuple[RegisteredDirectory, ...]:
-        """Return the merged directories, in reading order."""
+        """Return the directories that the compaction merges, in reading order. A minor compaction takes only deltas."""
         first = (*((self.state.base,) if self.state.base else ()), *self.state.originals) if is_major else ()
         return tuple(self.directories[name] for name in (*first, *self.state.deltas))
 
