@@ -37,17 +37,16 @@ class There(enum.Enum):
 
     NOTHING = "nothing"
     OWN = "own"
-    """A file that a replication has written: it stays if its checksum is right, and is replaced otherwise."""
+    """A file that a replication has written. It stays if its checksum is right, and otherwise is replaced."""
     SAME_SIZE = "same size"
-    """A file of another program with the right size: it stays if its checksum is right; otherwise copying is refused.
-    """
+    """A file of another program with the right size. It stays if its checksum is right, or else the copy is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCopy:
-    """A file to copy: its cluster, its locations there and on the target, its size, and the name of its table.
+    """A file to copy: its source cluster, its locations on source and target, its size, and the name of its table.
 
-    With ``is_read`` queries may read the folder on the target meanwhile.
+    ``is_read`` means that queries may read the folder on the target while the file is copied.
     """
 
     table: str
@@ -154,9 +153,11 @@ def copy_files(
 
 
 def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]]:
-    """Yield the files in parts for threads. Large files come first and alone, so that none is left at the end.
+    """Yield the parts of the files that single threads copy.
 
-    Small files of a folder are in one part, since threads that create files in one folder wait for each other.
+    Each large file is a part of its own. The largest files come first, so that the threads do not wait for a large file
+    at the end. Small files of one folder share a part, since threads that create files in one folder wait for each
+    other.
     """
     most = max(1, min(_FILES_AT_ONCE, len(files) // threads))
     large = [each for each in files if each.size_bytes > local_copies.SMALL]
@@ -177,7 +178,7 @@ def _batches(files: Sequence[FileCopy], threads: int) -> Iterator[list[FileCopy]
 def hash_files(
     sources: Callable[[str], ClusterFiles], files: Sequence[tuple[str, str]], stop: threading.Event, *, threads: int
 ) -> dict[tuple[str, str], str]:
-    """Return the SHA-256 checksums of files, each given by cluster and location. The files are read in parallel.
+    """Return a dict from file to SHA-256 checksum. A file is a pair of cluster and location. Threads read in parallel.
 
     Raises:
         StorageError: a file could not be read.
@@ -355,9 +356,9 @@ class _Copier:
 class _Lanes:
     """The number of threads that may copy small files between local disks at the same time.
 
-    A small file takes a few short system calls. One thread is faster than several, which would pass the lock of the
-    interpreter to each other at each call. If the calls take long, as on a network disk or a disk that looks for free
-    inodes, several threads wait for their calls at the same time.
+    The copy of a small file takes a few short system calls. Then one thread is faster than several, because several
+    threads would pass Python's global lock to each other at each call. If the calls take long, several threads are
+    faster. An example is a network disk, or a disk that looks for free inodes.
     """
 
     def __init__(self, threads: int) -> None:
@@ -379,7 +380,7 @@ class _Lanes:
 
 
 class _LocalPaths:
-    """The paths of locations on a local disk, for calls in which files of one folder follow each other."""
+    """A converter of locations to paths on a local disk. It is fast if files of one folder follow each other."""
 
     def __init__(self, files: ClusterFiles) -> None:
         self._files = files

@@ -69,7 +69,7 @@ def copy_by_jobs(
     progress: Callable[[CopyProgress], object] | None = None,
     only_by_job: bool = False,
 ) -> JobCopies:
-    """Copy files by jobs on ``cluster`` and verify each; return checksums, and the files that are not copied.
+    """Copy files by jobs on ``cluster`` and verify each; return the checksums, and the files that are not copied.
 
     A file is not copied if another file lies in its place, or if a task could not read or write it. With
     ``only_by_job`` a failed task is an error. Safe to repeat after any end or kill.
@@ -130,7 +130,7 @@ def _plan(
 
 
 def _tasks(files: Sequence[FileCopy], threads: int, *, is_limited: bool) -> Sequence[int]:
-    """Return the number of the task for each file."""
+    """Return for each file the index of the task that copies the file."""
     size_bytes = sum(each.size_bytes for each in files)
     wanted = max(threads, math.ceil(size_bytes / _BYTES_IN_TASK), math.ceil(len(files) / _FILES_IN_TASK))
     count = min(threads if is_limited else wanted, len(files))
@@ -210,7 +210,7 @@ def _take(
 
 
 class _Reporting:
-    """A report of the progress of a job as progress of its files, from the share of finished tasks."""
+    """A reporter that estimates the copied files and bytes from the share of finished tasks."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class _Reporting:
         self._log(progress)
 
     def report(self) -> None:
-        """Call the function of the caller."""
+        """Call the caller's ``progress`` function with the estimate."""
         if self._progress is None:
             return
         files, size_bytes = self._total

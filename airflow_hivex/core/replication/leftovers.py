@@ -47,7 +47,7 @@ _MOST_FILES = 300
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A recorded place of files without a running replication. ``database`` is None if the table was dropped."""
+    """A recorded place whose files can be deleted. ``database`` is None if the table was dropped."""
 
     id: int
     table_id: int
@@ -73,8 +73,10 @@ class CopyLeftovers:
 
         Only files that replications have written are deleted. Files of an unfinished replication stay for
         ``hivex.replication.retention``. Files of a withdrawn copy stay until all transactions that were open at the
-        withdrawal have ended, and as long as a DataFrame may read them. After ``most_s`` seconds, if given, or after a
-        kill, the next call deletes the rest. Safe at any time.
+        withdrawal have ended, and as long as a DataFrame may read them.
+
+        The call stops after ``most_s`` seconds, if given. After a stop or a kill, the next call deletes the remaining
+        files. Safe at any time.
         """
         until = None if most_s is None else time.monotonic() + most_s
         with self._store.read() as connection:
@@ -96,7 +98,11 @@ class CopyLeftovers:
         return gone
 
     def _mark(self, connection: Connection) -> None:
-        """Remove records of places whose directories are registered by now, and add records of unregistered copies."""
+        """Update the records of places whose replications have ended.
+
+        Records of directories that are registered by now are deleted. For a plain table, a place is marked as unused
+        when it is not registered any more, and this mark is removed when it is registered again.
+        """
         held = directory_copies.c
         is_held = (
             select(held.directory_id)
@@ -184,12 +190,12 @@ class CopyLeftovers:
 
 
 def _is_ended() -> ColumnElement[bool]:
-    """Return the condition that the replication which has written to a place has ended."""
+    """Return the SQL condition of the places whose replication has ended."""
     return ~select(txns.c.id).where(txns.c.id == _PLACE.txn_id, txns.c.state == TxnState.OPEN.value).exists()
 
 
 def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tuple[int, str, str]]:
-    """Return the places of tables, partitions and their copies, each as table id, cluster and location."""
+    """Return the registered locations of tables, partitions and their copies, as (table id, cluster, location)."""
     t, p, c = tables.c, partitions.c, cluster_storage_descriptors.c
     of_copies = select(c.table_id, c.cluster, c.location).outerjoin(partitions, p.id == c.partition_id)
     found: set[tuple[int, str, str]] = set()
@@ -208,7 +214,7 @@ def _own_locations(connection: Connection, table_ids: Collection[int]) -> set[tu
 
 
 def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
-    """Return a dict from registered location on a cluster to the ids of its tables."""
+    """Return a dict from location on a cluster to the ids of the tables that are registered there."""
     found: dict[str, set[int]] = {}
     for table_id, _, location in registered_places(connection, cluster):
         found.setdefault(location, set()).add(table_id)
@@ -216,7 +222,7 @@ def _tables_at(connection: Connection, cluster: str) -> dict[str, set[int]]:
 
 
 def _is_of_others(location: str, table_id: int, tables_at: Mapping[str, Collection[int]]) -> bool:
-    """Return whether a place equals or lies in the location of another table."""
+    """Return whether a place is in the folder of another table, or is this folder."""
     names = location.split("/")
     above = ("/".join(names[:at]) for at in range(1, len(names) + 1))
     return any(each != table_id for folder in above for each in tables_at.get(folder, ()))
@@ -256,7 +262,10 @@ def _doomed(connection: Connection, now_ms: int, kept_ms: int, read_ms: int) -> 
 
 
 def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
-    """Yield groups of places for one transaction each: on one cluster, of existing or of dropped tables only."""
+    """Yield groups of places. One transaction deletes the files of one group.
+
+    All places of a group are on one cluster. Either all their tables exist, or all were dropped.
+    """
     found: dict[tuple[str, bool], list[_Left]] = {}
     for each in left:
         found.setdefault((each.cluster, each.database is None), []).append(each)
@@ -274,7 +283,7 @@ def _together(left: Iterable[_Left]) -> Iterator[list[_Left]]:
 
 
 def _still_noted(connection: Connection, left: Sequence[_Left]) -> set[int]:
-    """Return the ids of the places that no other replication uses by now."""
+    """Return the ids of the places whose records still exist. A new replication replaces the records that it uses."""
     return set(connection.execute(select(_PLACE.id).where(_PLACE.id.in_([each.id for each in left]))).scalars())
 
 
@@ -294,7 +303,7 @@ class CopyWithdrawal:
         self._running = ReplicationTransactions(services)
 
     def withdraw(self, table_id: int, cluster: str, agent_info: str) -> bool:
-        """Withdraw the copy of a table on a cluster, or return False if a replication to the cluster is running.
+        """Withdraw the copy of a table on a cluster. Return False if a replication of it to the cluster is running.
 
         If the table was dropped, or the cluster is its primary, nothing changes. Safe to repeat after any end or kill.
 

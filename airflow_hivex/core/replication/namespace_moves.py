@@ -181,7 +181,10 @@ class NamespaceMoves:
         """Cancel the running move of a namespace, and return the move. The tables stay on their clusters.
 
         Copies that the move has made are withdrawn, unless ``keep_copies`` is set. If the cluster had a copy of a table
-        before the move, this copy stays. Safe to repeat after any end or kill; the housekeeper withdraws the rest.
+        before the move, this copy stays.
+
+        If the process dies after the cancel is stored, the housekeeper withdraws the remaining copies. A second call
+        then raises InvalidOperationError and does no harm.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -211,7 +214,7 @@ class NamespaceMoves:
     def clean(self, most_s: float | None = None) -> int:
         """Withdraw the copies whose grace time has passed; return their number. The housekeeper calls this method.
 
-        After ``most_s`` seconds the rest is left to the next call. Safe at any time.
+        The call stops after ``most_s`` seconds, if given, and the next call continues. Safe at any time.
         """
         return self._withdraw(None, most_s)
 
@@ -255,7 +258,7 @@ class NamespaceMoves:
     # -- copying ---------------------------------------------------------------------
 
     def _catch_up(self, move: NamespaceMove, options: _Options, done: _Done) -> None:
-        """Replicate all tables, and repeat this until a round takes little time."""
+        """Replicate all tables in rounds, until a round takes little time."""
         for _ in range(_MOST_ROUNDS):
             begun, copied = time.monotonic(), done.bytes_copied
             self._round(move, options, done)
@@ -316,7 +319,7 @@ class NamespaceMoves:
         options: _Options,
         report: Callable[[CopyProgress], object],
     ) -> Replication | None:
-        """Replicate a table, or return None if it was dropped, renamed or moved, which the next round notices."""
+        """Replicate a table. Return None if it was dropped, renamed or moved; the next round reads the tables again."""
         try:
             return self._replicator.replicate(
                 table.full_name,

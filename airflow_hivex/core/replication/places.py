@@ -51,7 +51,7 @@ class CopyPlaces:
         self._clock = services.clock
 
     def owners(self, table_ids: Collection[int], cluster: str) -> dict[int, str]:
-        """Return a dict from open transaction with places for tables on a cluster to its process."""
+        """Return a dict from transaction to process, for open transactions with places of the tables on a cluster."""
         with self._store.read() as connection:
             return {
                 txn_id: process
@@ -62,7 +62,7 @@ class CopyPlaces:
             }
 
     def unfinished(self, table_id: int, cluster: str) -> list[str]:
-        """Return the recorded places of replications of a table to a cluster that are not registered."""
+        """Return the recorded places of a table on a cluster whose copies are not registered yet."""
         query = select(_PLACE.location).where(_PLACE.table_id == table_id, _PLACE.cluster == cluster)
         with self._store.read() as connection:
             return list(connection.execute(query.where(~_PLACE.is_complete)).scalars())
@@ -72,8 +72,8 @@ class CopyPlaces:
     ) -> list[PlannedTable]:
         """Record the places of the lacking directories; return the plan with the existing file in each place.
 
-        The caller has locked the tables against other replications to their clusters. Files that an earlier replication
-        has left in these places, and that the plan does not have, are deleted.
+        The caller has locked the tables against other replications to their clusters. If an earlier replication has
+        left files in these places that are not a part of the plan, these files are deleted.
 
         Raises:
             InvalidOperationError: a place has a file of another program, or belongs to another table.
@@ -133,7 +133,7 @@ class CopyPlaces:
 
 
 def owners_of_places(connection: Connection, *conditions: ColumnElement[bool]) -> dict[int, str]:
-    """Return a dict from open transaction with recorded places to its process. One query."""
+    """Return a dict from transaction to process, for open transactions with recorded places. One query."""
     query = select(_PLACE.txn_id, _PLACE.process).join(txns, txns.c.id == _PLACE.txn_id).distinct()
     rows = connection.execute(query.where(txns.c.state == TxnState.OPEN.value, *conditions))
     return {row.txn_id: row.process for row in rows}
@@ -146,10 +146,12 @@ def _look(
     files: ClusterFiles,
     source: ClusterFiles,
 ) -> tuple[dict[str, There], list[str]]:
-    """Return the existing file in each place, and the names of files of earlier replications to delete.
+    """Return the existing file in each place, and the names of the files to delete.
+
+    The files to delete are left from earlier replications.
 
     Raises:
-        InvalidOperationError: a place has a file of another program, or the source itself.
+        InvalidOperationError: a place has a file of another program, or is the source file itself.
     """
     there: dict[str, There] = {}
     needless = []
@@ -174,7 +176,7 @@ def _look(
 
 
 def belongs_to(name: str, files: Collection[str]) -> bool:
-    """Return whether a name belongs to an unfinished copy of one of the files, or to Hadoop's checksums of one."""
+    """Return whether a hidden file belongs to one of ``files``, as its unfinished copy or as its Hadoop checksum."""
     folder, _, last = name.rpartition("/")
     if not last.startswith("."):
         return False
@@ -199,7 +201,7 @@ class _Places:
     in_order: Sequence[str]
 
     def check(self, planned: PlannedTable) -> None:
-        """Ensure that no new place overlaps one of these locations.
+        """Ensure that no new place of a plan overlaps a location of another table.
 
         Raises:
             InvalidOperationError: a new place overlaps a location of another table.
@@ -225,7 +227,7 @@ class _Places:
 
 
 def _places_of_others(connection: Connection, table: StoredTable, cluster: str) -> _Places:
-    """Return the locations on a cluster that belong to other tables than ``table``. Three queries."""
+    """Return the locations of all other tables on a cluster. Three queries."""
     found = {
         location: name for table_id, name, location in registered_places(connection, cluster) if table_id != table.id
     }
@@ -233,9 +235,9 @@ def _places_of_others(connection: Connection, table: StoredTable, cluster: str) 
 
 
 def registered_places(connection: Connection, cluster: str) -> Iterator[tuple[int, str, str]]:
-    """Yield table id, table name and location: of each table on a cluster, and of partitions outside of its folder.
+    """Yield (table id, table name, location) for each table on a cluster.
 
-    Three queries.
+    Partitions outside of the folder of their table are yielded, too. Three queries.
     """
     t, p, d, c = tables.c, partitions.c, databases.c, cluster_storage_descriptors.c
     name = (d.name + "." + t.name).label("name")

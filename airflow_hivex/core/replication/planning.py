@@ -26,10 +26,10 @@ PickSource = Callable[[BoundTable, BoundPartition], str]
 class PlannedDirectory:
     """A directory that the target lacks. ``registered`` is None for a partition of a plain table.
 
-    ``files`` is a dict from each file's name in the directory to its size; the name of an original file is empty.
+    ``files`` is a dict from file name to size. The name is relative to the directory, and empty for an original file.
     ``folder`` is the folder of the partition on the target. ``is_held`` is set if the target has a damaged copy.
-    ``there`` is a dict from name to the existing file in the place, ``reused`` from name to an equal file of an earlier
-    copy.
+    ``there`` is a dict from file name to the existing file in its place. ``reused`` is a dict from file name to the
+    location of an equal file in an earlier copy.
     """
 
     partition: str | None
@@ -46,7 +46,7 @@ class PlannedDirectory:
 
     @property
     def own_names(self) -> list[str]:
-        """Return the names of the files that this replication writes, or that an earlier one has written."""
+        """Return the names of the files that this replication writes, or that an earlier replication has written."""
         return [name for name in self.files if self.there.get(name) is not There.SAME_SIZE]
 
     @property
@@ -77,11 +77,11 @@ class PlannedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table, the partitions that the target will have, and the directories that it lacks.
+    """A table, the partitions that the target will have, and the directories that the target lacks.
 
-    ``present`` are directories that the target should have already. ``registered`` is a dict from partition to the
-    place of the target's copy, current or not. ``seen`` are the ids of all registered directories, if ``everything``
-    was planned.
+    ``present`` are directories that are registered on the target already. ``registered`` is a dict from partition to
+    the place of the target's copy, even if the copy is not current. ``seen`` are the ids of all registered directories,
+    if ``everything`` was planned.
     """
 
     bound: BoundTable
@@ -111,7 +111,7 @@ class PlannedTable:
 
 
 def chosen(bound: BoundTable, wanted: Collection[str] | None) -> BoundTable:
-    """Return the table with only the wanted partitions; names may be leading parts (``year=2013``).
+    """Return the table with only the wanted partitions. A name may have only some of the keys (``year=2013``).
 
     Raises:
         NoSuchPartitionError: a name matches no partition.
@@ -139,10 +139,10 @@ def plan_table(
     *,
     with_present: bool = False,
 ) -> PlannedTable:
-    """Return the directories of a table that ``target`` lacks, each with its files on the source cluster.
+    """Return the plan for a table: the directories that ``target`` lacks, each with its files on the source cluster.
 
     Each of these directories is listed once. The partitions of a plain table have no registered directories, so all of
-    their files are listed. Partitions that the target has are in ``present``, for a later comparison.
+    their files are listed. Partitions that the target already has are in ``present``, for a later comparison.
 
     Raises:
         CopyAlteredError: files of a source are missing, or shorter than registered.
@@ -171,7 +171,7 @@ def plan_table(
 
 
 def registered_places(contents: TableContents, cluster: str) -> dict[str | None, str]:
-    """Return the places of the partitions' copies on a cluster, current or not."""
+    """Return a dict from partition to the place of its copy on a cluster, even if the copy is not current."""
     names: dict[int | None, str | None] = {each.id: each.name for each in contents.partitions}
     names[None] = None
     places = contents.locations.get(cluster, {})
@@ -187,7 +187,7 @@ def plan_directory(
     registered: Mapping[str | None, str],
     files: Callable[[str], ClusterFiles],
 ) -> PlannedDirectory:
-    """Return the plan of one directory; ``source`` is a cluster and the location of the partition there.
+    """Return the plan of one directory. ``source`` is the source cluster, and the location of the partition there.
 
     Raises:
         CopyAlteredError: files of the directory are missing, or shorter than registered.
@@ -208,7 +208,7 @@ def plan_directory(
 
 
 def place_of(bound: BoundTable, cluster: str, partition: BoundPartition, registered: Mapping[str | None, str]) -> str:
-    """Return the present or future place of a partition's copy on a cluster."""
+    """Return the place that a partition's copy on a cluster has, or will have."""
     known = registered.get(partition.name)
     if known is not None:
         return known
@@ -310,7 +310,7 @@ class ReplicationPlanner:
         return planned
 
     def _with_unread(self, planned: PlannedTable, contents: TableContents) -> PlannedTable:
-        """Return the plan with lacking directories added that no new snapshot reads, if their files are complete."""
+        """Add to a plan the lacking directories that only old snapshots read, if their files are complete."""
         bound, held = planned.bound, contents.held.get(planned.cluster, frozenset())
         ids: dict[str | None, int | None] = {each.name: each.id for each in contents.partitions}
         unread: list[PlannedDirectory] = []

@@ -215,7 +215,7 @@ class PrimaryClusters:
         return ClusterHealth(self._services.clusters, self._services.roots).of_root(cluster).problem is None
 
     def _whole(self, table: StoredTable, contents: TableContents, cluster: str) -> frozenset[int]:
-        """Return the registered directories of a cluster whose files have the registered number and size."""
+        """Return the ids of the directories on a cluster whose files have the registered number and size."""
         files, held = self._services.files(cluster), contents.held.get(cluster, frozenset())
         found = set()
         for partition_id, location in contents.locations[cluster].items():
@@ -227,7 +227,7 @@ class PrimaryClusters:
     def _rescue(
         self, survey: _Survey, target: str, running: RunningReplication, options: CopyOptions
     ) -> Mapping[RegisteredDirectory, str]:
-        """Copy the directories that the target lacks and other clusters have; return a dict to their checksums."""
+        """Copy the directories that the target lacks from other clusters; return a dict from directory to checksum."""
         contents = survey.contents
         names = {each.id: each for each in contents.partitions}
         plan = []
@@ -301,9 +301,9 @@ def switch_table(connection: Connection, txn_id: int, planned: PlannedTable, mom
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """The remaining data of a table.
+    """The data of a table that remains after the loss of its primary cluster.
 
-    ``available`` is a dict from directory to a cluster, if possible the new primary.
+    ``available`` is a dict from directory id to a cluster that has the directory, if possible the new primary.
     """
 
     table: StoredTable
@@ -314,7 +314,7 @@ class _Survey:
 
     @property
     def confirmation(self) -> str:
-        """Return a text that identifies exactly these losses."""
+        """Return a text that identifies exactly the losses of this survey."""
         listed = "\n".join(sorted(each.describe() for each in self.remainder.lost))
         return hashlib.sha256(f"{self.table.id}\n{listed}".encode()).hexdigest()[:12]
 
@@ -366,9 +366,10 @@ def _name(table: str) -> QualifiedName:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """The readable directories as a dict from partition id (None: a table without partitions), and the losses.
+    """The directories that remain readable, and the losses.
 
-    ``withdrawn`` are the ids of directories that the cluster has, but queries must not read.
+    ``kept`` is a dict from partition id (None: a table without partitions) to readable directories. ``withdrawn`` are
+    the ids of directories that are available, but that queries must not read.
     """
 
     kept: Mapping[int | None, Sequence[RegisteredDirectory]]
@@ -384,19 +385,19 @@ def remainder(
     copied: Collection[int | None],
     floors: Mapping[int | None, int],
 ) -> Remainder:
-    """Return the remainder of a table whose primary cluster is lost. Pure.
+    """Return the remaining directories and the losses of a table whose primary cluster is lost. Pure.
 
-    A write is kept or lost as a whole, in all partitions of which the cluster has a copy. There are two exceptions,
-    which keep remaining rows: partitions of which the cluster has no copy, and writes that a compaction has merged with
-    other writes.
+    In the partitions that the new primary has copies of, a write is kept or lost as a whole. There are two exceptions.
+    A partition without a copy does not cause the loss of a write in other partitions. If a lost write was merged with
+    other writes, by a compaction or in a streaming batch, its rows in the merged directory are kept.
 
     Args:
         table: the table.
         contents: all of its partitions and directories.
         snapshot: the current snapshot.
         available: the ids of the directories that the new primary has or can get.
-        copied: the ids of the partitions of which the new primary has a copy.
-        floors: a dict from partition id to the highest write id up to which replaced directories were removed.
+        copied: the ids of the partitions that the new primary has a copy of.
+        floors: a dict from partition id to a write id. Replaced directories up to this write id were removed.
     """
     names: dict[int | None, str | None] = {None: None}
     if table.is_partitioned:
@@ -433,13 +434,13 @@ def remainder(
 
 
 def _writes(lost: Iterable[RegisteredDirectory]) -> set[int]:
-    """Return the write ids of the directories that each have a single write id."""
+    """Return the write ids of lost directories, without directories that merge several writes."""
     found = (parse_directory(each.name) for each in lost)
     return {each.max_write_id for each in found if each is not None and not _is_merged(each)}
 
 
 def _written_by(directories: Iterable[RegisteredDirectory], write_ids: Collection[int]) -> list[RegisteredDirectory]:
-    """Return the directories that have rows of one of the write ids."""
+    """Return the directories that have rows of at least one of the write ids."""
     written = []
     for each in directories:
         found = parse_directory(each.name)
@@ -467,7 +468,7 @@ def _read(
 def _counts(directory: RegisteredDirectory, floor: int) -> bool:
     """Return whether a missing directory has rows that no other directory has.
 
-    The rows of a compacted directory may still be in the directories from which the compaction has made it.
+    A compacted directory has no such rows as long as the directories that it has replaced still exist.
     """
     found = parse_directory(directory.name)
     return found is None or not found.visibility_txn_id or found.max_write_id <= floor
@@ -478,7 +479,7 @@ def _is_merged(found: AcidDirectory) -> bool:
 
 
 def _write_ids(found: AcidDirectory) -> tuple[int, int]:
-    """Return the first and the last write id of a directory."""
+    """Return the first and the last write id whose rows a directory may have."""
     # An INSERT OVERWRITE has one write id, and its base begins at 0; a compacted base has all up to its own.
     if found.min_write_id == 0 and not found.visibility_txn_id:
         return found.max_write_id, found.max_write_id

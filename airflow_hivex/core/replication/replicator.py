@@ -150,7 +150,7 @@ class Replicator:
     def _partitions_of(
         self, names: Sequence[QualifiedName], target: str, given: Collection[str] | None, conditions: str
     ) -> list[str]:
-        """Return the names of the partitions that conditions cover."""
+        """Return the names of the partitions that match the conditions of a PARTITION clause."""
         if given is not None or len(names) != 1:
             raise InvalidParametersError("A filter of partitions belongs to one table, and to no list of partitions.")
         predicate = read_partition_filter(conditions)
@@ -177,9 +177,9 @@ class Replicator:
     ) -> Replication:
         """Copy all registered directories of tables under exclusive locks, and apply ``then`` in the commit.
 
-        Complete directories that no new snapshot reads are copied, too, since a transaction of several statements may
-        read them. ``database`` is locked as a whole, so that no table is created in it meanwhile. ``lock_timeout_s``
-        bounds the wait for the locks.
+        Complete directories that no new snapshot reads are copied, too, since an open transaction of several statements
+        may still read them. If ``database`` is given, it is locked as a whole, so that no table is created in it
+        meanwhile. ``lock_timeout_s`` limits the wait for the locks.
 
         Raises:
             As :meth:`replicate`.
@@ -194,7 +194,10 @@ class Replicator:
     def _retried(
         self, replicate: Callable[[RunningReplication], Replication], user: str | None, agent_info: str | None
     ) -> Replication:
-        """Run a replication in a transaction of its own, with retries against streaming writers; return its result."""
+        """Run a replication in its own transaction, and return its result.
+
+        If streaming writers have changed the files meanwhile, the replication is retried.
+        """
         for attempt in range(_MOST_TRIES):
             try:
                 with self._running.open(user, agent_info) as running:
@@ -214,11 +217,11 @@ class Replicator:
         running: RunningReplication,
         options: CopyOptions,
     ) -> dict[RegisteredDirectory, str]:
-        """Copy directories of a table from the clusters that have them; return their checksums.
+        """Copy directories of a table from the clusters that have them; return a dict from directory to checksum.
 
-        ``wanted`` has for each directory: its partition, the directory, its cluster, and the location of the partition
-        there. ``registered`` has the locations of the copies on the target. The caller has locked the table
-        exclusively, and registers the copies.
+        Each item of ``wanted`` has the partition, the directory, its source cluster, and the location of the partition
+        there. ``registered`` is a dict from partition to the location of its copy on the target. The caller has locked
+        the table exclusively, and registers the copies.
         """
         partitions = {each.name: each for each in bound.partitions}
         lacking = [
@@ -284,8 +287,8 @@ class Replicator:
         """Delete the files of copies that are not needed any more; return the number of places.
 
         These are the files of unfinished replications, and of replaced or withdrawn copies. Files of other programs in
-        the same folders stay. After ``most_s`` seconds the rest is left to the next call. The housekeeper calls this
-        method. Safe at any time, and safe to repeat.
+        the same folders stay. The call stops after ``most_s`` seconds, if given, and the next call continues. The
+        housekeeper calls this method. Safe at any time, and safe to repeat.
         """
         return self._leftovers.clean(most_s)
 
@@ -383,10 +386,10 @@ class Replicator:
         self._running.commit(running, changes)
 
     def _checked(self, planned: PlannedTable, copied: CopiedFiles) -> tuple[dict[int, str], frozenset[int]]:
-        """Return a dict from copied directory to checksum, and the ids whose checksums were not known before.
+        """Return a dict from id of a copied directory to checksum, and the ids without an earlier recorded checksum.
 
         Raises:
-            CopyAlteredError: a directory differs from its first copy.
+            CopyAlteredError: the checksum of a directory differs from the recorded one.
         """
         known = self._catalog.copy_checksums([each.registered for each in planned.lacking if each.registered])
         checksums: dict[int, str] = {}
@@ -479,7 +482,7 @@ def _status(
 def _commits(lacks: Sequence[RegisteredDirectory], own: Sequence[RegisteredDirectory]) -> set[int]:
     """Return the write ids of the commits that a copy lacks.
 
-    Results of compactions count if their write ids are above the write ids of the copy.
+    For a lacking directory with merged writes, only the write ids above the highest one of the copy count.
     """
     highest = max((last for each in own if (last := _last_write_id(each)) is not None), default=0)
     found: set[int] = set()

@@ -91,7 +91,7 @@ class ReplicationTransactions:
                 self._transactions.abort_many([txn_id], f"{shown(process)} has died")
 
     def try_lock(self, running: RunningReplication, tables: Iterable[tuple[str, int]], cluster: str) -> bool:
-        """Lock tables against other replications to a cluster, or return False at once if one is running.
+        """Lock tables against other replications to a cluster. Return False at once if such a replication is running.
 
         ``tables`` has the database and id of each table.
         """
@@ -128,7 +128,7 @@ class ReplicationTransactions:
     ) -> None:
         """Lock tables, or a whole database, against readers and writers, and against other replications.
 
-        One request has all locks, and is granted as a whole. ``timeout_s`` limits the wait.
+        All locks are granted together or not at all. ``timeout_s`` limits the wait.
 
         Raises:
             LockError, DeadlockError: the locks were not acquired.
@@ -171,7 +171,11 @@ _FACTS = 5
 
 
 def this_process() -> str:
-    """Return a text that identifies this process: host, start and process id space of the system, id, and start."""
+    """Return a text that identifies this process.
+
+    The text has the host, the start and the process id space of the system, the process id, and the start of the
+    process.
+    """
     return " ".join((socket.gethostname().replace(" ", "_"), *_machine(), str(os.getpid()), _began(os.getpid())))
 
 
@@ -187,13 +191,13 @@ def is_dead(process: str) -> bool:
 
 
 def shown(process: str) -> str:
-    """Return the description of a process for messages."""
+    """Return the description for messages of a process from :func:`this_process`."""
     facts = process.split(" ")
     return f"process {facts[3]} on {facts[0]}" if len(facts) == _FACTS else "its process"
 
 
 def _machine() -> tuple[str, str]:
-    """Return the start and the process id space of this system, as empty texts if they are not known."""
+    """Return the start and the process id space of this system, or two empty texts if they are not known."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return boot, str((_PROC / "self/ns/pid").readlink())

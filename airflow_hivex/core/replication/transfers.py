@@ -51,7 +51,7 @@ class CopyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The plan with the existing file in each place, the files to copy, and their checksums."""
+    """The plan with the existing files in the places of copies, and the copied files with their checksums."""
 
     planned: Sequence[PlannedTable]
     files: Sequence[FileCopy]
@@ -96,7 +96,7 @@ class Transfers:
         options: CopyOptions,
         files: Callable[[str], ClusterFiles],
     ) -> CopiedFiles:
-        """Copy files by a job, by threads of this process, or by both; return their checksums."""
+        """Copy files by a job, by threads of this process, or by both; return the copied files with checksums."""
         left, by_job = wanted, CopiedFiles({}, frozenset())
         cluster = self._job_cluster(wanted, target, options)
         if cluster is not None:
@@ -201,12 +201,12 @@ class CopyComparison:
     def without_equal(
         self, planned: PlannedTable, known: Mapping[int, str], txn_id: int, unfinished: Collection[str]
     ) -> PlannedTable:
-        """Return the plan in which present directories that differ from their source are lacking directories.
+        """Return the plan after a comparison of its present directories with their sources.
 
-        A directory is copied again into its place. A changed partition of a plain table is copied into a new folder,
-        since queries may be reading the old folder. If an earlier replication has left a folder for it in
-        ``unfinished``, this folder is used. Unchanged files are reused. ``known`` is a dict from directory id to
-        recorded checksum.
+        A present directory that differs from its source becomes a lacking directory, and is copied again into its
+        place. A changed partition of a plain table is copied into a new folder, since queries may be reading the old
+        folder. If an earlier replication has left a folder for this partition in ``unfinished``, this folder is used.
+        Unchanged files are reused. ``known`` is a dict from directory id to recorded checksum.
         """
         if not planned.present:
             return planned
@@ -228,7 +228,7 @@ class CopyComparison:
     def _changed(
         self, planned: PlannedTable, known: Mapping[int, str]
     ) -> Iterator[tuple[PlannedDirectory, dict[str, str]]]:
-        """Yield the directories that differ from their source, each with the places of its equal files."""
+        """Yield each directory that differs from its source, with a dict from equal file to its place."""
         target = self._files(planned.cluster)
         for each in planned.present:
             found = {name: size for name, size in target.walk(each.place) if not _is_apart(name)}
@@ -242,7 +242,10 @@ class CopyComparison:
                 yield each, {}
 
     def _is_right(self, planned: PlannedTable, directory: PlannedDirectory, known: Mapping[int, str]) -> bool:
-        """Return whether a registered directory has the recorded checksum or, without one, the files of its source."""
+        """Return whether the copy of a registered directory has the recorded checksum.
+
+        If no checksum is recorded, the files are compared with the files of the source.
+        """
         assert directory.registered is not None
         expected = known.get(directory.registered.id)
         if expected is None:
@@ -252,7 +255,7 @@ class CopyComparison:
         return checksum_of({name: hashed[copy] for name, copy in copies.items()}) == expected
 
     def _same(self, planned: PlannedTable, directory: PlannedDirectory, names: Collection[str]) -> list[str]:
-        """Return the names of the files that have the checksum of their source."""
+        """Return the names of the files whose copies have the same checksum as their sources."""
         pairs = {
             name: ((planned.cluster, directory.place_of(name)), (directory.source, directory.source_of(name)))
             for name in names
@@ -268,7 +271,7 @@ def checksum_of(checksums: Mapping[str, str]) -> str:
 
 
 def _is_apart(name: str) -> bool:
-    """Return whether readers and replications ignore a file."""
+    """Return whether readers and replications ignore a file: a hidden file, or an unfinished copy."""
     last = name.rpartition("/")[2]
     return last.startswith(".") or last.endswith(UNFINISHED)
 
@@ -280,7 +283,10 @@ def _place(planned: PlannedTable, directory: PlannedDirectory, folder: str) -> s
 
 
 def _is_version(place: str, location: str, ending: str) -> bool:
-    """Return whether a place belongs to a partition in a copy of a table that any transaction has made."""
+    """Return whether a place is that of a partition in a new folder, which a transaction has made for a copy.
+
+    ``ending`` is the path of the partition in the folder.
+    """
     start = f"{location}_copy_"
     inside = place.removesuffix(ending) if ending else place
     return place.startswith(start) and place.endswith(ending) and inside[len(start) :].isdecimal()
