@@ -1,8 +1,8 @@
 """The tables that a task has read and written, as its inlets and outlets.
 
 SQL is a template, and sqlglot is too slow for a DAG file, so the tables are found when the statements run. An event is
-sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet, so a task
-that only moves, copies or merges files, and does not change rows, has only inlets.
+sent for each written table whose asset a DAG of this Airflow uses. Airflow stores an event for each outlet. So a task
+that only moves, copies or merges files has only inlets, because it changes no rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def declare_inlets(
 
 
 def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[str]) -> None:
-    """Add tables, each ``table`` or ``database.table``, to the inlets of a task that does not change their rows."""
+    """Add tables to the inlets of a task. A name is ``database.table``, or ``table`` for a table of ``default``."""
     parts = (each.rpartition(".") for each in tables)
     _add_inlets(operator, [table_uri(hivex_conn_id, database or "default", table) for database, _, table in parts])
 
@@ -58,9 +58,9 @@ def declare_tables(operator: BaseOperator, hivex_conn_id: str, tables: Iterable[
 def send_event(
     operator: BaseOperator, context: Context, uri: TableUri, extra: dict[str, Any], partitions: Collection[str] = ()
 ) -> None:
-    """Add a table or link whose rows have changed to the outlets of a task, with an event.
+    """Add the asset of a changed table or link to the outlets of a task, with an event.
 
-    An asset is skipped if no DAG names it, or if its events come from the notification log.
+    No event is sent for an asset that no DAG names, or whose events come from the notification log.
     """
     if "outlet_events" not in context:
         return
@@ -80,10 +80,10 @@ def send_events(
 ) -> None:
     """Add the tables that committed transactions have written to the outlets of a task, each with an event.
 
-    An asset is skipped if no DAG names it, or if its events come from the notification log. An error is only logged,
-    because the transactions have committed.
+    No event is sent for an asset that no DAG names, or whose events come from the notification log. An error is only
+    logged, because the transactions have committed.
 
-    :param with_partition_keys: send an event for each partition, with its name as the partition key
+    :param with_partition_keys: send an event for each partition; the partition key is the name of the partition
     """
     ids = sorted(set(txn_ids))
     if not ids or "outlet_events" not in context:
@@ -134,7 +134,10 @@ def _by_table(commits: Iterable[TableCommit]) -> dict[str, _Written]:
 
 
 def _asset_of(uri: str) -> Asset | None:
-    """Return the asset with the URI, or None if no DAG has it or its events come from the notification log."""
+    """Return the asset with the URI, or None if no event is to be sent.
+
+    No event is sent if no DAG names the asset, or if its events come from the notification log.
+    """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import AssetResult, GetAssetByUri
 

@@ -35,25 +35,26 @@ if TYPE_CHECKING:
 class HivexCompactOperator(NamedInMap, BaseOperator):
     """Request a compaction of one table or partition, and optionally wait for its end.
 
-    Thresholds, ``NO_AUTO_COMPACTION`` and earlier failures are ignored. A worker runs the compaction. A retry does not
-    request it twice, but uses a compaction of the same type that waits, runs, or covers the same writes. If there is a
-    compaction of another type, the task fails, and Airflow retries it as its ``retries`` say.
+    The request ignores thresholds, ``NO_AUTO_COMPACTION`` and earlier failures. A worker runs the compaction. If a
+    compaction of the same type already waits, runs, or covers the same writes, the task uses that compaction, so a
+    retry does not request a second one. If a compaction of another type is in the queue, the task fails, and Airflow
+    retries the task as its ``retries`` say.
 
     It returns ``{"compaction_id", "table", "partition", "type", "state", "message", "txn_id"}``.
 
     :param table: ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``; required for a table with partitions (templated)
     :param compaction_type: ``major``, ``minor`` or ``rebalance`` (templated)
-    :param compaction_pool: the pool of the queue whose workers run it; None for the pool of the table or its database.
-        It is not Airflow's ``pool`` (templated)
+    :param compaction_pool: the compaction pool whose workers run the compaction; None for the pool of the table or of
+        its database. This is not Airflow's ``pool`` (templated)
     :param properties: ``compactor.*`` and ``tblprops.*`` properties, which override the properties of the table
         (templated)
-    :param buckets: the number of files of a rebalance; None for the current number (templated)
-    :param order_by: the order of the rows of a rebalance: columns, with ``DESC`` for descending order (templated)
+    :param buckets: the number of files that a rebalance writes; None for the current number (templated)
+    :param order_by: the columns by which a rebalance sorts the rows, with ``DESC`` for descending order (templated)
     :param wait_for_completion: wait until the rows are merged; fail, without a retry, if the compaction fails
     :param until_cleaned: with ``wait_for_completion``, wait until the replaced files are deleted, too
     :param poll_interval: seconds between two checks of the compaction
-    :param timeout: the longest time to wait; the compaction continues after it
+    :param timeout: the longest time to wait; then the task fails, and the compaction continues
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -190,7 +191,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return self.table + (f" ({self.partition})" if self.partition else "")
 
     def _own(self, compactor: Compactor, response: CompactionResponse) -> Compaction:
-        """Return the entry of the requested compaction, or of an earlier one of the same type."""
+        """Return the queue entry of the requested compaction, or of an earlier compaction of the same type."""
         from airflow_hivex.core.model.compaction import CompactionType
 
         if response.is_accepted:
@@ -207,7 +208,7 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
         return entry
 
     def _end(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Declare the table as an inlet, and return the answer. It is not an outlet, because no rows change."""
+        """Declare the table as an inlet, and return the answer. The table is not an outlet, because no rows change."""
         from airflow_hivex.operators.asset_events import declare_tables
 
         declare_tables(self, self.hivex_conn_id, [answer["table"]])
@@ -237,10 +238,10 @@ class HivexCompactOperator(NamedInMap, BaseOperator):
 class HivexInitiateCompactionsOperator(BaseOperator):
     """Run one round of the initiator, which requests compactions of tables that have passed a threshold.
 
-    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of tables and
-    partitions that it has checked, the ids of new compactions, the ids of records that say why a compaction was not
-    requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if one round was not enough.
-    A retry is harmless.
+    It returns ``{"candidates", "initiated", "did_not_initiate", "requeued", "is_complete"}``: the number of checked
+    tables and partitions, the ids of new compactions, the ids of records with the reason why a compaction was not
+    requested, and the ids of compactions whose worker was lost. ``is_complete`` is false if the round has reached
+    ``metastore.compactor.fetch.size``; the next round continues. A retry is harmless.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
@@ -264,11 +265,13 @@ class HivexInitiateCompactionsOperator(BaseOperator):
 class HivexCleanOperator(BaseOperator):
     """Delete files that compactions have replaced, and files of aborted transactions, on every cluster.
 
-    Files that an open transaction may read stay. It returns a list with ``{"compaction_id", "table", "partition",
-    "outcome", "deleted", "waiting", "blockers", "message"}`` for each table or partition. ``deleted`` and ``waiting``
-    are the numbers of deleted and of remaining directories and files, ``blockers`` the transactions that need them. The
-    log names each directory and file. If a directory cannot be deleted, the task fails without a retry, and a later
-    round repeats the deletion after a pause. The task may be killed at any moment.
+    Files that an open transaction may read stay. If a directory cannot be deleted, the task fails without a retry, and
+    a later round repeats the deletion after a pause. It is safe to kill the task at any moment.
+
+    It returns a list with ``{"compaction_id", "table", "partition", "outcome", "deleted", "waiting", "blockers",
+    "message"}`` for each table or partition that it has cleaned. ``deleted`` and ``waiting`` are the numbers of deleted
+    and of remaining directories and files. ``blockers`` are the transactions that need the remaining ones. The log
+    names each directory and file.
 
     :param plan_only: list the directories that would be deleted now, and delete nothing
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -288,7 +291,7 @@ class HivexCleanOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:  # noqa: ARG002 - Airflow gives it by this name
         """Run one round of the cleaner.
 
-        :raises AirflowFailException: a directory or file could not be deleted; all other ones were deleted
+        :raises AirflowFailException: a directory or file could not be deleted; the others were deleted
         """
         from airflow_hivex.core.model.cleaning import CleaningOutcome
 
@@ -316,9 +319,11 @@ class HivexCleanOperator(BaseOperator):
 class HivexHousekeepingOperator(BaseOperator):
     """Run one round of the housekeeper, which ends the transactions of dead clients, and removes old records.
 
-    Transactions and locks without a heartbeat are ended; compactions of lost workers return to the queue. It returns
-    the ids of ended transactions and locks, and the numbers of removed records. A retry is harmless. It also sends the
-    numbers of the metastore as Airflow's metrics (``[hivex] metrics``).
+    It aborts transactions and drops lock requests whose heartbeat is missing, and returns compactions of lost workers
+    to the queue. It also sends the numbers of the metastore as Airflow's metrics (``[hivex] metrics``). A retry is
+    harmless.
+
+    It returns the ids of aborted transactions and of dropped lock requests, and the numbers of removed records.
 
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """

@@ -35,18 +35,20 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     """Run compactions that wait in the queue, on the primary cluster of each table.
 
     Readers and writers continue meanwhile. It returns a list with ``{"compaction_id", "table", "partition", "type",
-    "state", "message", "txn_id"}`` of each compaction, which may be empty. If a compaction has failed, the task fails
-    without a retry after the last one; the initiator requests the failed compaction again in a later round.
+    "state", "message", "txn_id"}`` for each compaction. The list is empty if no compaction waits. If a compaction
+    fails, the task still runs the next ones, and then fails without a retry. The initiator requests the failed
+    compaction again in a later round.
 
-    A retry is harmless, since finished compactions stay. An unfinished compaction returns to the queue: at once if the
-    task was ended or timed out, and after the time-out of its transaction if the process was killed.
+    A retry is harmless, because it does not repeat finished compactions. An unfinished compaction returns to the queue:
+    at once if the task was ended or timed out, and after the time-out of its transaction if the process was killed.
 
     :param compaction_id: run only this compaction, if it still waits; otherwise the task returns its state. None for
         the oldest compactions of a pool (templated)
     :param compaction_pool: the pool of the queue; None for compactions without a pool, and for compactions of any pool
         that have waited longer than ``metastore.compactor.worker.pool.timeout``. It is not Airflow's ``pool``
         (templated)
-    :param max_compactions: the maximum number, run one after the other; None until no compaction waits (templated)
+    :param max_compactions: the maximum number of compactions, run one after the other; None to run compactions until no
+        compaction waits (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -90,7 +92,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         """Run the compactions.
 
         :raises AirflowFailException: a compaction has failed, or no compaction has the id
-        :raises AirflowException: the task was killed, or another worker still has the compaction
+        :raises AirflowException: the task was killed, or another worker still runs the compaction
         :raises HivexError: the failure may pass, or the compaction is in the queue again
         """
         from airflow_hivex.operators.asset_events import declare_tables
@@ -111,7 +113,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _waits_again(self, error: HivexError) -> bool:
-        """Return whether the compaction is in the queue again, so that a retry of the task can run it."""
+        """Return whether a retry can run the compaction, because it is in the queue again or the task was killed."""
         return self._killed or isinstance(error, CompactionLostError | JobCancelledError)
 
     def on_kill(self) -> None:
@@ -137,7 +139,7 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
         return done
 
     def _do(self, metastore: Metastore, compaction_id: int, *, is_retry: bool) -> dict[str, Any]:
-        """Run the compaction with an id if it waits, and return its outcome or its state."""
+        """Run the compaction with an id if it waits in the queue, and return its result. Otherwise return its state."""
         from airflow_hivex.core.model.compaction import CompactionState
 
         compactor = metastore.compactor
@@ -164,10 +166,10 @@ class HivexCompactionWorkerOperator(NamedInMap, BaseOperator):
     def _work(
         self, compactor: Compactor, *, pool: str | None = None, compaction_id: int | None = None
     ) -> Compaction | None:
-        """Run the worker in a thread while the main thread waits; return the entry, or None if no compaction waits.
+        """Run one compaction in a thread, and return its queue entry, or None if no compaction waits.
 
-        The main thread gets signals: the errors of Airflow's time-out and of ``on_kill``. They must interrupt a wait,
-        and not a connection in the middle of an answer.
+        The main thread only waits for this thread. Airflow's time-out and ``on_kill`` raise their errors in the main
+        thread, so they interrupt the wait, and not a connection in the middle of an answer.
         """
         worker_id = f"{socket.gethostname()}-{os.getpid()}.{uuid.uuid4().hex[:8]}"
         self._working = (compactor, worker_id)

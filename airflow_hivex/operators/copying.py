@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 class CopyOperator(NamedInMap, BaseOperator):
     """The base of an operator that copies files by one call of the metastore.
 
-    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, the task copies little
-        data (templated)
-    :param deferrable: free the worker slot while the job of ``copy_cluster`` copies; that cluster needs a Spark Connect
-        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
+    :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
+        data, and the task itself copies small amounts (templated)
+    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies; if that cluster does not use
+        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
+        server the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -77,7 +78,7 @@ class CopyOperator(NamedInMap, BaseOperator):
         return self._complete(answer)
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments of the call, in JSON's types; subclasses define them."""
+        """Return the arguments of the call, in JSON types; subclasses define them."""
         raise NotImplementedError
 
     def _complete(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class _Change(NamedTuple):
-    """The result of the change of a link.
+    """The result of changing a link.
 
-    ``shown`` are the partitions that the event of the link's asset names, or None if there is no event.
+    ``shown`` has the partitions for the event of the link's asset, or is None if no event is to be sent.
     """
 
     result: dict[str, Any]
@@ -72,7 +72,7 @@ class _LinkOperator(NamedInMap, BaseOperator):
         raise NotImplementedError
 
     def _declare(self, context: Context, links: Links, namespace: str, shown: Sequence[str] | None) -> None:
-        """Declare the source as an inlet, and the link as an outlet with an event if it shows more rows than before."""
+        """Declare the source as an inlet, and a link that shows additional rows as an outlet with an event."""
         from airflow_hivex.assets.hivex import table_uri
         from airflow_hivex.core.model.links import LinkName
         from airflow_hivex.operators.asset_events import declare_tables, send_event
@@ -92,7 +92,8 @@ class HivexCreateLinkOperator(_LinkOperator):
 
     :param link: ``table@namespace`` (templated)
     :param namespace: the namespace that gets the link; by default the database of the connection (templated)
-    :param static: whether only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link
+    :param static: True: only HivexAlterLinkOperator and ``ALTER LINK`` add partitions to the link. False (default): the
+        link shows each new partition of its source
     :param properties: properties of the link, such as ``{"RETENTION": "90"}`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """

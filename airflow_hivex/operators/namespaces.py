@@ -30,15 +30,17 @@ class HivexMoveNamespaceOperator(CopyOperator):
 
     :param namespace: the database (templated)
     :param cluster: the new primary cluster of its tables (templated)
-    :param copy_linked: copy the tables and partitions of other namespaces that links of this namespace show
+    :param copy_linked: also copy the tables and partitions of other namespaces that this namespace shows through links
     :param keep_copies: keep the copies on the previous clusters
     :param dry_run: change nothing, and return the plan
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the maximum speed of copying; None for no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None: jobs copy much data, the task copies little
-        data. The last files, at the switch, are copied by the task itself (templated)
-    :param deferrable: free the worker slot while jobs of ``copy_cluster`` copy; that cluster needs a Spark Connect
-        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
+    :param copy_cluster: the cluster whose Spark copies the files; None (default): Spark jobs copy large amounts of
+        data, and the task itself copies small amounts. The task itself always copies the last files, at the switch
+        (templated)
+    :param deferrable: True: free the worker slot while jobs of ``copy_cluster`` copy; if that cluster does not use a
+        Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
+        server the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -95,19 +97,20 @@ class HivexMoveNamespaceOperator(CopyOperator):
 
 
 class HivexImportNamespaceOperator(BaseOperator):
-    """Import the tables and views of a namespace of another metastore, as of one snapshot.
+    """Import the tables and views of a namespace from another metastore, as of one snapshot.
 
-    A retry keeps the files that the previous try has copied. Objects that exist here are not changed, so a task may be
-    repeated.
+    A retry keeps the files that the previous try has copied. Objects that already exist in this metastore are not
+    changed, so the task can be repeated.
 
-    It returns ``{"namespace", "imported", "present", "size_bytes"}`` with the names of objects. It fails if an object
-    cannot be imported, such as an external table, and ``skip_refused`` is not set.
+    It returns ``{"namespace", "imported", "present", "size_bytes"}``. ``imported`` has the names of imported objects,
+    ``present`` the names of objects that exist in this metastore, but differ. Unless ``skip_refused`` is set, the task
+    fails if an object, such as an external table, cannot be imported.
 
     :param namespace: the namespace in the other metastore (templated)
     :param source_conn_id: the connection of type ``hivex`` of the other metastore; by default the home of the
         namespace, which ``hivex namespace home`` sets (templated)
     :param tables: a pattern of tables and views, such as ``flights|air*`` (templated)
-    :param into: the name of the namespace here; by default the same (templated)
+    :param into: the name of the namespace in this metastore; by default the same name (templated)
     :param cluster: the cluster that gets the files; by default the default cluster (templated)
     :param skip_refused: skip objects that cannot be imported, and log the reasons
     :param dry_run: change nothing, and return the names of objects that would be imported

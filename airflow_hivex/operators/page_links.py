@@ -23,10 +23,11 @@ class HivexTransactionsLink(BaseOperatorLink):
     name = "Hivex: transactions"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address of the page. The task calls it at its end.
+        """Return the address of the page. Airflow calls this method when the task ends.
 
-        The address names the transactions by the task and, if the task knows them, by their ids. The transaction of a
-        group has another task as its owner, and the record of a transaction is deleted some time after its end.
+        The address has the name of the task and, if the task knows them, the ids of its transactions. The name alone
+        does not find the transaction of a group, which another task owns. The ids alone find only transactions whose
+        records are not deleted yet.
         """
         return page_address(operator, tab="transactions", agent=_agent_of(ti_key), txns=_transactions_of(operator))
 
@@ -37,7 +38,7 @@ class HivexCompactionsLink(BaseOperatorLink):
     name = "Hivex: compactions"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """Return the address of the page. The task calls it at its end."""
+        """Return the address of the page. Airflow calls this method when the task ends."""
         partition = getattr(operator, "partition", None)
         return page_address(operator, tab="compactions", table=_table_of(operator), partition=partition)
 
@@ -48,7 +49,7 @@ class HivexTableLink(BaseOperatorLink):
     name = "Hivex: table"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002
-        """Return the address of the page. The task calls it at its end."""
+        """Return the address of the page. Airflow calls this method when the task ends."""
         return page_address(operator, tab="tables", table=_table_of(operator))
 
 

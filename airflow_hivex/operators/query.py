@@ -42,8 +42,8 @@ CANCEL_LIMIT_S = 60
 class StatementThread:
     """A thread that runs the statements of a session while the main thread waits.
 
-    The main thread gets signals: the errors of Airflow's time-out and of ``on_kill``. They must interrupt a wait, and
-    not a connection to the JVM or to the metastore in the middle of an answer.
+    Airflow's time-out and ``on_kill`` raise their errors in the main thread. So they interrupt the wait, and not a
+    connection to the JVM or to the metastore in the middle of an answer.
     """
 
     def __init__(self, session: Session, conflict_retries: int) -> None:
@@ -132,10 +132,10 @@ class HivexQueryOperator(BaseOperator):
     :param database: the current database; None for the database of the connection (templated)
     :param transaction: the group whose transaction the statements join, or the id of an open transaction; a retry first
         discards the writes of the previous try in this transaction (templated)
-    :param conflict_retries: the number of retries, each after a pause, of a statement that a write conflict or a
-        deadlock has aborted; not in a transaction of several statements
-    :param max_rows: the maximum number of rows that are returned, 1,000 by default; with a ``handler`` or an
-        ``output_path`` all rows by default
+    :param conflict_retries: the maximum number of retries, each after a pause, if a write conflict or a deadlock aborts
+        a statement. A transaction of several statements is not retried
+    :param max_rows: the maximum number of returned rows. The default is 1,000; with a ``handler`` or an ``output_path``
+        it is all rows
     :param handler: called with a cursor over the rows of the last statement; the task returns its result
     :param output_path: a file, or the URI of an object such as ``s3://bucket/key``, that gets the rows (templated)
     :param output_format: ``csv``, ``json``, ``jsonl`` or ``parquet``
@@ -144,13 +144,14 @@ class HivexQueryOperator(BaseOperator):
     :param output_mode: ``overwrite`` replaces the rows of the table, ``append`` keeps them
     :param show_return_value_in_logs: whether to log the result
     :param asset_events: send an event for each written table whose asset a DAG names
-    :param asset_partitions: send an event for each written partition, with its name as the partition key
-    :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``. A query that has
-        read such a copy adds ``"as_of": {"time", "lag_s", "commits", "write_ids"}`` to the result (templated)
-    :param max_lag_commits: the number of commits by which copies may lag (templated)
-    :param deferrable: free the worker slot while Spark works: statements that run a job on a Spark Connect server run
-        in the triggerer. Without such a server the task fails. None: ``[operators] default_deferrable``; without such
-        a server the task then runs in the worker
+    :param asset_partitions: send an event for each written partition; the partition key is the name of the partition
+    :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``. If the
+        last query has read such a copy, the result also has ``"as_of": {"time", "lag_s", "commits", "write_ids"}``
+        (templated)
+    :param max_lag_commits: the largest number of commits by which copies may lag (templated)
+    :param deferrable: True: free the worker slot while Spark works. Statements that run a job on a Spark Connect server
+        then run in the triggerer; without such a server the task fails. None (default): use ``[operators]
+        default_deferrable``; without such a server the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -275,7 +276,7 @@ class HivexQueryOperator(BaseOperator):
             return self._complete(context, query, self._until_deferred(partial(query.resume, event)))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Continue after a deferral. If the trigger has failed or timed out, its transaction is aborted."""
+        """Continue after a deferral. If the trigger has failed or timed out, abort the task's open transactions."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralError, TaskDeferralTimeout) as error:
@@ -284,7 +285,7 @@ class HivexQueryOperator(BaseOperator):
             raise
 
     def _failures(self, txn_id: int | None) -> AbstractContextManager[None]:
-        """Return a context manager that raises errors so that Airflow retries the task only if a retry can help."""
+        """Return a context manager that converts errors, so that Airflow retries the task only if a retry can help."""
 
         def describe(error: HivexError) -> AirflowFailException | None:
             if txn_id is not None:
@@ -414,7 +415,8 @@ class HivexQueryOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop the Spark job.
 
-        The transaction of a single statement is aborted, one of several statements stays open.
+        A transaction that this task began (for one statement, or by START TRANSACTION) is aborted. A transaction that
+        it only joined, such as that of a task group, stays open.
         """
         self._killed = True
         thread = self._thread
@@ -493,9 +495,9 @@ _KINDS = (_CREATED, _ADDED, "ALTER LINK DROP PARTITION", "ALTER LINK SET LINKPRO
 
 
 class LinkChange(NamedTuple):
-    """A statement that has created or altered the link ``table@namespace`` of a database.
+    """The change of the link ``table@namespace`` of a database by a statement.
 
-    ``shown`` are the partitions that the event of the link's asset names, or None if there is no event.
+    ``shown`` has the partitions for the event of the link's asset, or is None if no event is to be sent.
     """
 
     database: str
@@ -505,10 +507,10 @@ class LinkChange(NamedTuple):
 
 
 def link_change(hook: WarehouseHook, session: Session, statement: str, result: Result, try_number: int) -> list[Any]:
-    """Return a list with the change of a link by a statement that has run, in JSON's types, or an empty list.
+    """Return a list with one change if a finished statement has created or altered a link, or else an empty list.
 
-    The events of the first try may have been lost, so a second try also sends events for changes of the first one. An
-    error is only logged, because the link has changed.
+    The change is in JSON types. The first try may have ended before it sent its events, so a retry also sends the
+    events of changes that the first try made. An error is only logged, because the link has already changed.
     """
     inspection = session.inspect(statement)[0]
     if inspection.kind not in _KINDS:
@@ -542,7 +544,7 @@ def _change(
 def declare_links(
     operator: BaseOperator, context: Context, hivex_conn_id: str, changes: Iterable[Any], *, with_events: bool
 ) -> None:
-    """Declare the sources of links as inlets, and links that show additional rows as outlets with an event."""
+    """Declare the source of each link as an inlet, and links that show additional rows as outlets with an event."""
     from airflow_hivex.assets.hivex import table_uri
     from airflow_hivex.operators.asset_events import declare_tables, send_event
 

@@ -1,8 +1,8 @@
-"""Deferrable queries: statements run one after the other, each with its job in the triggerer.
+"""Deferrable queries: the statements run one after the other, and their jobs run in the triggerer.
 
-The worker opens the transaction and commits it; the triggerer runs the statement in between. If one of the two is lost,
-the transaction commits once or not at all. The transaction has no heartbeats while the task waits for a triggerer or
-worker.
+The worker opens the transaction of each statement, and commits it. In between, the triggerer runs the statement. If the
+worker or the triggerer is lost, the transaction commits once or not at all. The transaction gets no heartbeats while
+the task waits for a triggerer or a worker.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ if TYPE_CHECKING:
     RunHere = Callable[[Session, str, Mapping[str, Any] | None], dict[str, Any]]
 
 REST = timedelta(hours=1)
-"""The time that the transaction of a deferred statement may wait for a triggerer or for a worker."""
+"""The longest time that the transaction of a deferred statement may wait for a triggerer or for a worker."""
 
 
 @dataclass(slots=True)
 class Course:
     """The progress of a deferrable task, which is kept while the task is deferred.
 
-    ``done`` is the number of complete statements. ``database`` and ``cluster`` are the current ones of the session.
-    ``txn_id`` is the transaction of the next statement. ``conflicts`` is the number of its aborts by conflicts.
-    ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end of the task's
-    ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction of a group.
-    ``committed`` has the transactions of complete statements, ``links`` their changes of links
-    (``operators/query.py``). ``scripts`` has the result of the function of a decorated task, which is called once.
+    ``database`` and ``cluster`` are the current database and cluster of the session. ``done`` is the number of complete
+    statements. ``txn_id`` is the transaction of the next statement, ``conflicts`` the number of conflicts that have
+    aborted the next statement. ``runs_here`` is true if the next statement runs in the worker. ``ends_at`` is the end
+    of the task's ``execution_timeout``, in ISO 8601. If ``is_of_group`` is true, all statements share the transaction
+    of a group. ``committed`` has the transactions of complete statements, ``links`` their changes of links
+    (``LinkChange`` in ``operators/query.py``). ``scripts`` has the scripts that the function of a decorated task has
+    returned, because the function is called only once.
     """
 
     database: str | None
@@ -68,13 +69,13 @@ class Course:
 
     @property
     def time_left(self) -> timedelta | None:
-        """Return the time until ``ends_at``, at least one second, or None without a limit."""
+        """Return the time until ``ends_at``, at least one second, or None if the task does not have a time limit."""
         if self.ends_at is None:
             return None
         return max(datetime.fromisoformat(self.ends_at) - datetime.now(UTC), timedelta(seconds=1))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the course as a dict in JSON's types, which has the arguments of the constructor."""
+        """Return the arguments of the constructor as a dict in JSON types."""
         return asdict(self)
 
 
@@ -88,7 +89,7 @@ class Deferral(Exception):  # noqa: N818 - a request, no error
 
 
 class DeferredQuery:
-    """One phase of a deferrable task in a worker, up to the next deferral or the result."""
+    """The work of a deferrable task in one worker process, up to the next deferral or to the result."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class DeferredQuery:
         return False
 
     def in_group(self, txn_id: int, begin_task_id: str | None) -> Deferral:
-        """Return the deferral for all statements, which the triggerer runs in the transaction of a group."""
+        """Return the deferral with which the triggerer runs all statements in the transaction of a group."""
         self._course.txn_id, self._course.is_of_group = txn_id, True
         self._hook.log.info("%d statements run in the triggerer, in transaction %d", len(self._statements), txn_id)
         return Deferral(self._trigger(self._statements, txn_id, begin_task_id, is_own=False), self._course.time_left)
@@ -254,7 +255,9 @@ class DeferredQuery:
         )
 
     def _settle(self, event: Mapping[str, Any], txn_id: int) -> None:
-        """Commit or abort the transaction of a statement.
+        """Commit the transaction of a statement, or abort it if the statement has failed in the triggerer.
+
+        If the statement cannot run in the triggerer, set ``runs_here``, so that the worker runs it.
 
         :raises _ConflictError: a conflict with another transaction has aborted this transaction
         :raises AirflowFailException: the statement has failed, and would fail again
@@ -307,4 +310,4 @@ class DeferredQuery:
 
 
 class _ConflictError(Exception):
-    """A conflict with another transaction has aborted the transaction of a statement."""
+    """A conflict with another transaction, which has aborted the transaction of a statement."""

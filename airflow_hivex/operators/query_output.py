@@ -64,7 +64,7 @@ class QueryOutput:
         return self.handler is not None or self.path is not None
 
     def rewritten(self, statements: list[str], hook: WarehouseHook, database: str | None) -> list[str]:
-        """Return the statements. With a ``table`` the last statement is changed so that it writes to the table.
+        """Return the statements. With a ``table``, the last statement is rewritten to write its rows to the table.
 
         :raises InvalidOperationError: the last statement is not a query
         :raises HivexError: the last statement or the name of the table has a syntax error

@@ -30,15 +30,16 @@ class HivexReplicateOperator(CopyOperator):
         (templated)
     :param partition_filter: conditions on the partition keys of one table, as in a PARTITION clause
         (``year = 2013, month < 3``), instead of names (templated)
-    :param dry_run: copy nothing, and return ``"directories"``: ``{"table", "partition", "directory", "source", "files",
-        "bytes"}`` of each directory that would be copied
-    :param verify: whether to read the registered copies, too, and to replace damaged files
+    :param dry_run: copy nothing, and also return ``"directories"``: a list with ``{"table", "partition", "directory",
+        "source", "files", "bytes"}`` for each directory that would be copied
+    :param verify: also read the files that are already copied, and replace damaged ones
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the maximum speed of copying; None for no limit
-    :param copy_cluster: the cluster whose Spark copies the files; None: a job copies much data, the task copies little
-        data (templated)
-    :param deferrable: free the worker slot while the job of ``copy_cluster`` copies; that cluster needs a Spark Connect
-        server. None: ``[operators] default_deferrable``; without such a server the task then runs in the worker
+    :param copy_cluster: the cluster whose Spark copies the files; None (default): a Spark job copies large amounts of
+        data, and the task itself copies small amounts (templated)
+    :param deferrable: True: free the worker slot while the job of ``copy_cluster`` copies; if that cluster does not use
+        a Spark Connect server, the task fails. None (default): use ``[operators] default_deferrable``; without such a
+        server the task runs in the worker
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     """
 
@@ -116,9 +117,9 @@ class HivexSetPrimaryClusterOperator(NamedInMap, BaseOperator):
 
     :param table: ``database.table`` (templated)
     :param cluster: the new primary cluster (templated)
-    :param force: whether the previous cluster is lost. If the change would lose writes, the task fails without a retry,
-        and the error lists the writes with a text for ``confirm``
-    :param confirm: the text of this error, which confirms exactly this loss (templated)
+    :param force: True if the previous cluster is lost. If the change would lose writes, the task fails without a retry;
+        the error lists these writes, and a text for ``confirm``
+    :param confirm: the text from the error of ``force``, which confirms the loss of exactly these writes (templated)
     :param threads: the number of files that are copied at once
     :param bytes_per_second: the maximum speed of copying; None for no limit
     :param hivex_conn_id: the connection of type ``hivex`` (templated)

@@ -56,14 +56,14 @@ class HivexTransaction(TaskGroup):
 
     The group begins with a setup task ``begin``. Its task ``commit`` runs when no task has failed, and commits if all
     have succeeded. The teardown ``abort`` runs when all tasks have ended. If the transaction is still open, ``abort``
-    aborts it and fails, so that the DAG run fails; it does not fail if a task chose to be skipped. Tasks downstream of
-    the group are downstream of ``commit``. A ``@task`` takes :attr:`txn_id` as an argument, and joins the transaction
-    by ``HivexHook.session(txn_id=...)``.
+    aborts it and fails, so that the DAG run fails. If a task chose to be skipped, ``abort`` does not fail. Tasks
+    downstream of the group are downstream of ``commit``. To join the transaction in a ``@task``, pass :attr:`txn_id` to
+    it as an argument, and call ``HivexHook.session(txn_id=...)``.
 
     :param group_id: the group's id
     :param hivex_conn_id: the connection of type ``hivex``
-    :param timeout: the time after which the transaction is aborted if none of its statements runs
-    :param task_arguments: further arguments of the three tasks of the group, such as ``retries`` or ``queue``
+    :param timeout: the transaction is aborted if none of its statements runs for this time
+    :param task_arguments: further arguments of ``begin``, ``commit`` and ``abort``, such as ``retries`` or ``queue``
     """
 
     def __init__(
@@ -87,14 +87,15 @@ class HivexTransaction(TaskGroup):
 
     @property
     def txn_id(self) -> XComArg:
-        """Return the transaction's id, for tasks of the group."""
+        """Return the XComArg of the transaction's id, for tasks of the group."""
         return XComArg(self._begun())
 
     @property
     def txn_id_template(self) -> str:
         """Return a template of the transaction's id, for templated fields of tasks downstream of ``begin``.
 
-        An XComArg would make ``begin`` a direct upstream task, and so allow only the trigger rule ``all_success``.
+        An XComArg would make ``begin`` a direct upstream task. Directly downstream of a setup task, Airflow allows only
+        the trigger rule ``all_success``.
         """
         # Each map index of a mapped group has its own begin.
         is_mapped = next(iter(self.iter_mapped_task_groups()), None) is not None
@@ -196,10 +197,11 @@ def _required(tasks: Mapping[str, AbstractOperator]) -> Iterable[AbstractOperato
 
 
 class HivexBeginOperator(BaseOperator):
-    """Open the transaction of a group, and return its id. Each try opens a new transaction.
+    """Open the transaction of a group, and return its id.
 
-    The task aborts the transactions of earlier tries. If only a part of the group was cleared, it instead returns the
-    transaction of the earlier try.
+    A retry aborts the transactions of earlier tries, and opens a new one. If only a part of the group was cleared, the
+    task instead returns the transaction of the latest try, provided that this transaction is still open, or has
+    committed and no task of the group is to run again.
 
     :param timeout: the transaction's time-out
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -249,7 +251,14 @@ class HivexBeginOperator(BaseOperator):
         return [transaction for transaction in found if transaction is not None]
 
     def _to_go_on_with(self, latest: Transaction | None, context: Context) -> int | None:
-        """Return the id of the latest transaction if tasks that were not cleared with this task have joined it."""
+        """Return the id of the latest transaction if this run continues in it, or None to open a new transaction.
+
+        The run continues if tasks of the group were not cleared, and the transaction is open, or has committed and no
+        task of the group is to run again.
+
+        :raises AirflowFailException: the work of tasks that were not cleared is lost, or ``commit`` was not cleared
+            although other tasks of the group were
+        """
         from airflow_hivex.core.model.transactions import TxnState
 
         if context["ti"].try_number == 1:
@@ -311,7 +320,8 @@ class HivexCommitOperator(BaseOperator):
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param begin_task_id: the id of the task that has opened the transaction
-    :param work_task_ids: the tasks of the group that have to succeed; if one of them was skipped, the commit is skipped
+    :param work_task_ids: the tasks of the group that have to succeed; if one of these tasks was skipped, the commit is
+        skipped, too
     """
 
     template_fields: Sequence[str] = ("txn_id", "hivex_conn_id")
@@ -365,9 +375,9 @@ class HivexCommitOperator(BaseOperator):
 class HivexAbortOperator(BaseOperator):
     """Abort the transaction of a group if it is still open, and fail if it has not committed.
 
-    The DAG run then fails, too, because its rows are missing. Otherwise a run that a user marks as failed could look
-    like a success, since Airflow skips the commit, and counts a skipped task as a success. If a task of the group chose
-    to be skipped, the transaction is aborted without a failure.
+    If the task fails, the DAG run fails, too, because its rows are missing. Otherwise a run that a user marks as failed
+    could look like a success, because Airflow skips the commit, and counts a skipped task as a success. If a task of
+    the group chose to be skipped, the transaction is aborted, and the task succeeds.
 
     :param txn_id: the id of the transaction (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -395,10 +405,10 @@ class HivexAbortOperator(BaseOperator):
         self.commit_task_id = commit_task_id
 
     def execute(self, context: Context) -> str:
-        """Return the end of the transaction: ``committed``, or ``aborted`` if a task chose to be skipped.
+        """Return the final state of the transaction: ``committed``, or ``aborted`` if a task chose to be skipped.
 
         :raises AirflowFailException: the transaction was aborted, its record is deleted, or it has committed although
-            the task of the commit has failed
+            the task ``commit`` has failed
         :raises HivexError: the failure may pass
         """
         from airflow_hivex.core.errors import NoSuchTransactionError, TransactionCommittedError
@@ -443,7 +453,7 @@ class HivexAbortOperator(BaseOperator):
         return ", ".join(causes[:10]) or "it was not committed"
 
     def _is_chosen(self, context: Context) -> bool:
-        """Return whether a task of the group, and not a user who marked the run, has caused the skip of the commit."""
+        """Return whether a task of the group, and not a user who marked the DAG run, chose to skip the commit."""
         ti = context["ti"]
         place: dict[str, Any] = {"map_indexes": ti.map_index} if ti.map_index is not None and ti.map_index >= 0 else {}
         if self.commit_task_id and ti.xcom_pull(task_ids=self.commit_task_id, key=SKIPPED, **place):
