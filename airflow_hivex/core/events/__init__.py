@@ -1,1 +1,1 @@
-"""Events: the log of every change of the metastore, written in the transaction of the change."""
+"""Events: a log of all changes of the metastore. Each event is written in the database transaction of its change."""

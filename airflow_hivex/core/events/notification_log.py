@@ -1,4 +1,7 @@
-"""The notification log of all changes, each written in its own transaction, and the marks of partitions."""
+"""The notification log of all changes of the metastore, and the marks that partitions are loaded.
+
+Each event is written in the database transaction of its change.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,11 @@ _MOVED_AT_ONCE = 10_000
 _OF_EVENTS = counters.c.name == "event"
 _OF_PURGED = counters.c.name == "purged_event"
 _GAP = 1_000_000
-"""The number of event ids that are skipped after a restore, so that ids of lost events are not used again."""
+"""The number of event ids that are skipped after a restore. So the ids of lost events are not used again."""
 _MOST_RECENT = 4
-"""The number of events in a bookmark: a change, its commit, and some events before them."""
+"""The largest number of events in a bookmark: a change, its commit, and some events before them."""
 CHANNEL = "hivex_events"
-"""The channel on which PostgreSQL notifies of new events, while a process waits for them."""
+"""The channel of PostgreSQL on which writers announce new events, while a process waits for them."""
 _ANNOUNCE = Prepared(
     select(func.pg_notify(literal_column(f"'{CHANNEL}'"), literal_column("''"))).where(
         select(caches.c.id).where(caches.c.armed_until_ms > bindparam("now_ms", type_=BigInteger)).exists()
@@ -71,63 +74,70 @@ _RECORD = Prepared(
 class EventType(enum.Enum):
     """The type of an event. Source: Hive EventMessage.EventType.
 
-    The types of copies, removed directories, links and changed functions are ours.
+    Hive does not have the types for copies, removed directories, links and changed functions.
     """
 
     CREATE_DATABASE = "CREATE_DATABASE"
-    """A database was created. Its message has the database as ``object``."""
+    """A database was created. Message: ``object``, the database."""
     ALTER_DATABASE = "ALTER_DATABASE"
-    """A database was changed: ``object``, or ``quota`` with ``cluster``, ``size_bytes`` and ``warning_percent``."""
-    DROP_DATABASE = "DROP_DATABASE"
-    """A database was dropped: ``object``."""
-    CREATE_TABLE = "CREATE_TABLE"
-    """A table or view was created: ``object``."""
-    ALTER_TABLE = "ALTER_TABLE"
-    """A table or view was changed: ``object``, and ``was``, its earlier name.
+    """A database or its quota was changed. Message: ``object``, the database; or ``quota``.
 
-    ``was_database`` is its earlier database, and ``primary_was`` its earlier primary cluster, if these have changed.
+    ``quota`` has ``cluster``, ``size_bytes`` and ``warning_percent``.
+    """
+    DROP_DATABASE = "DROP_DATABASE"
+    """A database was dropped. Message: ``object``, the database."""
+    CREATE_TABLE = "CREATE_TABLE"
+    """A table or view was created. Message: ``object``, the table or view."""
+    ALTER_TABLE = "ALTER_TABLE"
+    """A table or view was changed. Message: ``object``, the table or view, and ``was``, its earlier name.
+
+    If the database has changed, ``was_database`` is the earlier one. If the primary cluster has changed,
+    ``primary_was`` is the earlier one.
     """
     DROP_TABLE = "DROP_TABLE"
-    """A table or view was dropped: ``object``."""
+    """A table or view was dropped. Message: ``object``, the table or view."""
     CREATE_FUNCTION = "CREATE_FUNCTION"
-    """A function was created: ``object``."""
+    """A function was created. Message: ``object``, the function."""
     ALTER_FUNCTION = "ALTER_FUNCTION"
-    """A function was changed: ``object``, and ``was``, its earlier database and name."""
+    """A function was changed. Message: ``object``, the function, and ``was``, its earlier database and name."""
     DROP_FUNCTION = "DROP_FUNCTION"
-    """A function was dropped: ``object``."""
+    """A function was dropped. Message: ``object``, the function."""
     ADD_PARTITION = "ADD_PARTITION"
-    """Partitions were added: ``partitions``, their names, and ``objects``."""
+    """Partitions were added. Message: ``partitions``, their names, and ``objects``, the partitions."""
     DROP_PARTITION = "DROP_PARTITION"
-    """Partitions were dropped: ``partitions`` and ``objects``."""
+    """Partitions were dropped. Message: ``partitions``, their names, and ``objects``, the partitions."""
     ALTER_PARTITION = "ALTER_PARTITION"
-    """Partitions were changed: ``partitions`` and ``objects``; ``was`` is the earlier name of a renamed partition."""
-    REGISTER_COPY = "REGISTER_COPY"
-    """Copies were registered: ``cluster``, ``partitions`` (null: the table) and ``directories``."""
-    UNREGISTER_COPY = "UNREGISTER_COPY"
-    """Copies were withdrawn: ``cluster`` and ``partitions`` (null: the table, or all of its partitions)."""
-    CREATE_LINK = "CREATE_LINK"
-    """A link was created: ``object``, ``added_partitions`` and ``removed_partitions``."""
-    ALTER_LINK = "ALTER_LINK"
-    """A link shows other partitions, or has other properties; the message has the fields of CREATE_LINK."""
-    DROP_LINK = "DROP_LINK"
-    """A link was dropped; the message has the fields of CREATE_LINK."""
-    COMMIT_TXN = "COMMIT_TXN"
-    """A transaction with write ids has committed: ``write_ids``, ``table_ids`` and ``partitions`` by table.
+    """Partitions were changed. Message: ``partitions``, their names, and ``objects``, the partitions.
 
-    ``valid_write_ids`` has the list of each table as the commit leaves it.
+    ``was`` is the earlier name of a renamed partition.
+    """
+    REGISTER_COPY = "REGISTER_COPY"
+    """Copies were registered. Message: ``cluster``, ``partitions`` (null: the table) and ``directories``."""
+    UNREGISTER_COPY = "UNREGISTER_COPY"
+    """Copies were withdrawn. Message: ``cluster`` and ``partitions`` (null: the table, or all of its partitions)."""
+    CREATE_LINK = "CREATE_LINK"
+    """A link was created. Message: ``object``, the link, ``added_partitions`` and ``removed_partitions``."""
+    ALTER_LINK = "ALTER_LINK"
+    """The partitions or properties of a link were changed. Message: the fields of CREATE_LINK."""
+    DROP_LINK = "DROP_LINK"
+    """A link was dropped. Message: the fields of CREATE_LINK."""
+    COMMIT_TXN = "COMMIT_TXN"
+    """A transaction with write ids has committed. Message: ``write_ids``, ``table_ids`` and ``partitions`` by table.
+
+    ``valid_write_ids`` has the write id list of each table after the commit.
     """
     ABORT_TXN = "ABORT_TXN"
-    """A transaction with write ids was aborted: ``write_ids`` and ``table_ids`` by table."""
+    """A transaction with write ids was aborted. Message: ``write_ids`` and ``table_ids`` by table."""
     COMMIT_COMPACTION = "COMMIT_COMPACTION"
-    """A compaction has committed: its ``partition`` (null: the table) and the written ``directories``."""
+    """A compaction has committed. Message: ``partition`` (null: the table) and the written ``directories``."""
     REMOVE_DIRECTORIES = "REMOVE_DIRECTORIES"
-    """The cleaner has removed ``directories`` of a ``partition`` (null: the table)."""
+    """The cleaner has removed directories. Message: ``directories`` and their ``partition`` (null: the table)."""
     UPDATE_TABLE_COLUMN_STAT = "UPDATE_TABLE_COLUMN_STAT"
-    """Statistics of the ``columns`` of a table have changed; ``partitions`` is null."""
+    """Statistics of columns of a table have changed. Message: ``columns``, and ``partitions``, which is null."""
     UPDATE_PARTITION_COLUMN_STAT = "UPDATE_PARTITION_COLUMN_STAT"
-    """Statistics of the ``columns`` in ``partitions`` have changed."""
+    """Statistics of columns in partitions have changed. Message: ``columns`` and ``partitions``."""
     UNKNOWN = "UNKNOWN"
-    """A type that this release does not know; a later release has recorded the event."""
+    """A type that this release does not know. A later release has recorded the event."""
 
     @classmethod
     def _missing_(cls, value: object) -> EventType:  # noqa: ARG003 - given by Python
@@ -136,7 +146,7 @@ class EventType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry of the log; ids rise by one in commit order."""
+    """An event of the log. Ids rise by one, and an event that depends on another event has the higher id."""
 
     id: int
     time: datetime
@@ -149,16 +159,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The position of a reader in the log: the id of the last event that it has read, and the last events themselves.
+    """The position of a reader in the log: the id of the last event that the reader has seen, and the last events.
 
-    After a restore from a backup the log may have other events under these ids.
+    After a restore from a backup the log may have other events under the same ids. The events show this.
     """
 
     position: int
     recent: tuple[Event, ...] = ()
 
     def after(self, events: Sequence[Event]) -> Bookmark:
-        """Return the position after some more events."""
+        """Return the position after the ``events``, which follow this position."""
         if not events:
             return self
         return Bookmark(events[-1].id, (*self.recent, *events)[-_MOST_RECENT:])
@@ -174,11 +184,11 @@ def record(
     txn_id: int | None = None,
     message: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write an event in the caller's transaction. No other writer waits for it.
+    """Write an event in the caller's database transaction. Other writers do not wait for it.
 
-    Call this function last, or in a block of :func:`deferred`, after the transaction has acquired all its locks. So an
-    event that depends on another one is recorded later, and gets a higher id. If ``message`` is a function, it is
-    called when the event is sent.
+    Call this function last, after the database transaction has acquired all its locks, or in a block of
+    :func:`deferred`. So an event that depends on another event is recorded later, and gets a higher id. If ``message``
+    is a function, it is called when the event is sent.
     """
 
     def made() -> Call:
@@ -194,7 +204,7 @@ def record(
 
 @contextmanager
 def deferred(connection: Connection) -> Iterator[list[Call]]:
-    """Collect the events of the block, for the caller to send as the last calls of its transaction."""
+    """Yield a list that gets the events of the block. The caller sends them as the last calls of its transaction."""
     events: list[Call] = []
     waiting: list[Callable[[], Call]] = []
     # If the connection is lost in the block, it cannot be asked afterwards.
@@ -227,7 +237,7 @@ def recording(
     txn_id: int | None = None,
     message: Mapping[str, Any] | None = None,
 ) -> Call:
-    """Return the call of :func:`record`, as one of the last calls of an exchange."""
+    """Return the call that writes an event. It must be one of the last calls of an exchange; see :func:`record`."""
     return _RECORD(
         event_ms=now_ms,
         type=type.value,
@@ -239,15 +249,15 @@ def recording(
 
 
 def announcing(now_ms: int) -> Call:
-    """Return the call that wakes waiting processes at the commit. Send it after the last event."""
+    """Return the call that wakes processes waiting for events at the commit. Send it after the last event."""
     return _ANNOUNCE(now_ms=now_ms)
 
 
 class NotificationLog:
-    """The readers' side of the log.
+    """The notification log, for readers.
 
-    Events are recorded without an id, so that commits do not wait for each other. A reader first gives ids to the
-    events that were committed since the last read, in the order in which they were recorded.
+    Events are recorded without ids, so that commits do not wait for each other. Before a read, the reader gives ids to
+    the committed events that have no id, in the order in which they were recorded.
     """
 
     def __init__(self, store: Store) -> None:
@@ -263,20 +273,20 @@ class NotificationLog:
             return int(connection.execute(select(counters.c.value).where(_OF_EVENTS)).scalar_one())
 
     def lag(self, after: int) -> int:
-        """Return the number of events above ``after``, including events without an id. One round trip."""
+        """Return the number of events after the id ``after``, including events without an id. One round trip."""
         numbered = select(counters.c.value).where(_OF_EVENTS).scalar_subquery()
         recorded = select(func.count()).select_from(recorded_events).scalar_subquery()
         with self._store.read() as connection:
             return int(connection.execute(select(numbered + recorded)).scalar_one()) - after
 
     def events(self, after: int | None = None, limit: int = 1000) -> list[Event]:
-        """Return up to ``limit`` events above ``after``, oldest first; by default from the oldest stored event.
+        """Return up to ``limit`` events with ids above ``after``, oldest first; by default from the oldest event.
 
-        Three round trips, more when there are new events.
+        Three round trips, and more if there are new events.
 
         Raises:
-            EventsPurgedError: events above ``after`` were purged. The reader has missed changes. It must read the
-                catalog again, and continue after :meth:`current_event_id`.
+            EventsPurgedError: events above ``after`` were purged, so the reader has missed changes. The reader must
+                read the catalog again, and continue after :meth:`current_event_id`.
         """
         self._number()
         log = notification_log.c
@@ -297,12 +307,14 @@ class NotificationLog:
         return Bookmark(position, tuple(map(_event, rows)))
 
     def read(self, bookmark: Bookmark, limit: int = 1000) -> tuple[list[Event], Bookmark]:
-        """Return up to ``limit`` events after a position, and the position after them. Round trips as :meth:`events`.
+        """Return up to ``limit`` events after a bookmark, and the bookmark after them.
+
+        Four round trips, and more if there are new events.
 
         Raises:
-            EventsPurgedError: events after the position were purged.
-            EventsReplacedError: the database was restored from a backup since the bookmark was taken. The ids of its
-                next events are above the ids of lost events, so that other readers notice the restore, too.
+            EventsPurgedError: events after the bookmark were purged.
+            EventsReplacedError: the database was restored from a backup since the bookmark was taken. The next events
+                get ids above the ids of lost events, so that other readers notice the restore, too.
         """
         self._number()
         first = bookmark.recent[0].id if bookmark.recent else bookmark.position + 1
@@ -326,13 +338,16 @@ class NotificationLog:
     def note_restore(self) -> None:
         """Record that the database was restored from a backup, so that processes discard their caches.
 
-        The ids of the next events are above the ids of lost events. Readers of the log get ``EventsPurgedError``.
+        The next events get ids above the ids of lost events. Readers of the log get ``EventsPurgedError``.
         """
         self._number()
         self._store.write(lambda connection: _skip_lost(connection, None, 0), name="restore")
 
     def purge(self, recorded_before_ms: int) -> int:
-        """Remove events before a time, up to the first one that is not older; return their number. Safe to repeat."""
+        """Remove the events before the first event that is not older than a time; return their number.
+
+        Safe to repeat.
+        """
         log = notification_log.c
         older = select(log.event_id).where(log.event_ms < recorded_before_ms).limit(1)
         with self._store.read() as connection:
@@ -369,7 +384,10 @@ def _between(above: int, to: int | None) -> Select[Any]:
 
 
 def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
-    """Begin another incarnation of the metastore, unless another reader has already noticed the restore."""
+    """Skip the ids of lost events, and begin another incarnation of the metastore.
+
+    Nothing is changed if another reader has already noticed the restore.
+    """
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     if seen is not None and number > max(seen, at_least):
         # Another reader has noticed the restore, too.
@@ -380,7 +398,10 @@ def _skip_lost(connection: Connection, seen: int | None, at_least: int) -> None:
 
 
 def _give_ids(connection: Connection, last: int) -> bool:
-    """Move a batch of events, up to the sequence ``last``, to the log; return whether more events may be left."""
+    """Give ids to a batch of events and move them to the log; return whether more events may be left.
+
+    Events after the sequence number ``last`` stay.
+    """
     # One reader at a time does this; the events that it sees are committed.
     number = connection.execute(select(counters.c.value).where(_OF_EVENTS).with_for_update()).scalar_one()
     move = _move_on_postgresql if connection.dialect.name == "postgresql" else _move_on_sqlite
@@ -391,7 +412,10 @@ def _give_ids(connection: Connection, last: int) -> bool:
 
 
 def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
-    """Move the oldest events in one query, as other events may become visible between two; return their number."""
+    """Move the oldest events to the log, and return their number.
+
+    One query moves them, since other events may become visible between two queries.
+    """
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE)
     gone = delete(recorded_events).where(sequence.in_(oldest)).returning(recorded_events).cte("gone")
@@ -400,7 +424,10 @@ def _move_on_postgresql(connection: Connection, number: int, last: int) -> int:
 
 
 def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
-    """Move the oldest events, and return their number. SQLite has one writer at a time."""
+    """Move the oldest events to the log, and return their number.
+
+    Several queries are safe, since SQLite has one writer at a time.
+    """
     sequence = recorded_events.c.sequence
     oldest = select(sequence).where(sequence <= last).order_by(sequence).limit(_MOVED_AT_ONCE).subquery()
     highest = connection.execute(select(func.max(oldest.c.sequence))).scalar_one()
@@ -412,7 +439,7 @@ def _move_on_sqlite(connection: Connection, number: int, last: int) -> int:
 
 
 def _numbered(number: int, moved: FromClause) -> Insert:
-    """Return the query that gives ids above ``number`` to events. The rows stay within the database."""
+    """Return the INSERT that writes the ``moved`` events to the log, with ids from ``number`` + 1 on."""
     columns = [column.name for column in recorded_events.c if column is not recorded_events.c.sequence]
     event_id = literal(number, BigInteger) + func.row_number().over(order_by=moved.c.sequence)
     copied = select(event_id, *(moved.c[name] for name in columns))
@@ -433,7 +460,7 @@ _E = partition_events.c
 
 
 class PartitionEventType(enum.IntEnum):
-    """The meanings of marks of partitions, with Hive's numbers."""
+    """The meaning of a mark of a partition, with Hive's numbers."""
 
     LOAD_DONE = 1
 
@@ -441,8 +468,8 @@ class PartitionEventType(enum.IntEnum):
 class PartitionEvents:
     """The marks of partitions: a client marks a partition as loaded, and other clients check the mark.
 
-    As in Hive, a mark belongs to the names of a table and a partition, and only the housekeeper removes it. A mark
-    stays when the table or the partition is dropped or renamed, and is then valid for the next object of the name.
+    As in Hive, a mark belongs to the names of a table and a partition, and only the housekeeper removes it. It stays
+    when the table or the partition is dropped or renamed. It is then valid for the next object with the name.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -469,7 +496,7 @@ class PartitionEvents:
         self._store.write(lambda connection: connection.execute(marked))
 
     def is_marked(self, database: str, table: str, partition: str, event: PartitionEventType) -> bool:
-        """Return whether a partition is marked."""
+        """Return whether a partition has the mark ``event``."""
         try:
             name = check_partition_name(partition)
         except InvalidObjectError:
@@ -480,6 +507,6 @@ class PartitionEvents:
             return connection.execute(select(_E.event_ms).where(is_it)).first() is not None
 
     def purge(self, marked_before_ms: int) -> int:
-        """Remove older marks; return their number. Safe to repeat."""
+        """Remove the marks before a time, and return their number. Safe to repeat."""
         removal = delete(partition_events).where(_E.event_ms < marked_before_ms)
         return self._store.write_one(lambda connection: connection.execute(removal).rowcount, name="purge")

@@ -1,1 +1,1 @@
-"""Snapshots: the transactions and write ids that are open, aborted or committed at one moment."""
+"""Snapshots: the open, aborted and committed transactions and write ids at a moment."""

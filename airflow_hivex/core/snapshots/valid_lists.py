@@ -1,6 +1,6 @@
-"""Snapshots: the transactions, and the write ids of a table, that are committed for a reader.
+"""Snapshots: the transactions, and the write ids of tables, that a reader sees as committed.
 
-Functions here take part in the caller's transaction. Source: docs/reference/snapshots.md, "Making a snapshot"
+Functions here take part in the caller's database transaction. Source: docs/reference/snapshots.md, "Making a snapshot"
 (Hive TxnHandler.getOpenTxns, createValidReadTxnList, getValidWriteIdsForTable).
 """
 
@@ -64,14 +64,14 @@ _OF_TABLES = _MAPPING.table_id.in_(bindparam("ids", expanding=True))
 
 
 def as_text(ids: ColumnElement[int]) -> ColumnElement[str]:
-    """Return the expression for all ids as one text, which is read several times faster than a row for each id."""
+    """Return the SQL expression that joins ids into one text. One text is read several times faster than many rows."""
     # SQLite cannot prepare a statement with a bound separator.
     separator: Any = literal_column("','")
     return func.aggregate_strings(cast(ids, Text), separator)
 
 
 def ids_where(condition: ColumnElement[bool]) -> ScalarSelect[str]:
-    """Return the ids of transactions that satisfy a condition, as one text."""
+    """Return the subquery for the ids of the transactions that satisfy a condition, joined into one text."""
     return select(as_text(txns.c.id)).where(condition).scalar_subquery()
 
 
@@ -127,14 +127,14 @@ def _lists_of(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
 
 
 LISTS = PreparedForIds(_lists_of)
-"""The query of the write id lists of tables to which transactions write, for :func:`lists_of_commit`."""
+"""The query whose rows :func:`lists_of_commit` reads: the write ids of the tables to which transactions write."""
 
 
 def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWriteIdList]:
-    """Return a dict from table id to write id list after the commit of the transactions of ``rows``.
+    """Return the write id lists after a commit, as a dict from table id.
 
-    The transactions' own write ids count as committed. ``rows`` are the answer to :data:`LISTS`, read in the commit.
-    ``tables`` is a dict from id to full name.
+    ``rows`` are the answer to :data:`LISTS` for the transactions that commit. Their write ids count as committed.
+    ``tables`` is a dict from table id to full name.
     """
     found: dict[tuple[int, int], set[int]] = {(kind, table_id): set(_read_ids(text)) for kind, table_id, text in rows}
     return {
@@ -150,17 +150,21 @@ def lists_of_commit(rows: Rows, tables: Mapping[int, str]) -> dict[int, ValidWri
 
 
 def read_valid_txns(connection: Connection, txn_id: int | None = None) -> ValidTxnList:
-    """Return the current snapshot, or the one of the transaction ``txn_id``: it sees its own id, and no later ids.
+    """Return the current snapshot, or the snapshot of the transaction ``txn_id``.
 
-    One query reads one consistent state in both kinds of databases. A database transaction that allocates an id also
-    writes its row, so no id is ever missing.
+    A transaction sees its own writes, but no transactions with higher ids. In SQLite and PostgreSQL one query reads a
+    consistent state. An id and the row of its transaction are written in the same database transaction, so no id is
+    missing.
     """
     last, open_text, aborted_text = connection.execute(_VALID_TXNS).one()
     return valid_txns_of(last, open_text, aborted_text, txn_id)
 
 
 def valid_txns_of(last: int, open_text: str | None, aborted_text: str | None, txn_id: int | None) -> ValidTxnList:
-    """Return the current snapshot, or a transaction's, from the last allocated id and the open and aborted ids."""
+    """Return the snapshot of the transaction ``txn_id``, or the current snapshot if it is None.
+
+    ``last`` is the last allocated id. ``open_text`` and ``aborted_text`` are ids separated by commas.
+    """
     high_watermark = last if txn_id is None else min(txn_id, last)
     open_ids, aborted_ids = (
         _without(sorted(_read_ids(text)), high_watermark, txn_id) for text in (open_text, aborted_text)
@@ -174,7 +178,7 @@ def _read_ids(text: str | None) -> Iterator[int]:
 
 
 def _without(ids: list[int], high_watermark: int, txn_id: int | None) -> tuple[int, ...]:
-    """Return the sorted ids up to the high watermark, without the id ``txn_id``."""
+    """Return the ids up to the high watermark, without the id ``txn_id``. ``ids`` are sorted."""
     seen = ids[: bisect_right(ids, high_watermark)]
     # Only the newest id can be the reader's own.
     return tuple(seen[:-1] if seen and seen[-1] == txn_id else seen)
@@ -186,9 +190,9 @@ def read_valid_write_ids(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return a dict from table id to write id list; ``tables`` is a dict from id to full name. One round trip.
+    """Return the write id lists of tables in a snapshot, as a dict from table id. One round trip.
 
-    ``marks`` are the marks of the tables, which were read before.
+    ``tables`` is a dict from table id to full name. ``marks`` has the marks of tables that the lists get, by table id.
     """
     if not tables:
         return {}
@@ -197,7 +201,7 @@ def read_valid_write_ids(
 
 
 def write_ids_query(table_ids: Sequence[int], valid_txns: ValidTxnList) -> CompoundSelect[Any]:
-    """Return the query for the rows of :func:`write_id_lists`."""
+    """Return the query whose rows :func:`write_id_lists` reads."""
     exceptions = valid_txns.exceptions
     values = {"ids": table_ids, "high_watermark": valid_txns.high_watermark, "bound": valid_txns.high_watermark}
     if not exceptions:
@@ -213,7 +217,7 @@ def write_id_lists(
     valid_txns: ValidTxnList,
     marks: Mapping[int, TableMark] = MappingProxyType({}),
 ) -> dict[int, ValidWriteIdList]:
-    """Return a dict from table id to write id list, from the rows of the queries above."""
+    """Return the write id lists of tables, as a dict from table id, from the rows of :func:`write_ids_query`."""
     last: dict[int, int] = {}
     highest: dict[int, int] = {}
     open_ids: dict[int, set[int]] = defaultdict(set)
@@ -247,7 +251,10 @@ def write_id_lists(
 
 
 def with_later(rows: Iterable[tuple[int, int, str, str]]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield rows that were read for a transaction, with the high watermarks raised to the ids of all transactions."""
+    """Yield ``rows`` of a transaction's snapshot, and then, for each table, a row with a higher high watermark.
+
+    This high watermark is the highest write id of all transactions.
+    """
     highest: dict[int, int] = {}
     for row in rows:
         yield row
@@ -272,28 +279,28 @@ _IS_OURS = counters.c.name == literal_column("'incarnation'")
 
 
 def incarnation() -> ScalarSelect[int]:
-    """Return the subquery of the metastore's incarnation, which is NULL before the first restore from a backup.
+    """Return the subquery for the metastore's incarnation, a number that each restore from a backup changes.
 
-    Transaction ids, write ids, versions and event ids continue from the backup, and so repeat ids of changes that the
-    restore has lost. The caches of a process are valid only in the same incarnation.
+    It is NULL before the first restore. After a restore, transaction ids, write ids, versions and event ids continue
+    from the backup. So ids of lost changes are used again, and a cache is valid only in its own incarnation.
     """
     return select(cast(counters.c.value, BigInteger)).where(_IS_OURS).scalar_subquery()
 
 
 def begin_incarnation(connection: Connection) -> None:
-    """Begin another incarnation, in the caller's transaction. At most two round trips."""
+    """Give the metastore another incarnation, in the caller's database transaction. At most two round trips."""
     number = secrets.randbits(62) + 1
     if not connection.execute(update(counters).where(_IS_OURS).values(value=number)).rowcount:
         later(connection, insert(counters).values(name="incarnation", value=number))
 
 
 def keep_moment(connection: Connection, moment: Moment) -> int:
-    """Write the row of a moment, and return its id."""
+    """Store the moment of a replication, and return its id."""
     values = {"taken_ms": moment.taken_ms, "valid_txns": str(moment.valid_txns)}
     return int(connection.execute(insert(copied_moments).values(**values).returning(copied_moments.c.id)).scalar_one())
 
 
 def purge_moments(connection: Connection) -> int:
-    """Remove the moments without copies, and return their number."""
+    """Remove the moments to which no copy refers, and return their number."""
     used = select(cluster_storage_descriptors.c.moment_id).where(cluster_storage_descriptors.c.moment_id.is_not(None))
     return connection.execute(delete(copied_moments).where(copied_moments.c.id.not_in(used))).rowcount
