@@ -24,7 +24,10 @@ from airflow_hivex.core.parser.queries.conditions import read_condition
 from airflow_hivex.core.parser.statements import Select
 
 Filter: TypeAlias = "str | pc.Expression | Sequence[Any] | None"
-"""A condition in SQL, an expression of pyarrow, or a list of tuples such as ``[("year", "=", 2013)]``."""
+"""A condition in SQL, a pyarrow expression, or a list of tests such as ``[("year", "=", 2013)]``.
+
+All tests of the list must be true. In a list of such lists, the tests of one list must be true.
+"""
 
 _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -32,7 +35,7 @@ _SIGNS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">"
 def read_table(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.Table:
-    """Return the rows of the one table that a query reads; the locks are held until all rows are read."""
+    """Return the rows of the table that a query reads. The locks are held until all rows are read."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> pa.Table:
@@ -51,7 +54,7 @@ def read_table(
 def read_batches(
     context: StatementContext, statement: Select, columns: Sequence[str] | None, filter: Filter, threads: int | None
 ) -> pa.RecordBatchReader:
-    """Return the rows as a stream. The cleaner keeps the files until the snapshot expires, as for a DataFrame."""
+    """Return the rows as a stream of batches. The cleaner keeps their files until the snapshot expires."""
     predicate, expression = _read_filter(filter, context.parameters)
 
     def work(running: Running) -> tuple[ArrowScan, Cluster]:
@@ -94,7 +97,7 @@ def _scan(
 
 
 def _filtered(statement: Select, predicate: Predicate | None) -> Select:
-    """Return the query of a table with a condition that prunes partitions."""
+    """Return the query with a condition by which partitions are pruned, or the query itself without a condition."""
     if predicate is None:
         return statement
     (reference,) = statement.query.references
@@ -102,7 +105,7 @@ def _filtered(statement: Select, predicate: Predicate | None) -> Select:
 
 
 def _read_filter(filter: Filter, parameters: Mapping[str, object]) -> tuple[Predicate | None, pc.Expression | None]:
-    """Return a filter as a predicate (first) or as an expression of pyarrow (second); the other one is None.
+    """Return a filter as a pair (predicate, pyarrow expression). At most one of the two is not None.
 
     Raises:
         StatementSyntaxError, UnsupportedStatementError: the text is not a condition, or needs Spark.

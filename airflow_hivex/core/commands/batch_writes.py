@@ -48,7 +48,7 @@ def open_batch(context: StatementContext, name: TableName, count: int, resources
 
 
 def check_alone(context: StatementContext) -> None:
-    """Refuse a batch in a session that is in a transaction: that transaction would get the writes of the batch.
+    """Refuse a batch in a session that is in a transaction, since the batch has transactions of its own.
 
     Raises:
         InvalidOperationError: the session is in a transaction.
@@ -110,7 +110,7 @@ def insert_rows(
 def _columns(
     rows: Sequence[Sequence[object] | Mapping[str, object]],
 ) -> tuple[tuple[str, ...] | None, list[list[object]]]:
-    """Return the column list, or None if the rows do not name columns, and the values of each row in this order."""
+    """Return the column names (None if the rows are sequences) and the values of each row in the same order."""
     if not rows:
         raise InvalidParametersError("There are no rows to write; give at least one.")
     names = list(rows[0]) if isinstance(rows[0], Mapping) else None

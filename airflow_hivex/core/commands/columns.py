@@ -1,8 +1,8 @@
 """ALTER TABLE for columns: existing rows are not rewritten.
 
-A file has the column names of the time when it was written. Each column keeps its name in files. No later column gets
-the name in files of a dropped column, since the dropped values would come back with it. Other programs write the files
-of an external table, so its columns have the names and types of the statement, as in Hive.
+Files keep the column names that were current when they were written. So a renamed column keeps its name in files. A new
+column never gets the file name of a dropped column: queries would return the dropped values again. In an external
+table, whose files other programs write, columns have the names and types of the statement, as in Hive.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def change_column(context: StatementContext, statement: ChangeColumn) -> Result:
 
 
 def with_merged_columns(table: Table, given: Sequence[Column]) -> Table:
-    """Return the table with the columns and struct fields that only ``given`` has added at the end.
+    """Return the table with additional columns and struct fields at the end: those that only ``given`` has.
 
     Raises:
         InvalidObjectError: the table cannot have such columns, or its files do not name fields of structs.
@@ -210,7 +210,7 @@ def _with_buckets_by(table: Table, old: str, new: str) -> Table:
 
 
 def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
-    """Return new columns, each with a name in files that no other column of the table has or has had."""
+    """Return new columns. The name of each in files is unique among the present and former columns of the table."""
     taken = {column.in_files.lower() for column in table.columns} | set(_dropped(table))
     found = []
     for column in columns:
@@ -224,11 +224,11 @@ def _new(table: Table, columns: Sequence[Column]) -> list[Column]:
 
 
 def _without(table: Table, names: Sequence[str], operation: str) -> Table:
-    """Return the table without some of its columns, whose names in files are recorded as used.
+    """Return the table without the named columns. Their names in files are recorded, and never used again.
 
     Raises:
-        InvalidOperationError: rows are bucketed, sorted or skewed by one of the columns, a CHECK names it, or a DROP
-            would leave no column.
+        InvalidOperationError: rows are bucketed, sorted or skewed by a named column, a CHECK names such a column, or
+            the table would have no column left.
     """
     storage = table.storage
     for name in names:

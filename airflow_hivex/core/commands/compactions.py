@@ -1,4 +1,4 @@
-"""ALTER TABLE ... COMPACT, SHOW COMPACTIONS and ABORT COMPACTIONS."""
+"""ALTER TABLE ... COMPACT, OPTIMIZE, VACUUM, SHOW COMPACTIONS and ABORT COMPACTIONS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANSWER = ("compactionid", "state", "message")
 def compact(context: StatementContext, statement: Compact) -> Result:
     """ALTER TABLE ... COMPACT: return the id and state of the compaction, or -1 and the reason of a refusal.
 
-    AND WAIT returns the state at the end of the compaction.
+    With AND WAIT, wait for the end of the compaction and return its final state.
     """
     database, name = context.session.qualify(statement.table)
     table = context.services.catalog.get_table(database, name)
@@ -33,7 +33,7 @@ def compact(context: StatementContext, statement: Compact) -> Result:
 
 
 def _compact_each(context: StatementContext, statement: Compact, table: Table) -> Result:
-    """OPTIMIZE of a table with partitions: one row for each partition."""
+    """OPTIMIZE of a table with partitions: request a compaction of each, and return one row for each partition."""
     responses = context.services.compactor.request_each(
         table.database, table.name, statement.type, pool=statement.pool, properties=statement.properties
     )
@@ -60,16 +60,17 @@ def _request(context: StatementContext, statement: Compact, table: Table, partit
 
 
 def _waited(context: StatementContext, statement: Compact, response: CompactionResponse) -> CompactionResponse:
-    """Return the response to a request; with AND WAIT, return the state at the end of the compaction."""
+    """Return the response to a request or, with AND WAIT, the response at the end of the compaction."""
     if statement.wait and response.is_accepted:
         return context.services.compactor.wait(response.id)
     return response
 
 
 def vacuum(context: StatementContext, statement: Vacuum) -> Result:
-    """VACUUM: return the deleted and the remaining directories of a table, and the transactions that need directories.
+    """VACUUM: delete the obsolete directories of a table, and return one row for each of these facts.
 
-    DRY RUN returns the same result, and deletes no directory.
+    The facts are the outcome for each partition, the deleted directories, the directories that stay, and the
+    transactions that need the latter. DRY RUN returns the same rows, and deletes no directory.
     """
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
@@ -86,7 +87,7 @@ def vacuum(context: StatementContext, statement: Vacuum) -> Result:
 
 
 def show_compactions(context: StatementContext, statement: ShowCompactions) -> Result:
-    """SHOW COMPACTIONS: list the queue and the history in texts and NULL, times in milliseconds."""
+    """SHOW COMPACTIONS: return queued and past compactions. Values are texts or NULL, and times are in milliseconds."""
     catalog = context.services.catalog
     database = table = partition = None
     if statement.database is not None:

@@ -1,4 +1,4 @@
-"""The constraints of a table: checked against its columns when they are added, and kept when its columns change."""
+"""The constraints of a table: they are checked when they are added, and adapted when columns are renamed or dropped."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from airflow_hivex.core.parser.statements import ChangeConstraints, Select
 
 
 def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
-    """Check constraints against the columns of a table, and return the table with them.
+    """Return the table with constraints, after they were checked against its columns.
 
     Raises:
         NoSuchColumnError: a constraint names a column that the table does not have.
-        InvalidObjectError: other programs write the rows of the table.
+        InvalidObjectError: the table is external and a constraint would be enforced, or a default value is not valid.
         TypeMismatchError: a default value does not have the type of its column.
     """
     if not constraints:
@@ -57,10 +57,11 @@ def with_checked_constraints(table: Table, constraints: Constraints) -> Table:
 
 
 def with_added_constraints(table: Table, kept: Constraints, added: Constraints) -> Table:
-    """Check ``added`` constraints against the columns of a table; return the table with ``kept`` and ``added`` ones.
+    """Return the table with the ``kept`` and ``added`` constraints, after they were checked against its columns.
 
     Raises:
-        InvalidObjectError: two constraints have one name, or are primary keys; or as :func:`with_checked_constraints`.
+        InvalidObjectError: two constraints have the same name, or the table would have two primary keys; or as
+            :func:`with_checked_constraints`.
         NoSuchColumnError, TypeMismatchError: as :func:`with_checked_constraints`.
     """
     taken = next((name for name in added.names if name in kept.names), None)
@@ -74,7 +75,7 @@ def with_added_constraints(table: Table, kept: Constraints, added: Constraints) 
 
 
 def _check_default(table: Table, column: Column, text: str) -> None:
-    """Refuse a constant default that is not a value of its column. Spark computes other defaults with each INSERT."""
+    """Refuse a constant default that its column cannot store. Spark computes other defaults at each INSERT."""
     literal = constant_of(text)
     if literal is None or literal.value is None:
         return
@@ -87,7 +88,7 @@ def _check_default(table: Table, column: Column, text: str) -> None:
 
 
 def with_renamed_column(table: Table, column: str, name: str) -> Table:
-    """Return a table whose constraints call a column by its new name.
+    """Return the table with the new name of a column in its constraints.
 
     Raises:
         InvalidOperationError: a CHECK names the column.
@@ -100,7 +101,7 @@ def with_renamed_column(table: Table, column: str, name: str) -> Table:
 
 
 def without_constraints_of(table: Table, columns: Collection[str]) -> Table:
-    """Return a table without the constraints of columns that are dropped.
+    """Return the table without the constraints of dropped columns.
 
     Raises:
         InvalidOperationError: a CHECK names a dropped column.
@@ -125,7 +126,8 @@ def change_constraints(context: StatementContext, statement: ChangeConstraints) 
 
     Raises:
         ConstraintViolationError: a row violates the new constraint.
-        InvalidObjectError, NoSuchColumnError: the table cannot have, or does not have, the constraint.
+        InvalidObjectError, NoSuchColumnError: the table cannot have the added constraint, or lacks the dropped one.
+        InvalidOperationError: the object is a view.
     """
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog

@@ -92,7 +92,7 @@ def upgrade_table(context: StatementContext, table: StoredTable, properties: Map
 
 
 def _described(table: StoredTable) -> tuple[object, ...]:
-    """Return the columns, properties and other values of a table that a conversion stores again."""
+    """Return the values of a table that a conversion stores again, to notice that another statement changed them."""
     return table.id, table.storage, table.parameters, table.partition_keys, table.comment, table.owner
 
 
@@ -124,7 +124,8 @@ def convert_table(context: StatementContext, table: StoredTable, properties: Map
 
     Raises:
         InvalidOperationError: the table, its files or their places do not allow the conversion.
-        InvalidObjectError: a transactional table cannot have the properties, or one of the files.
+        InvalidObjectError: a transactional table cannot have the properties, the table shares its folder, or a file
+            cannot be read.
         RoutingError: the session is pinned to another cluster than the table's primary one.
     """
     converted = _converted(table, properties)
@@ -251,7 +252,7 @@ def _originals(
 
 
 def _check_place(table: Table, path: str, name: str) -> None:
-    """Refuse a file at a place where readers of this table would not find it."""
+    """Refuse a file whose folder looks like a transactional directory or a partition, or whose name is too long."""
     folders = name.split("/")[:-1]
     reason = ""
     if any(parse_directory(folder) is not None for folder in folders):
@@ -267,5 +268,5 @@ def _check_place(table: Table, path: str, name: str) -> None:
 
 
 def _value(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property in lower case; the case of its name does not count."""
+    """Return the value of a property in lower case, or an empty text. Its name is found in upper and lower case."""
     return next((value.lower() for key, value in properties.items() if key.lower() == name), "")

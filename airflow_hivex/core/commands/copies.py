@@ -70,7 +70,10 @@ def replicate(context: StatementContext, statement: ReplicateTable) -> Result:
 
 
 def _named(specification: Predicate) -> str | None:
-    """Return the partition that a PARTITION clause names, such as ``year=2013/month=1``, or None if it compares."""
+    """Return the partition that a PARTITION clause names by = and IS NULL, or None if it has other conditions.
+
+    The result has the form ``year=2013/month=1``.
+    """
     match specification:
         case And(operands):
             names = [_named(each) for each in operands]
@@ -99,7 +102,7 @@ def drop_copy(context: StatementContext, statement: DropCopy) -> Result:
 
 
 def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Result:
-    """ALTER TABLE ... SET PRIMARY CLUSTER: one row with the change."""
+    """ALTER TABLE ... SET PRIMARY CLUSTER: return one row that describes the change."""
     found = context.services.primaries.change(
         _table(context, statement).full_name,
         statement.cluster,
@@ -114,7 +117,7 @@ def set_primary(context: StatementContext, statement: SetPrimaryCluster) -> Resu
 
 
 def show_copies(context: StatementContext, statement: ShowCopies) -> Result:
-    """SHOW COPIES: one row for each partition and each cluster that has it, the primary first."""
+    """SHOW COPIES: return one row for each partition on each of its clusters, the primary cluster first."""
     shown = context.services.replicator.copies(_table(context, statement).full_name)
     rows: list[tuple[object, ...]] = [
         (
@@ -141,7 +144,7 @@ def _table(context: StatementContext, statement: ReplicateTable | DropCopy | Set
 
 
 def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
-    """ALTER DATABASE ... SET PRIMARY CLUSTER: one row with the change."""
+    """ALTER DATABASE ... SET PRIMARY CLUSTER: return one row that describes the change."""
     found = context.services.moves.move(
         statement.database,
         statement.cluster,
@@ -154,6 +157,9 @@ def move_database(context: StatementContext, statement: MoveDatabase) -> Result:
 
 
 def cancel_move(context: StatementContext, statement: CancelMove) -> Result:
-    """ALTER DATABASE ... CANCEL MOVE: the tables stay, and the copies that the move has made are withdrawn."""
+    """ALTER DATABASE ... CANCEL MOVE: the tables stay where they are.
+
+    The copies that the move has made are withdrawn, unless the statement keeps them.
+    """
     context.services.moves.cancel(statement.database, keep_copies=statement.keep_copies)
     return Result()

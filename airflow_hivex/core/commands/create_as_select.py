@@ -68,9 +68,13 @@ def replaced_table(context: StatementContext, statement: CreateTable) -> StoredT
 
 
 def run_replace(context: StatementContext, statement: CreateTable) -> Result:
-    """Create an empty table, which replaces an existing table of its name.
+    """Create an empty table; an existing table of the same name is replaced in the same commit.
 
-    If other sessions have replaced, dropped or created a table of the name meanwhile, the new table replaces it.
+    If another session creates, drops or replaces the table of this name meanwhile, the statement is retried.
+
+    Raises:
+        AlreadyExistsError, NoSuchTableError: other sessions have changed the table of this name at every retry.
+        NoSuchTableError, InvalidOperationError: as :func:`replaced_table`.
     """
     for attempt in range(1, _MOST_TRIES + 1):
         earlier = replaced_table(context, statement)
@@ -105,8 +109,8 @@ log = logging.getLogger(__name__)
 def run_create_table_as_select(context: StatementContext, statement: CreateTable, *, waits: bool = False) -> Result:
     """Create a table with the rows of a query, on the cluster that runs the query, in one commit.
 
-    If the new table replaces an earlier one, the query may read the earlier table. With ``waits`` the statement waits
-    for another statement that makes a table of the name, even if ``hive.txn.xlock.ctas`` says otherwise.
+    If the new table replaces an earlier table, the query may read the earlier table. With ``waits`` the statement waits
+    for another statement that creates a table of the same name, even if ``hive.txn.xlock.ctas`` says otherwise.
     """
     if not statement.or_replace and _existing(context, statement) is not None:
         return _exists(context, statement)
@@ -170,7 +174,9 @@ def _create_external(
     cluster: Cluster,
     earlier: StoredTable | None,
 ) -> tuple[int | None, list[StoredTable]]:
-    """Create an external table, otherwise as :func:`_create_managed`. As in Spark, the folder must be empty.
+    """Commit an external table with the rows of a plan, as :func:`_create_managed` does for a managed table.
+
+    As in Spark, the folder must be empty.
 
     Raises:
         InvalidOperationError: the folder has files, or the table's format cannot be written.
@@ -242,7 +248,7 @@ def _exists(context: StatementContext, statement: CreateTable) -> Result:
 def _claim_name(
     context: StatementContext, running: Running, statement: CreateTable, *, waits: bool
 ) -> StoredTable | None:
-    """Return the table that has the name of the new table, or lock the name and return None if no table has it.
+    """Return the existing table of the new table's name. If it does not exist, lock the name and return None.
 
     Raises:
         NoSuchTableError, InvalidOperationError: the table cannot be replaced.
@@ -269,9 +275,10 @@ def _with_query_columns(statement: CreateTable, given: tuple[Column, ...]) -> Cr
 def _insert_hidden(
     context: StatementContext, running: Running, table: Table, cluster: Cluster, earlier: StoredTable | None
 ) -> tuple[StoredTable, TableWrite]:
-    """Store the new table as a hidden row, which remains if the writer is killed; return the table and the write.
+    """Store the new table in the metastore, hidden from all clients, and return the table and the write.
 
-    The write ids of the new table continue after the write id that this transaction takes in the ``earlier`` table.
+    If the writer is killed, the hidden table remains for the cleaner. The write ids of the new table continue after the
+    write id that this transaction takes in the ``earlier`` table.
     """
     services = context.services
     ids = [running.txn_id]

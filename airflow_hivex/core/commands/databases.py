@@ -67,7 +67,7 @@ def create_database(context: StatementContext, statement: CreateDatabase) -> Res
 
 
 def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
-    """DROP DATABASE; with CASCADE its tables are dropped first, and their files are deleted after that."""
+    """DROP DATABASE: with CASCADE its tables are dropped, too, and their files are deleted after the commit."""
     dropped: list[StoredTable] = []
 
     def change(connection: Connection) -> None:
@@ -88,7 +88,7 @@ def drop_database(context: StatementContext, statement: DropDatabase) -> Result:
 
 
 def alter_database(context: StatementContext, statement: AlterDatabase) -> Result:
-    """ALTER DATABASE: add, replace or remove properties.
+    """ALTER DATABASE: change the properties, the owner or the location.
 
     Raises:
         InvalidObjectError: UNSET names a property that the database does not have.
@@ -122,7 +122,7 @@ def check_new_database(
     location: str | None,
     cluster: Cluster | None = None,
 ) -> None:
-    """Refuse a new database with properties or a location that are not valid; see ``check_location``.
+    """Refuse a new database with a property or a location that is not valid; see ``check_location``.
 
     Raises:
         InvalidObjectError, UnknownClusterError, LocationOutsideClusterError: a value is not valid.
@@ -151,7 +151,7 @@ def check_database_properties(context: StatementContext, name: str, properties: 
 
 
 def use_database(context: StatementContext, statement: UseDatabase) -> Result:
-    """USE: the database must exist."""
+    """USE: make an existing database the current database of the session."""
     context.session.database = context.services.catalog.get_database(statement.name).name
     return Result()
 
@@ -165,7 +165,10 @@ def use_cluster(context: StatementContext, statement: UseCluster) -> Result:
 
 
 def show_capacity(context: StatementContext, statement: ShowCapacity) -> Result:
-    """SHOW CAPACITY: one row for each namespace and cluster; BY splits each row by table or link, format, or age."""
+    """SHOW CAPACITY: return one row for each namespace and cluster.
+
+    BY TABLE splits each row by its tables and links, BY FORMAT by format, and BY AGE by age.
+    """
     capacity = context.services.capacity
     asked = (statement.database, statement.cluster)
     if statement.by is not None:

@@ -180,7 +180,7 @@ def _time(time: datetime) -> str:
 
 
 def storage_facts(storage: StorageDescriptor) -> dict[str, str]:
-    """Return a storage descriptor, without format and options, as a dict with the keys of Spark and Hive."""
+    """Return a storage descriptor as a dict with the keys of Spark and Hive, without the format and its options."""
     facts = {
         "Serde Library": storage.serde.library,
         "InputFormat": storage.input_format,
@@ -230,11 +230,10 @@ _NOTHING = "NULL"
 def statistics_facts(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None = None
 ) -> dict[str, str]:
-    """Return the statistics of a table or partition: Spark's line, then Hive's parameters.
+    """Return the statistics of a table or partition as a dict: Spark's key first, then Hive's parameters.
 
-    Without statistics the result is empty.
-
-    ``COLUMN_STATS_ACCURATE`` names the statistics that are still true for the current rows, in Hive's form.
+    If no statistics are stored, the dict is empty. ``COLUMN_STATS_ACCURATE`` names, in Hive's form, the statistics that
+    are exact for the current rows.
     """
     found, current = _statistics_of(context, table, partition)
     if found is None:
@@ -268,9 +267,9 @@ def statistics_of(
 def partition_rows(
     context: StatementContext, table: StoredTable, partition: StoredPartition, named: Table | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the description of a partition, as pairs of Spark's key and a text.
+    """Yield the description of a partition as pairs (Spark's key, text).
 
-    ``named`` is the table under the name of a link.
+    If a link names the table, ``named`` is the table with the name of the link.
     """
     named = named or table
     keys = (key.name for key in table.partition_keys)
@@ -297,11 +296,10 @@ def column_rows(
     named: Table | None = None,
     is_known: bool = True,
 ) -> Rows:
-    """Return the description of a column, as pairs of a key and a value.
+    """Return the description of a column as pairs (key, value). An unknown value is the text NULL, as in Spark.
 
-    An unknown value is the text NULL, as in Spark.
-
-    ``named`` is the table under the name of a link. Without ``is_known`` all statistics are unknown.
+    If a link names the table, ``named`` is the table with the name of the link. Without ``is_known`` all statistics are
+    unknown.
 
     Raises:
         NoSuchColumnError: the table has no column of that name.
@@ -349,7 +347,7 @@ def _column_called(columns: Sequence[Column], table: Table, name: str) -> Column
 def _statistics_of(
     context: StatementContext, table: StoredTable, partition: StoredPartition | None
 ) -> tuple[Statistics | None, ValidWriteIdList | None]:
-    """Return the statistics of the partition or table, and the current snapshot."""
+    """Return the stored statistics of the partition or table, and its write ids in the current snapshot."""
     key = None if partition is None else partition.id
     with context.services.store.read() as connection:
         found = select_statistics(connection, table, [] if key is None else [key]).get(key)

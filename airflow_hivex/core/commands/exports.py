@@ -48,9 +48,10 @@ _WRITE_ID = 1
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The result of an export: the written directories, whose rows all have ``write_id``, and the table for Hive.
+    """The result of an export: the written directories, and the CREATE TABLE statement for Hive.
 
-    ``valid_write_ids`` is the snapshot that was copied, or None for a table without transactions.
+    All rows have the write id ``write_id``. ``valid_write_ids`` is the snapshot that was copied, or None for a table
+    without transactions.
     """
 
     table: str
@@ -67,7 +68,7 @@ class Export:
 
 
 def query_of(table: Table, partitions: Sequence[str]) -> str:
-    """Return the query of all columns of a table, in the named partitions or in all.
+    """Return a query of all columns of a table as a text. It reads the named partitions or, without names, all rows.
 
     Raises:
         InvalidObjectError: a name is not a valid partition name.
@@ -163,7 +164,7 @@ def export_for_hive(
 
 
 def _check_found(table: Table, partitions: Sequence[str], found: Sequence[str]) -> None:
-    """Refuse a name that no partition has, since an export without rows would hide the typing error.
+    """Refuse the name of a partition that does not exist, since an export without its rows would hide the mistake.
 
     Raises:
         NoSuchPartitionError: no partition has the name.
@@ -277,7 +278,7 @@ def _described(
 
 
 def _lock_name(uri: str) -> str:
-    """Return a name for the lock of a folder, the same for all sessions."""
+    """Return the name of the lock on a folder. All sessions use the same name."""
     return f"directory_{hashlib.sha256(uri.encode()).hexdigest()[:24]}"
 
 

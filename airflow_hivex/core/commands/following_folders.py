@@ -34,7 +34,7 @@ _VERSION = r"(?:\.v[0-9]{7})?"
 
 @dataclass(slots=True)
 class FollowingFolder:
-    """The folder of a table that is renamed; ``location`` is the new place once the folder has been moved."""
+    """The folder of a table that is being renamed. ``location`` is its new place, and empty before :meth:`move`."""
 
     context: StatementContext
     table: StoredTable
@@ -71,7 +71,7 @@ class FollowingFolder:
         self.context.services.catalog.joining(connection).move_folder(*self.name, self.location)
 
     def finish(self) -> None:
-        """Delete the old folder of a copy after the commit. A failure is only logged: the rename is committed."""
+        """Delete the old folder after the commit, if it was copied. A failure is only logged."""
         if self.copied_from:
             try:
                 _files(self.context, self.table).delete_directory(self.copied_from)
@@ -129,7 +129,7 @@ def rename_with_folder(
 
 
 def without_note(table: Table) -> Table:
-    """Return a table without the property for the new place of its folder."""
+    """Return the table without the property that records the new place of its folder."""
     return replace(table, parameters={key: value for key, value in table.parameters.items() if key != MOVING_FOLDER})
 
 
@@ -178,7 +178,7 @@ def _note(context: StatementContext, table: StoredTable, place: str | None) -> N
 
 
 def _move_back(context: StatementContext, files: ClusterFiles, table: StoredTable) -> None:
-    """Move the folder of a table from its recorded new place back to its location, and delete a copy at the new place.
+    """Move the folder of a table back from its recorded new place. If the folder was copied, only delete the copy.
 
     Raises:
         StorageError: both places have files, or the folder cannot be moved.

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 
 def query_frame(context: StatementContext, statement: Select, spark: GivenSession) -> Frame:
-    """Return a DataFrame of the rows of a query, in the current snapshot or that of the session's transaction.
+    """Return a DataFrame of the rows of a query. Spark computes the rows when the user computes the DataFrame.
 
-    Spark computes the rows when the user computes the DataFrame.
+    The rows are those of the current snapshot or, in a transaction of the session, of its snapshot.
     """
     from airflow_hivex.core.runners import given
 
@@ -83,7 +83,7 @@ _ADVICE = "mode append or overwrite writes to it"
 
 
 class WriteMode(enum.StrEnum):
-    """The modes of a write: the modes of Spark's DataFrameWriter, and one more mode."""
+    """The modes of a write: the modes of Spark's DataFrameWriter, and ``replace_where``."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -93,7 +93,7 @@ class WriteMode(enum.StrEnum):
 
     @classmethod
     def read(cls, table: str, mode: str) -> Self:
-        """Return the mode with a name, in any spelling that Spark accepts.
+        """Return the mode of a name. The name may have any spelling that Spark accepts.
 
         Raises:
             InvalidOperationError: ``mode`` is not a valid mode.
@@ -158,11 +158,12 @@ def _names(table: str, given: str | Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FrameWrite:
-    """A write of a DataFrame: its target, and the values of ``static`` partition keys for all rows.
+    """The target and the options of a write of a DataFrame.
 
-    With ``creates`` a missing table is created as ``new`` describes it. With ``merges_schema`` columns and fields that
-    only the DataFrame has are added to the table, and columns and fields that only the table has are NULL. ``where`` is
-    the condition of the rows to replace.
+    ``static`` has the partition keys that have one value for all rows, with these values. With ``creates`` a missing
+    table is created as ``new`` describes it. With ``merges_schema`` columns and fields that only the DataFrame has are
+    added to the table, and columns and fields that only the table has are NULL. ``where`` is the condition of the rows
+    to replace.
     """
 
     target: TableName
@@ -180,8 +181,8 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
     Raises:
         NoSuchColumnError: the DataFrame has other columns than the table.
         AlreadyExistsError: the table exists, and the mode is ``error``.
-        InvalidOperationError: the DataFrame is one of Spark Connect or has two columns of one name, or the table is not
-            as ``new`` describes it.
+        InvalidOperationError: the DataFrame belongs to Spark Connect or has two columns of the same name, or the table
+            differs from the description in ``new``.
         InvalidParametersError: ``rows`` is not a DataFrame of Spark, or the condition is not a text.
     """
     from airflow_hivex.core.runners import given
@@ -220,7 +221,7 @@ def write_frame(context: StatementContext, rows: Frame, write: FrameWrite) -> Re
 
 
 def _check_where(write: FrameWrite) -> None:
-    """Refuse a condition without the mode that uses it, and the mode without a condition.
+    """Refuse a condition without mode ``replace_where``, and this mode without a condition.
 
     Raises:
         InvalidOperationError: the mode does not use the condition, or needs one.
@@ -293,7 +294,8 @@ def _insert(
 
     Raises:
         ColumnsChangedError: another statement has changed the columns meanwhile, and this write changes columns, too.
-        InvalidOperationError: the table takes no rows, or would get new columns in a transaction of several statements.
+        InvalidOperationError: the table cannot be written, or would get new columns in a transaction of several
+            statements.
     """
     from airflow_hivex.core.runners import given
 
@@ -365,7 +367,7 @@ def replace_where(
     *,
     fills: bool,
 ) -> Result:
-    """Delete the rows that satisfy a condition, and insert the rows of a DataFrame, all of which must satisfy it.
+    """Replace the rows that satisfy a condition by the rows of a DataFrame, which must satisfy the condition, too.
 
     Raises:
         ReplaceConditionError: a row of the DataFrame does not satisfy the condition.

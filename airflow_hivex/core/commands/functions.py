@@ -1,4 +1,4 @@
-"""SHOW FUNCTIONS and DESCRIBE FUNCTION: the functions of the Spark of a cluster, of the session and of databases."""
+"""SHOW, DESCRIBE, CREATE and DROP of functions: Spark's functions, temporary functions and permanent functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from airflow_hivex.core.parser.statements import (
 
 
 def show_functions(context: StatementContext, statement: ShowFunctions) -> Result:
-    """SHOW FUNCTIONS: one name per row, with operators and temporary functions.
+    """SHOW FUNCTIONS: return one name per row. Operators and temporary functions are included.
 
     Raises:
         NoSuchDatabaseError: the database does not exist.
@@ -52,7 +52,7 @@ def show_functions(context: StatementContext, statement: ShowFunctions) -> Resul
 
 
 def describe_function(context: StatementContext, statement: DescribeFunction) -> Result:
-    """DESCRIBE FUNCTION: Spark's lines about the function, or our lines about a permanent function.
+    """DESCRIBE FUNCTION: return Spark's description or, for a permanent function, the stored definition as lines.
 
     Raises:
         NoSuchFunctionError: the database does not have the function.
@@ -74,7 +74,7 @@ def describe_function(context: StatementContext, statement: DescribeFunction) ->
 
 
 def _described(function: PermanentFunction, *, extended: bool) -> Result:
-    """Return the lines about a permanent function."""
+    """Return the definition of a permanent function as lines."""
     lines = [f"Function: {function.full_name}"]
     definition = sql_function(function)
     if definition is None:
@@ -93,7 +93,7 @@ def _described(function: PermanentFunction, *, extended: bool) -> Result:
 
 
 def _run(context: StatementContext, statement: ShowFunctions | DescribeFunction, command: str) -> Result:
-    """Run a command of Spark on the cluster of queries without tables, and return the rows."""
+    """Return the rows of a Spark command. It runs on the cluster that runs queries without tables."""
 
     def work(running: Running) -> Result:
         routed = route(context, statement, running)
@@ -156,7 +156,7 @@ def _function_of(context: StatementContext, statement: CreateFunction, database:
 
 
 def _analysed(context: StatementContext, statement: CreateFunction, function: PermanentFunction) -> tuple[Result, str]:
-    """Have Spark create an SQL function, on the cluster of queries without tables; return the type of its values."""
+    """Return the result of a job in which Spark creates an SQL function once, and the type of the function's values."""
     assert statement.query is not None
     assert statement.sql is not None
     query, given = statement.query, statement.sql.returns
@@ -186,9 +186,9 @@ def _analysed(context: StatementContext, statement: CreateFunction, function: Pe
 
 
 def _is_type(text: str) -> bool:
-    """Return whether later statements can read a text of Spark as a type.
+    """Return whether a type in Spark's description can be stored, so that later statements can read it.
 
-    Spark also has types that no value has.
+    Spark also has types without values.
     """
     try:
         read_type(Cursor(text, tokenize(text), Markers({})))

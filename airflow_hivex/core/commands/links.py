@@ -92,7 +92,7 @@ def drop_link(context: StatementContext, statement: DropLink) -> Result:
 
 
 def add_link_partitions(context: StatementContext, statement: AddLinkPartitions) -> Result:
-    """ALTER LINK ADD PARTITION: one row for each partition that the link newly shows."""
+    """ALTER LINK ADD PARTITION: return one row for each partition that the link newly shows."""
     link, source = _link(context, "ALTER LINK", statement.link)
     names = [_full_name(link, as_link(source, link), each) for each in statement.partitions]
     wanted: set[str] = set()
@@ -113,7 +113,7 @@ def add_link_partitions(context: StatementContext, statement: AddLinkPartitions)
 
 
 def drop_link_partitions(context: StatementContext, statement: DropLinkPartitions) -> Result:
-    """ALTER LINK DROP PARTITION: one row for each partition that the link does not show any more."""
+    """ALTER LINK DROP PARTITION: return one row for each partition that the link does not show any more."""
     link, source = _link(context, "ALTER LINK", statement.link)
     links = context.services.links
     names: set[str] = set()
@@ -167,7 +167,7 @@ def _described(link: Link) -> tuple[object, ...]:
 
 
 def refuse_link(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse a link as the object of DROP TABLE or DROP VIEW; with ``if_exists`` nothing happens.
+    """Refuse a link as the object of DROP TABLE or DROP VIEW. With ``if_exists`` do nothing.
 
     Raises:
         LinkIsNotATableError: the link exists.
@@ -203,7 +203,7 @@ def _link(context: StatementContext, operation: str, name: TableName) -> tuple[L
 
 
 def refuse_table(context: StatementContext, operation: str, name: TableName, *, if_exists: bool) -> None:
-    """Refuse a name of a table or view in a statement on links. With ``if_exists`` nothing is refused, as in Hive.
+    """Refuse the name of a table or view in a statement on links. With ``if_exists`` do nothing, as in Hive.
 
     Raises:
         TableIsNotALinkError, ViewIsNotALinkError: the table or view exists.
@@ -221,7 +221,7 @@ def refuse_table(context: StatementContext, operation: str, name: TableName, *, 
 
 
 def _full_name(link: Link, source: Table, given: Mapping[str, Literal]) -> str:
-    """Return the name of the partition with these values.
+    """Return the name of the partition with the ``given`` values of the keys.
 
     Raises:
         NoSuchColumnError: a key is not a partition key of the source.

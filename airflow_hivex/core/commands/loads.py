@@ -1,4 +1,4 @@
-"""LOAD DATA: the rows of files, in the format of the table or of another one, written as INSERT writes them."""
+"""LOAD DATA: write the rows of files to a table, as INSERT does. The files may have another format than the table."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """The files of a LOAD DATA with their sizes and times. With ``is_own`` they lie below the cluster's root."""
+    """The files of a LOAD DATA with their sizes and times.
+
+    With ``is_own`` they lie below the root of the table's cluster.
+    """
 
     files: ClusterFiles
     place: Cluster
@@ -135,10 +138,10 @@ class LoadSource:
 
 
 def find_source(context: StatementContext, statement: LoadData, table: Table) -> LoadSource:
-    """Return the files of a statement.
+    """Return the files that a LOAD DATA names.
 
-    A path without a scheme belongs to the table's cluster, with LOCAL to this machine. Other URIs are read if
-    ``hivex.load.paths`` names them.
+    A path without a scheme belongs to the table's cluster or, with LOCAL, to this machine. Files outside of the
+    cluster's root are read only if ``hivex.load.paths`` names a folder above them.
 
     Raises:
         InvalidOperationError: there are no files, or they belong to a table, lie in subdirectories, or may not be read.
@@ -199,7 +202,7 @@ def _matching(files: ClusterFiles, location: str) -> list[str] | None:
 
 
 def _place(context: StatementContext, statement: LoadData, table: Table) -> tuple[Cluster, str, bool]:
-    """Return the file system of the files, their location there, and whether it is the table's cluster."""
+    """Return the file system of the files, their location in it, and whether it is the root of the table's cluster."""
     clusters = context.services.clusters
     cluster = clusters.get(table.storage.primary.cluster)
     if statement.is_local:
@@ -238,7 +241,7 @@ def _check_place(
     *,
     is_own: bool,
 ) -> None:
-    """Refuse a file or folder that may not be read, or belongs to a table, also after following symbolic links."""
+    """Refuse a file or folder that may not be read, or belongs to a table. Symbolic links are followed first."""
     local = files.local_path(location)
     real = real_path(files, location)
     if is_own:

@@ -28,7 +28,9 @@ _BATCH = 10_000
 
 
 def repair_partitions(context: StatementContext, statement: RepairPartitions) -> Result:
-    """MSCK [REPAIR] TABLE: make the partitions of an external table equal to the directories below it, all or none.
+    """MSCK REPAIR TABLE: add and drop partitions of an external table, all or none, so that they match its directories.
+
+    Return one row for each difference. Without REPAIR no partition is changed.
 
     Raises:
         RoutingError: the session is pinned to another cluster.
@@ -88,7 +90,7 @@ def repair_partitions(context: StatementContext, statement: RepairPartitions) ->
 
 
 def _directories(files: ClusterFiles, table: StoredTable) -> dict[str, tuple[str, tuple[str | None, ...]]]:
-    """Return a dict from partition name to the path below the table and the values in this path."""
+    """Return a dict from partition name to a pair (path below the table, values in this path)."""
     keys = [key.name.lower() for key in table.partition_keys]
     found: dict[str, tuple[str, tuple[str | None, ...]]] = {}
     for path in _partition_paths(files, table.storage.primary.location, keys):
@@ -118,7 +120,7 @@ def _partition_paths(files: ClusterFiles, location: str, keys: list[str]) -> Ite
 
 
 def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
-    """REFRESH TABLE: nothing to do for a table that exists."""
+    """REFRESH TABLE: only check that the table, view or link exists."""
     if statement.table.namespace is not None:
         linked(context, statement.table)
     elif context.session.objects.view(statement.table) is None:
@@ -127,7 +129,7 @@ def refresh_table(context: StatementContext, statement: RefreshTable) -> Result:
 
 
 def touch_table(context: StatementContext, statement: TouchTable) -> Result:
-    """ALTER TABLE TOUCH: store the table unchanged, with an event.
+    """ALTER TABLE TOUCH: store the table unchanged, which records an event for other clients.
 
     Raises:
         NoSuchPartitionError: the table has no partition of the name.

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """One INSERT, its table, and the place of its rows there."""
+    """One INSERT, its table, and the partition and columns of its rows."""
 
     insert: Insert
     target: StoredTable
@@ -35,7 +35,7 @@ class _Branch:
 
 
 def run_multi_insert(context: StatementContext, statement: MultiInsert) -> Result:
-    """Run all INSERTs, and return the number of rows written to all tables."""
+    """Run all INSERTs, and return the total number of written rows."""
 
     def work(running: Running) -> Result:
         running.check_may_write("INSERT")
@@ -83,10 +83,10 @@ def run_explain_multi_insert(context: StatementContext, statement: ExplainMultiI
 
 
 def _check_apart(branches: Sequence[_Branch]) -> None:
-    """Refuse several INSERTs to one place if one of them overwrites, since its base would hide the other rows.
+    """Refuse two INSERTs into the same partition or table if one of them overwrites and so hides the other's rows.
 
     Raises:
-        InvalidOperationError: two INSERTs write to one place, and one of them overwrites.
+        InvalidOperationError: two INSERTs write to the same place, and one of them overwrites.
     """
     for first, second in combinations(branches, 2):
         same = first.target.id == second.target.id and (first.insert.overwrite or second.insert.overwrite)

@@ -57,7 +57,7 @@ def delete_partitions(
 ) -> list[DroppedPartition]:
     """Delete exactly the directories of dropped partitions; return the partitions whose directories are deleted.
 
-    The folder itself is never deleted, since a running INSERT may be writing to the same partition.
+    Other directories in the folder of a partition stay, since a running INSERT may be writing them.
     """
     gone: list[DroppedPartition] = []
     # The root of a cluster is checked once, not for each partition.
@@ -89,7 +89,7 @@ def delete_needless(
     places: Iterable[ClusterStorageDescriptor],
     directories: Sequence[str],
 ) -> None:
-    """Delete ``directories`` in the places of a partition, except registered ones. A failure is only logged."""
+    """Delete ``directories`` in all places of a partition, except the registered ones. A failure is only logged."""
     try:
         with services.store.read() as connection:
             in_sight = partition_rows.in_sight(connection, table.id, [name])
@@ -102,7 +102,7 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
     """Refuse the name of an earlier partition whose files may still exist; the caller has locked the name.
 
     Raises:
-        InvalidOperationError: another statement deletes the files of the earlier partition, or was killed before.
+        InvalidOperationError: the files of the earlier partition are not deleted yet.
     """
     with services.store.read() as connection:
         if partition_rows.has_files(connection, table.id, name):
@@ -114,7 +114,10 @@ def check_is_free(services: Services, operation: str, table: StoredTable, name: 
 
 
 def delete_left(services: Services) -> int:
-    """Delete the files of dropped partitions whose statements were killed after the commit; return their number."""
+    """Delete the files of dropped partitions whose statements were killed after the commit.
+
+    Return the number of these partitions.
+    """
     before_ms = services.clock() - int(services.settings["hive.txn.timeout"]) * 1000
     count = after = 0
     while True:
@@ -151,7 +154,7 @@ log = logging.getLogger(__name__)
 
 
 def add_partitions(context: StatementContext, statement: AddPartitions) -> Result:
-    """ALTER TABLE ADD PARTITION, all or none."""
+    """ALTER TABLE ADD PARTITION: add all partitions, or none of them."""
     database, name = context.session.qualify(statement.table)
     catalog = context.services.catalog
     table = catalog.get_table(database, name)
@@ -357,7 +360,7 @@ def exchange_partition(context: StatementContext, statement: ExchangePartition) 
     """Move partitions from a source to the table; return the number of moved rows.
 
     Raises:
-        InvalidOperationError: the tables have different columns, or rows of one table cannot be written.
+        InvalidOperationError: the tables have different columns, or the table cannot be written.
         NoSuchPartitionError: the source does not have the partition.
         AlreadyExistsError: the table has one of the partitions already.
         WriteConflictError: a partition of the source was changed while the statement waited.
@@ -426,7 +429,7 @@ def _check_alike(operation: str, target: Table, source: Table) -> None:
 def _names(
     context: StatementContext, statement: ExchangePartition, target: StoredTable, source: StoredTable
 ) -> list[str]:
-    """Return the partitions of the source that the clause covers, and ensure that the target has none of them."""
+    """Return the partitions of the source that the clause covers. Raise an error if the target has one of them."""
     condition = clause_condition(statement.kind, source, statement.partition)
     catalog = context.services.catalog
     known = catalog.list_partition_names(source.database, source.name, condition)
@@ -465,10 +468,10 @@ _SHOW = "SHOW PARTITIONS"
 
 
 def show_partitions(context: StatementContext, statement: ShowPartitions) -> Result:
-    """SHOW PARTITIONS: one name per row.
+    """SHOW PARTITIONS: return one name per row.
 
     Raises:
-        InvalidOperationError: the table has no partition keys, or a condition needs more than partition keys.
+        InvalidOperationError: the table has no partition keys, or its keys do not decide the condition.
         NoSuchColumnError: a column is not a partition key.
     """
     table, names = _all(context, statement)
@@ -518,7 +521,7 @@ def _of_condition(table: Table, names: Sequence[str], condition: Predicate) -> l
 
 
 def _ordered(table: Table, names: Sequence[str], order_by: Sequence[SortColumn]) -> list[str]:
-    """Return names in the order of their values; NULL comes before all other values, as in Spark."""
+    """Return partition names sorted by the columns of ORDER BY. NULL is less than all other values, as in Spark."""
     values = {name: _values(table, name) for name in names}
     ordered = list(names)
     # The last column is sorted first: each later sort keeps the order of equal values.
@@ -534,7 +537,7 @@ def _place(value: Value) -> tuple[bool, object]:
 
 
 def _values(table: Table, name: str) -> Mapping[str, Value]:
-    """Return a dict from key to the value of a partition, without values that are not of the key's type."""
+    """Return a dict from partition key to the value of a partition, without values of another type than the key's."""
     found: dict[str, Value] = {}
     for key, text in zip(table.partition_keys, partition_values(name), strict=True):
         try:

@@ -1,4 +1,4 @@
-"""UPDATE, DELETE and MERGE, run as one job on the target's primary; TRUNCATE and RESTORE of a whole table."""
+"""UPDATE, DELETE and MERGE as one job on the target's primary cluster; schema evolution, TRUNCATE and RESTORE."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Run = Callable[[SchemaMerge | None], Result]
 
 
 def run_insert_statement(context: StatementContext, statement: Insert) -> Result:
-    """Run an INSERT, perhaps with additional columns for its table; return the number of written rows.
+    """Run an INSERT; WITH SCHEMA EVOLUTION also adds columns to its table. Return the number of written rows.
 
     Raises:
         InvalidObjectError: the new columns cannot be columns of the table.
@@ -91,7 +91,7 @@ def run_insert_statement(context: StatementContext, statement: Insert) -> Result
 
 
 def run_change_statement(context: StatementContext, statement: ChangeRows) -> Result:
-    """Run an UPDATE, DELETE or MERGE; return the numbers of changed rows. A MERGE may add columns.
+    """Run an UPDATE, DELETE or MERGE; return the numbers of changed rows. MERGE WITH SCHEMA EVOLUTION adds columns.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -105,7 +105,7 @@ def run_change_statement(context: StatementContext, statement: ChangeRows) -> Re
 
 
 def run_explain_statement(context: StatementContext, statement: ExplainChanges) -> Result:
-    """Return Spark's plan of an UPDATE, DELETE or MERGE, with the columns that it would add.
+    """Return Spark's plan of an UPDATE, DELETE or MERGE, as if the table had the columns that a MERGE would add.
 
     Raises:
         InvalidObjectError, InvalidOperationError: as :func:`run_insert_statement`.
@@ -120,7 +120,9 @@ def run_explain_statement(context: StatementContext, statement: ExplainChanges) 
 
 
 def _retried(context: StatementContext, kind: str, target: TableName, evolved: Evolved, run: Run) -> Result:
-    """Run a statement with the current columns of its table and the added ones, and return its result.
+    """Return the result of ``run``, which gets the change of columns that ``evolved`` makes of the current table.
+
+    If another statement changes the columns meanwhile, both are called again.
 
     Raises:
         InvalidOperationError: the statement adds columns in a transaction of several statements, or other statements
@@ -148,10 +150,10 @@ def _columns_of(context: StatementContext, query: Query) -> list[Column]:
 
 
 def _with_types_of_new_columns(statement: Insert, table: StoredTable) -> Query:
-    """Return the query with NULL for existing columns in all rows of a VALUES list except the first.
+    """Return the query with NULL as the value of existing columns in all rows of a VALUES list except the first.
 
-    The query is only analysed for the types of new columns. Spark may find no common type for all values of an existing
-    column.
+    Spark analyses this query only to find the types of the new columns. It may find no common type for the original
+    values of an existing column, and would refuse the query then.
     """
     query = statement.query
     if query.values is None:
@@ -200,10 +202,10 @@ def _by_position(statement: Insert, table: StoredTable, given: Sequence[Column])
 
 
 def _evolved_by(context: StatementContext, statement: ChangeRows) -> Evolved:
-    """Return a function that adds the new columns of a MERGE to its table.
+    """Return a function that adds columns that only the source has to the table of a MERGE.
 
-    ``SET *`` and ``INSERT *`` name all columns of the source. Other clauses name single columns to copy or to assign. A
-    column that the table lacks gets the type of the source's column of the same name.
+    ``SET *`` and ``INSERT *`` add all of these columns. Other clauses add only the columns that they copy or assign. A
+    new column has the type that it has in the source.
     """
     assert statement.source is not None
     source = [column for column in _columns_of(context, statement.source) if column.name != SOURCE_ROW]
@@ -229,10 +231,10 @@ def run_change(
     condition: PlannedCheck | None = None,
     merge: SchemaMerge | None = None,
 ) -> Result:
-    """Run a change of rows; return the numbers of written and deleted rows. An updated row counts in both.
+    """Run an UPDATE, DELETE or MERGE; return the numbers of written and deleted rows. An updated row counts in both.
 
-    All inserted rows must satisfy ``condition``. A ``merge`` changes the columns in the commit. Nothing changes if the
-    table has the statement's batch already.
+    All inserted rows must satisfy ``condition``. With ``merge`` the commit adds columns to the table. If the table has
+    the statement's batch already, nothing changes.
     """
 
     def work(running: Running) -> Result:
@@ -279,9 +281,9 @@ def run_explain_changes(
 
 
 def _with_new_types(routed: RoutedQuery[ChangeRows], merge: SchemaMerge | None) -> RoutedQuery[ChangeRows]:
-    """Return the statement with the target's new column types, and without new columns of the target.
+    """Return the statement with the new types of the target's existing columns. The target does not get new columns.
 
-    In a condition or value, the name of a new column means the column of the source.
+    So the name of a new column in a condition or value means the column of the source.
     """
     if merge is None:
         return routed
@@ -398,7 +400,7 @@ def run_restore(context: StatementContext, statement: RestoreTable) -> Result:
 
 
 def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
-    """Return the INSERT OVERWRITE of the version's rows. Current columns and fields that the version lacks are NULL."""
+    """Return an INSERT OVERWRITE with the rows of a version. Columns and fields that the version lacks are NULL."""
     then = {column.in_files.lower(): column for column in version.columns or table.columns}
     values = [
         reshaped(table.full_name, quoted(then[column.in_files.lower()].name), then[column.in_files.lower()], column)
@@ -417,7 +419,7 @@ def _overwrite(table: StoredTable, version: TableVersion) -> Insert:
 def _existing_partitions(
     context: StatementContext, running: Running, table: StoredTable, among: Predicate | None = None
 ) -> list[str]:
-    """Return the sorted partitions that ``among`` may cover, including new ones of the statement's transaction."""
+    """Return the sorted names of partitions that ``among`` may cover, also of those that the transaction has added."""
     names = set(context.services.catalog.list_partition_names(table.database, table.name, among))
     if running.joined is not None:
         with context.services.store.read() as connection:
@@ -427,7 +429,7 @@ def _existing_partitions(
 
 
 def run_truncate(context: StatementContext, statement: Truncate) -> Result:
-    """TRUNCATE TABLE: return only the cluster, as the removed rows are not counted.
+    """TRUNCATE TABLE: remove all rows of a table or of partitions. The removed rows are not counted.
 
     Raises:
         RoutingError: the session is pinned to another cluster than the table's primary one.
@@ -462,7 +464,7 @@ def run_truncate(context: StatementContext, statement: Truncate) -> Result:
 def _covered_partitions(
     context: StatementContext, running: Running, table: StoredTable, statement: Truncate
 ) -> list[str]:
-    """Return the sorted partitions that the statement covers, including new partitions of its own transaction.
+    """Return the sorted names of partitions that the statement covers, also of those that its transaction has added.
 
     Raises:
         NoSuchPartitionError: the specification covers no partition.

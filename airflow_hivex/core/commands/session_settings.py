@@ -39,7 +39,7 @@ def max_lag_of(settings: Settings, given: Mapping[str, object]) -> MaxLag:
 
 
 def set_setting(context: StatementContext, statement: SetSetting) -> Result:
-    """SET: set a value for later statements of the session. Without a value, return the current one."""
+    """SET: set a value for later statements of the session. Return the current value."""
     state = context.session
     if statement.value is not None:
         _take(context, statement.name, {statement.name: statement.value})
@@ -65,11 +65,11 @@ def _take(context: StatementContext, name: str, given: Mapping[str, object]) -> 
 
 
 def set_configuration(context: StatementContext, statement: SetConfiguration) -> Result:
-    """SET: send a value to Spark with each later job of the session. Without a value, return the current one.
+    """SET: send a value to Spark with each later job of the session. Return the current value.
 
     Raises:
-        InvalidOperationError: the name is that of a setting whose value in the metastore differs, or of an SQL
-            variable.
+        InvalidOperationError: the metastore has another value of this setting, the name is that of an SQL variable, or
+            jobs do not accept the value.
     """
     objects, name = context.session.objects, statement.name
     if name is None:
@@ -136,7 +136,7 @@ def _check_without_effect(settings: Settings, name: str, value: str) -> None:
     """Accept a parameter of Hive that has no effect, and log this fact.
 
     Raises:
-        InvalidOperationError: the name is that of a setting whose value in the metastore differs.
+        InvalidOperationError: the metastore has another value of this setting.
     """
     if name in settings:
         asked = settings.with_overrides({name: value})

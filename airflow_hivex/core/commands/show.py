@@ -71,18 +71,18 @@ _MOST_ASKED_AT_ONCE = 16
 
 
 def show_databases(context: StatementContext, statement: ShowDatabases) -> Result:
-    """SHOW DATABASES: one name per row."""
+    """SHOW DATABASES: return one name per row."""
     names = context.services.catalog.list_databases(statement.pattern)
     return Result(["database_name"], [(name,) for name in names])
 
 
 def show_current_namespace(context: StatementContext, statement: ShowCurrentNamespace) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CURRENT NAMESPACE: the name of the single catalog, as in Spark, and the current database."""
+    """SHOW CURRENT NAMESPACE: return the current database. As in Spark, the catalog is ``spark_catalog``."""
     return Result(["catalog", "namespace"], [("spark_catalog", context.session.database)])
 
 
 def show_tables(context: StatementContext, statement: ShowTables) -> Result:
-    """SHOW TABLES and SHOW VIEWS: one name per row, as in Hive; links are among the tables."""
+    """SHOW TABLES and SHOW VIEWS: return one name per row, as in Hive. SHOW TABLES also lists views and links."""
     database = statement.database or context.session.database
     names = context.services.catalog.list_tables(
         database, statement.pattern, TableType.VIRTUAL_VIEW if statement.views else None
@@ -113,11 +113,13 @@ _CLUSTER_COLUMNS = (
 
 
 def show_clusters(context: StatementContext, statement: ShowClusters) -> Result:  # noqa: ARG001 - one form only
-    """SHOW CLUSTERS: the configured clusters, with marks at the default cluster and the pinned cluster.
+    """SHOW CLUSTERS: return one row for each configured cluster, with columns that mark the default and the pinned one.
 
-    Further columns are: whether a job could run on the cluster now, or why not; the release of its Spark and the free
-    space, if known; the number of jobs of this process; the number of transactions of all processes with locks on its
-    tables. All clusters are queried at the same time, so that several silent clusters cost one time-out.
+    Column ``health`` is ``usable``, or the reason why a job cannot run on the cluster now. ``spark`` is the release of
+    its Spark, and ``free_bytes`` its free space, if they are known. ``running_jobs`` counts the jobs of this process.
+    ``transactions`` counts the transactions, of any process, that hold locks on tables of the cluster; a transaction
+    that only waits for such a lock does not count. All clusters are queried at the same time, so that several silent
+    clusters cost one time-out.
     """
     services = context.services
     clusters = services.clusters
@@ -163,9 +165,9 @@ def describe_database(context: StatementContext, statement: DescribeDatabase) ->
 
 
 def describe_table(context: StatementContext, statement: DescribeTable) -> Result:
-    """DESCRIBE: columns, then partition keys under a heading; EXTENDED also describes the table or partition.
+    """DESCRIBE: return the columns, then the partition keys under a heading.
 
-    DESCRIBE of a column returns rows of a name and a value.
+    EXTENDED also describes the table or partition. DESCRIBE of a column returns rows of a name and a value.
     """
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
@@ -208,7 +210,7 @@ def describe_table(context: StatementContext, statement: DescribeTable) -> Resul
 
 
 def _described_table(context: StatementContext, statement: DescribeTable) -> tuple[StoredTable, Link | None]:
-    """Return the table or view of DESCRIBE; for a link, the source and the link.
+    """Return the described table or view, and None. For a link, return its source and the link.
 
     Raises:
         NoSuchTableError, NoSuchDatabaseError, NoSuchLinkError: the object does not exist.
@@ -232,7 +234,7 @@ def _described_table(context: StatementContext, statement: DescribeTable) -> tup
 
 
 def show_create_table(context: StatementContext, statement: ShowCreateTable) -> Result:
-    """SHOW CREATE TABLE: one row with a statement that creates the same table, view or link."""
+    """SHOW CREATE TABLE: return one row with a statement that creates the same table, view or link."""
     if statement.table.namespace is not None:
         return Result(["createtab_stmt"], [(_create_link_statement(linked(context, statement.table)[0]),)])
     clusters = context.services.clusters
@@ -264,7 +266,10 @@ def show_create_table(context: StatementContext, statement: ShowCreateTable) -> 
 
 
 def explain_route(context: StatementContext, statement: ExplainRoute) -> Result:
-    """EXPLAIN ROUTE: return the candidates in the order of the trials, the chosen one, and the data that each lacks."""
+    """EXPLAIN ROUTE: return one row for each candidate cluster, in the order in which the router tries them.
+
+    Columns mark the chosen cluster, and describe the reason to try the cluster and the data that it lacks.
+    """
     found = route(context, statement.statement, may_lag=isinstance(statement.statement, Select)).route
     rows: list[tuple[object, ...]] = [
         (
@@ -302,9 +307,9 @@ def _check_hive_clauses(table: Table) -> None:
 def create_statement(
     table: Table, *, temporary: bool = False, as_serde: bool = False, with_location: bool = False
 ) -> str:
-    """Return a CREATE TABLE statement for the same table; ``as_serde`` selects Hive's clauses for the format.
+    """Return a CREATE TABLE statement for the same table. ``as_serde`` selects Hive's clauses for the format.
 
-    The statement has the location of a managed table only ``with_location``.
+    The location of a managed table is included only ``with_location``.
     """
     if table.is_view:
         return _create_view_statement(table)
@@ -454,7 +459,7 @@ def _partition(
 
 
 def _hides(context: StatementContext, link: Link, source: StoredTable) -> bool:
-    """Return whether a link hides partitions of its source, so that the source's statistics also count hidden rows."""
+    """Return whether a link hides partitions of its source. Then the source's statistics also count hidden rows."""
     if not source.is_partitioned:
         return False
     shown = context.services.links.partitions(link.name.database, link.name.in_database)
@@ -482,7 +487,7 @@ def _column(name: str, type: str, comment: str | None) -> str:
 
 
 def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
-    """SHOW COLUMNS: one name per row, partition keys last. A link has the columns of its source."""
+    """SHOW COLUMNS: return one name per row, partition keys last. A link has the columns of its source."""
     temporary = context.session.objects.view(statement.table)
     if temporary is not None:
         names = [column.name for column in temporary.columns]
@@ -495,7 +500,7 @@ def show_columns(context: StatementContext, statement: ShowColumns) -> Result:
 
 
 def show_table_properties(context: StatementContext, statement: ShowTableProperties) -> Result:
-    """SHOW TBLPROPERTIES: one property per row, sorted by name. A link shows its own properties.
+    """SHOW TBLPROPERTIES: return one property per row, sorted by name. A link has properties of its own.
 
     Raises:
         InvalidObjectError: the table has no property of that name.
@@ -524,7 +529,7 @@ _COLUMNS = ["namespace", "tableName", "isTemporary", "information"]
 
 
 def show_table_extended(context: StatementContext, statement: ShowTableExtended) -> Result:
-    """Return one row for each table or view that matches a pattern, as Spark does, or one row for a partition.
+    """Return one row for each table, view or link that matches a pattern, or one row for a partition, as in Spark.
 
     Raises:
         NoSuchTableError: the statement names a partition, and no table has the name.
@@ -555,7 +560,7 @@ def show_table_extended(context: StatementContext, statement: ShowTableExtended)
 
 
 def _schema(table: Table) -> dict[str, str]:
-    """Return the columns of a table, and its partition keys."""
+    """Return the columns and partition keys of a table as texts, in a dict with Spark's keys."""
     columns = ", ".join(f"{column.name} {column.type}" for column in (*table.columns, *table.partition_keys))
     keys = ", ".join(key.name for key in table.partition_keys)
     return {"Partition Columns": f"[{keys}]", "Schema": columns} if keys else {"Schema": columns}
@@ -579,7 +584,7 @@ _HISTORY_COLUMNS = (
 
 
 def describe_history(context: StatementContext, statement: DescribeHistory) -> Result:
-    """DESCRIBE HISTORY: the recorded commits of a table, the newest first, with times of UTC as texts."""
+    """DESCRIBE HISTORY: return the recorded commits of a table, the newest first. Times are texts in UTC."""
     services = context.services
     table = services.catalog.get_table(*context.session.qualify(statement.table))
     check_has_versions("DESCRIBE HISTORY", table)

@@ -155,7 +155,7 @@ class _Analysis:
     cluster: Cluster
 
     def run(self, columns: Sequence[Column], *, whole: bool, noscan: bool) -> dict[str | None, Statistics]:
-        """Return a dict from partition to statistics, with ``whole`` also for the table (None). At most one job."""
+        """Return a dict from partition to statistics; with ``whole``, key None is the table. At most one job runs."""
         table = self.bound.table
         sizes = self._sizes()
         found: dict[str | None, Statistics] = {}
@@ -186,7 +186,7 @@ class _Analysis:
         return None if self.bound.write_ids is None else str(self.bound.write_ids)
 
     def _known_rows(self, partition: BoundPartition) -> int | None:
-        """Return the number of rows of a partition if it follows from its recorded writes, else None."""
+        """Return the number of rows of a partition, or None if the recorded writes do not determine it."""
         if not self.bound.table.is_transactional or self.bound.partly_visible:
             return None
         if any(directory.is_delete_delta for directory in partition.directories):
@@ -234,7 +234,7 @@ class _Analysis:
     def _counted(
         self, partitions: Sequence[BoundPartition], columns: Sequence[Column], *, total: bool
     ) -> dict[str | None, tuple[int, Mapping[str, ColumnStatistics]]]:
-        """Return a dict from partition (None: the table) to row counts and column statistics, from one job."""
+        """Return a dict from partition (None: the table) to its row count and column statistics. It takes one job."""
         table = self.bound.table
         bound = replace(self.bound, partitions=tuple(partitions))
         view = f"{self.running.tag}_0"
@@ -272,10 +272,10 @@ class _Analysis:
 
 
 def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -> str:
-    """Return the query of one row for each partition that has rows, and with ``total`` one row for the table.
+    """Return a query whose result has one row for each partition with rows and, with ``total``, one for the table.
 
-    The columns are: whether this is the row of the table; the values of the partition as texts; the number of rows; the
-    statistics of each column.
+    The columns of the result are: whether this is the row of the table; the values of the partition as texts; the
+    number of rows; the statistics of each column.
     """
     keys = [_quoted(key.name) for key in table.partition_keys]
     answers = ["count(*)"]
@@ -293,7 +293,7 @@ def _query(table: Table, columns: Sequence[Column], view: str, *, total: bool) -
 
 
 def _answers(column: Column) -> int:
-    """Return the number of query columns for the statistics of a column, besides the number of its values."""
+    """Return the number of result columns for the statistics of a column, without the count of its values."""
     kind = statistics_kind(column.parsed_type)
     return 3 if kind in (StatisticsKind.ORDERED, StatisticsKind.TEXT) else 2
 
@@ -349,7 +349,7 @@ _MOST = 2**63 - 1
 def run_update_statistics(context: StatementContext, statement: UpdateStatistics) -> Result:
     """Store given statistics. DESCRIBE shows them, but never as exact statistics of the current rows.
 
-    If sizes are unknown, they are counted as by ANALYZE ... NOSCAN.
+    If the table or partition has no statistics yet, its size is first counted as by ANALYZE ... NOSCAN.
 
     Raises:
         InvalidOperationError: the object is a view, or a number is not valid for the table or column.
@@ -411,7 +411,7 @@ def _column(statement: UpdateStatistics, table: StoredTable) -> Column:
 
 
 def _numbers(statement: UpdateStatistics, table: StoredTable, column: Column | None) -> Mapping[str, Any]:
-    """Return the given statistics, as a dict from field name.
+    """Return the given statistics as a dict from field name to value.
 
     Raises:
         InvalidOperationError: a name is not a statistic of this table or column, or its value is not valid.

@@ -1,6 +1,6 @@
 """ALTER TABLE SET LOCATION, SET FILEFORMAT, SET SERDE and SERDEPROPERTIES, of external tables.
 
-For managed tables they are refused: the files stay in the place and format in which commits have written them.
+Managed tables are refused, since their files stay in the place and format in which commits have written them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def set_location(context: StatementContext, statement: SetLocation) -> Result:
         InvalidOperationError: the table is managed.
         InvalidObjectError: the location is not a folder, or lies among the files of a managed table.
         LocationOutsideClusterError: the location is outside of the cluster's root.
+        NoSuchPartitionError: the table does not have the partition.
     """
     table = _external(context, statement, statement.table, "CREATE TABLE ... LOCATION '...' AS SELECT copies it")
     database, name = table.database, table.name
@@ -76,7 +77,7 @@ def set_format(context: StatementContext, statement: SetFormat) -> Result:
 
 
 def set_serde_properties(context: StatementContext, statement: SetSerdeProperties) -> Result:
-    """ALTER TABLE SET and UNSET SERDEPROPERTIES: options of the files of a table.
+    """ALTER TABLE SET and UNSET SERDEPROPERTIES: change the options with which the files of a table are read.
 
     Raises:
         InvalidOperationError: the table is managed.

@@ -87,7 +87,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*")
 _MOST_BUCKETS = 4095
 
 _FULL_ACID = "default"
-"""The value of a property for a full ACID table, which is the default."""
+"""The value of the property ``transactional_properties`` of a full ACID table, which is its default."""
 
 
 def describe_table(
@@ -102,7 +102,7 @@ def describe_table(
     The primary is the first of these that is given: the pinned cluster, the table's property ``hivex.cluster``,
     ``cluster``, which ran the query of the statement, the property of the database, the default cluster. A table is
     external if the statement says EXTERNAL, or names a data source and a LOCATION (as in Spark). Other tables are
-    managed and transactional. ``is_external`` decides if no clause of the statement does.
+    managed and transactional. If ``is_external`` is given, it decides instead of these clauses.
 
     Raises:
         InvalidObjectError: columns, formats or properties are not valid for a table.
@@ -194,10 +194,10 @@ def names_external(statement: CreateTable) -> bool:
 
 
 def check_text(table: Table) -> None:
-    """Refuse a table of Hive's text files that we cannot read or, if it is managed, cannot write.
+    """Refuse a table of Hive's text files that this package cannot read or, if the table is managed, cannot write.
 
     Raises:
-        InvalidObjectError: a property is not valid, or describes files that we cannot read or write.
+        InvalidObjectError: a property is not valid, or describes files that this package cannot read or write.
     """
     if table.storage.format != TEXTFILE:
         return
@@ -281,7 +281,7 @@ def check_properties(table: str, before: Mapping[str, str], after: Mapping[str, 
 
 
 def _meaning(properties: Mapping[str, str], name: str) -> str:
-    """Return the value of a property that decides how data is stored; the default is the value of full ACID tables."""
+    """Return the value of a property in lower case. By default a transactional table counts as full ACID."""
     is_kind = name == TRANSACTIONAL_PROPERTIES and properties.get(TRANSACTIONAL, "").lower() == "true"
     return properties.get(name, _FULL_ACID if is_kind else "").lower()
 
@@ -296,7 +296,7 @@ def check_kept_constraints(table: str, before: Mapping[str, str], after: Mapping
 
 
 def check_no_constraint(table: str, properties: Iterable[str]) -> None:
-    """Refuse properties that hold constraints, since only the clauses for constraints set these.
+    """Refuse properties that hold constraints, since only the clauses for constraints may set them.
 
     Raises:
         InvalidObjectError: a property holds constraints.
@@ -308,7 +308,7 @@ def check_no_constraint(table: str, properties: Iterable[str]) -> None:
 
 
 def _split_columns(table: str, statement: CreateTable) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return columns and partition keys. A key without a type names a column of the list."""
+    """Return the columns and the partition keys. A key without a type is one of the listed columns."""
     by_name = {column.name.lower(): column for column in statement.columns}
     keys = []
     for key in statement.partition_keys:
@@ -383,7 +383,7 @@ def _check_format(table: str, format: str, options: Mapping[str, str]) -> None:
 
 
 def managed_properties(table: str, format: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a managed table, with the ones that every managed table has.
+    """Return the properties of a managed table, completed by those that every managed table has.
 
     Raises:
         InvalidObjectError: a transactional table cannot have the properties or the format.

@@ -62,7 +62,7 @@ def create_table(context: StatementContext, statement: CreateTable) -> Result:
 
 
 def create_table_like(context: StatementContext, statement: CreateTableLike) -> Result:
-    """CREATE TABLE ... LIKE: an empty table of the same definition."""
+    """CREATE TABLE ... LIKE: create an empty table with the same definition."""
     like = definition_like(context, statement)
     try:
         return store_table(context, describe_table(context, like.definition, is_external=like.is_external))

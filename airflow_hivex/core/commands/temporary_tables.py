@@ -101,7 +101,7 @@ def _new(statement: CreateTable | CreateTableLike) -> CreateTable:
 
 
 def check_temporary_tables(context: StatementContext, statement: Statement) -> None:
-    """Refuse a statement that a temporary table does not support, or that creates a table which one would hide.
+    """Refuse a statement that does not support temporary tables, or creates a table that a temporary table would hide.
 
     Raises:
         InvalidOperationError: the statement is refused because of a temporary table.
@@ -123,7 +123,7 @@ def check_temporary_tables(context: StatementContext, statement: Statement) -> N
 
 
 def drop_one(context: StatementContext, statement: DropTable) -> Result:
-    """DROP TABLE, also of a temporary table, whose name then means the table that it has hidden."""
+    """DROP TABLE. After the drop of a temporary table, its name means the stored table that it has hidden."""
     result = drop_table(context, statement)
     if context.session.objects.table(statement.table) is not None:
         del context.session.objects.tables[statement.table.name]
@@ -138,7 +138,7 @@ def as_named(state: SessionState, table: Table) -> Table:
 
 
 def note_use(context: StatementContext) -> None:
-    """Report to the metastore, from time to time, the use of the temporary tables. At most one round trip."""
+    """Report to the metastore, from time to time, that the temporary tables are in use. At most one round trip."""
     objects, services = context.session.objects, context.services
     if not objects.tables:
         return
@@ -202,8 +202,8 @@ def create_temporary_view(context: StatementContext, statement: CreateTemporaryV
 
     Raises:
         AlreadyExistsError: the session has a temporary view of that name.
-        InvalidObjectError: the columns of the query do not match the named ones, two have one name, or the query reads
-            the view itself.
+        InvalidObjectError: the columns of the query do not match the named columns, two columns have the same name, or
+            the query reads the view itself.
     """
     state, name = context.session, statement.view.name
     if name in state.objects.views and not statement.or_replace:
@@ -239,7 +239,7 @@ def qualified(state: SessionState, name: TableName) -> TableName:
 
 
 def check_temporary_views(context: StatementContext, statement: Statement) -> None:
-    """Refuse a statement that describes or changes a table, if its name is that of a temporary view.
+    """Refuse the name of a temporary view in a statement that needs a stored table.
 
     Raises:
         InvalidOperationError: the name is that of a temporary view.
@@ -262,7 +262,7 @@ def check_temporary_views(context: StatementContext, statement: Statement) -> No
 
 
 def describe_temporary_view(view: TemporaryView, name: str, statement: DescribeTable) -> Result:
-    """DESCRIBE of a temporary view: its columns."""
+    """DESCRIBE of a temporary view: return its columns; EXTENDED also returns its comment and query."""
     if statement.partition is not None or statement.column is not None:
         raise InvalidOperationError("DESCRIBE", name, "a temporary view is described as a whole")
     if statement.as_json:

@@ -1,4 +1,4 @@
-"""START TRANSACTION, COMMIT and ROLLBACK, sessions that join the transaction of another client, and SHOW and ABORT."""
+"""START TRANSACTION, COMMIT, ROLLBACK, SHOW and ABORT TRANSACTIONS, SHOW LOCKS, and joining of transactions."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ def rollback(context: StatementContext, statement: Rollback) -> Result:  # noqa:
 
 
 def join(context: StatementContext, txn_id: int, writer: str) -> None:
-    """Have the session's statements take part in an open transaction that another client commits.
+    """Join an open transaction, which another client commits. All later statements of the session take part in it.
 
-    The writes of an earlier session of the same ``writer`` are withdrawn. An exception is a single write whose job may
-    still run on a server: this session waits for that job when it runs the same statement.
+    The writes of an earlier session of the same ``writer`` are withdrawn. A single write whose job may still run on a
+    server is an exception: this session waits for that job when it runs the same statement.
 
     Raises:
         NoSuchTransactionError, TransactionAbortedError, TransactionCommittedError: the transaction is not open.
@@ -154,11 +154,10 @@ def join(context: StatementContext, txn_id: int, writer: str) -> None:
 
 
 def leave(context: StatementContext) -> None:
-    """End the part of a closed session in a transaction.
+    """Detach a closed session from its transaction.
 
-    Its own transaction is rolled back, another client's continues.
-
-    A transaction that cannot be rolled back now gets no more heartbeats and times out.
+    A transaction that the session has started is rolled back; the transaction of another client continues. A
+    transaction that cannot be rolled back now gets no more heartbeats, and times out.
     """
     transaction = context.session.transaction
     if transaction is None:
@@ -200,7 +199,7 @@ def abort_transaction(
 
 
 def abort_each(services: Services, txn_ids: list[int], reason: str) -> list[int]:
-    """Abort the transactions with the given ids that are open, delete their files, and return their ids."""
+    """Abort the open ones among the given transactions, delete their files, and return their ids."""
     aborted = services.transactions.abort_many(txn_ids, reason, AbortReason.ABORT_QUERY)
     for txn_id in aborted:
         _delete_pending(services, txn_id)
@@ -216,7 +215,7 @@ def _delete_pending(services: Services, txn_id: int) -> None:
 
 
 def _abort_quietly(services: Services, txn_id: int, reason: str, code: AbortReason) -> None:
-    """Abort a transaction that may have ended already; a failure is only logged, as the caller raises its own error."""
+    """Abort a transaction, which may have ended already. A failure is only logged: the caller raises its own error."""
     first_line = reason.partition("\n")[0][:1000]
     try:
         try:
@@ -251,9 +250,9 @@ _TRANSACTION_COLUMNS = ("txnid", "state", "startedtime", "lastheartbeattime", "u
 
 
 def show_transactions(context: StatementContext, statement: ShowTransactions) -> Result:  # noqa: ARG001 - one form only
-    """SHOW TRANSACTIONS: open and aborted transactions; all values are texts, times in milliseconds since the epoch.
+    """SHOW TRANSACTIONS: return the open and aborted transactions. Times are in milliseconds since the epoch.
 
-    The columns are Hive's columns, followed by the DAG, task, run and try.
+    All values are texts. The columns are Hive's columns, followed by the DAG, task, run and try.
     """
     rows: list[tuple[object, ...]] = [
         (
@@ -275,9 +274,10 @@ def _milliseconds(time: datetime) -> str:
 
 
 def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
-    """SHOW LOCKS: acquired locks first, each group by strictness. A table's locks include the locks on its partitions.
+    """SHOW LOCKS: return the acquired locks, then the other ones, both sorted by strictness.
 
-    EXTENDED returns the same columns, as under Hive's DbTxnManager.
+    The locks of a table include the locks on its partitions. EXTENDED returns the same columns, as under Hive's
+    DbTxnManager.
     """
     locks, catalog = context.services.locks, context.services.catalog
     if statement.database is not None:
@@ -301,9 +301,9 @@ def show_locks(context: StatementContext, statement: ShowLocks) -> Result:
 
 
 def abort_transactions(context: StatementContext, statement: AbortTransactions) -> Result:
-    """ABORT TRANSACTIONS: the ids of the aborted transactions; transactions that are not open are ignored, as in Hive.
+    """ABORT TRANSACTIONS: return the ids of the aborted transactions, whose files are deleted.
 
-    The files that they have written are deleted.
+    Transactions that are not open are ignored, as in Hive.
     """
     session = context.session
     who = session.user if session.agent_info is None else f"{session.user} ({session.agent_info})"

@@ -111,7 +111,10 @@ def value_of(context: StatementContext, name: str) -> object:
 def _computed(
     context: StatementContext, statement: DeclareVariable | SetVariables, types: Sequence[str] | None
 ) -> tuple[Result, Row | None]:
-    """Return the result of a statement's query and its only row, cast to ``types`` if given, or None for no row."""
+    """Return the result of a statement's query, and its only row, or None without rows.
+
+    If ``types`` are given, the values of the row are cast to these types.
+    """
 
     def work(running: Running) -> tuple[Result, Row | None]:
         routed = route(context, statement, running)

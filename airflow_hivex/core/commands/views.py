@@ -48,8 +48,8 @@ def create_view(context: StatementContext, statement: CreateView) -> Result:
 
     Raises:
         AlreadyExistsError: a table or view of that name exists.
-        InvalidObjectError: the query's columns do not match the named columns, or two have one name; or the query reads
-            the view itself or objects of the session.
+        InvalidObjectError: the query's columns do not match the named columns, or two columns have the same name; or
+            the query reads the view itself or objects of the session.
         ForeignNameError: the namespace of the view is closed, and the query names a table of another one.
     """
     database, name = context.session.qualify(statement.view)
@@ -165,10 +165,7 @@ def _qualified(context: StatementContext, statement: CreateView) -> list[TableNa
 
 
 def _check_names(context: StatementContext, database: str, full_name: str, statement: CreateView) -> None:
-    """Refuse foreign names in a view of another namespace.
-
-    In the current namespace the binder checks every statement.
-    """
+    """Refuse a view of a closed namespace whose query names objects of other namespaces."""
     check_definition(context, query_definition("view", full_name, database, statement.query, context.session.database))
 
 
@@ -208,6 +205,6 @@ def view_columns(
 
 
 def _twice(columns: Sequence[Column]) -> str | None:
-    """Return a name that two of the columns have, or None if all names differ."""
+    """Return a name that occurs twice among the columns, or None if all names differ."""
     names = [column.name.lower() for column in columns]
     return next((column.name for column in columns if names.count(column.name.lower()) > 1), None)
