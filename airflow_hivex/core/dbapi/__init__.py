@@ -39,7 +39,7 @@ apilevel = "2.0"
 threadsafety = 1
 """Threads may share the module, but not connections."""
 paramstyle = "named"
-"""``:name`` with a mapping; ``?`` with a sequence works, too."""
+"""The style of markers: ``:name`` with a mapping. ``?`` with a sequence works, too."""
 
 __all__ = [
     "BINARY",

@@ -13,13 +13,14 @@ from airflow_hivex.core.parser.lexer.tokens import Kind, Token, tokenize
 Parameters = Mapping[str, object] | Sequence[object]
 
 MOST_VALUES = 20_000
-"""The largest number of values of one INSERT into which :func:`join_rows` joins sets of parameters."""
+"""The largest number of values in one INSERT that :func:`join_rows` makes of several sets of parameters."""
 
 
 def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, object] | None]:
-    """Return the statement with ``:name`` markers, and their values.
+    """Return the statement with ``:name`` markers only, and a dict from the names of markers to values.
 
-    A mapping has the values of ``:name`` markers, a sequence the values of ``?`` markers in their order.
+    A mapping has the values of ``:name`` markers. A sequence has the values of ``?`` markers in their order; each ``?``
+    is replaced by a ``:name`` marker. If there are no parameters, the text is unchanged and the dict is None.
 
     Raises:
         InvalidParametersError: the parameters have another type, or the numbers of parameters and markers differ.
@@ -41,10 +42,10 @@ def bind(text: str, parameters: Parameters | None) -> tuple[str, dict[str, objec
 
 
 def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Sequence[object] | None]:
-    """Return the parameters of each statement of a script, or None for a statement without ``?`` markers.
+    """Return one item for each statement of a script: all ``parameters`` if it has ``?`` markers, and else None.
 
     Raises:
-        InvalidParametersError: no statement has a marker.
+        InvalidParametersError: there are parameters, but no statement has a marker.
         StatementSyntaxError: a statement cannot be split into tokens.
     """
     marked = [
@@ -56,10 +57,10 @@ def share(statements: Sequence[str], parameters: Sequence[object]) -> list[Seque
 
 
 def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str, object] | None]]:
-    """Return statements with values that together execute a statement with each set of parameters.
+    """Return (statement, values) pairs that together execute a statement with each set of parameters.
 
-    ``INSERT INTO t VALUES (?, ?)`` becomes few statements ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``.
-    Any other statement is returned once for each set.
+    Several rows of an INSERT become one statement: ``INSERT INTO t VALUES (?, ?)`` becomes
+    ``INSERT INTO t VALUES (:r0p1, :r0p2), (:r1p1, :r1p2), ...``. Any other statement is returned once for each set.
     """
     row = _row_of_insert(text)
     if row is None or not sets:
@@ -71,7 +72,7 @@ def join_rows(text: str, sets: Sequence[Parameters]) -> list[tuple[str, dict[str
 
 
 def plain(value: object) -> object:
-    """Return a value in a type that statements accept; UUIDs, times, memoryviews and numbers of numpy are converted."""
+    """Return a value in a type that statements accept. UUIDs, times, memoryviews and NumPy numbers are converted."""
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, time):
@@ -93,7 +94,10 @@ def _checked(parameters: Iterable[object]) -> bool:
 
 
 def _row_of_insert(text: str) -> tuple[int, int] | None:
-    """Return the start and end of the only row of VALUES in an INSERT INTO, or None for any other statement."""
+    """Return the start and end of the only row in an ``INSERT INTO ... VALUES``, or None for any other statement.
+
+    The result is also None if a marker stands before VALUES, because its value may differ in each set of parameters.
+    """
     tokens = tokenize(text, with_variables=True)
     while tokens and tokens[-1].is_symbol(";"):
         tokens.pop()
@@ -127,7 +131,7 @@ def _joined(before: str, row: str, after: str, sets: Sequence[Parameters]) -> tu
 
 
 def _marks(text: str) -> list[Token]:
-    """Return the tokens of the names of ``:name`` markers."""
+    """Return the name of each ``:name`` marker as a token."""
     tokens = tokenize(text, with_variables=True)
     return [name for colon, name in pairwise(tokens) if colon.is_symbol(":") and name.kind is Kind.WORD]
 

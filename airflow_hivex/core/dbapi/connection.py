@@ -66,10 +66,10 @@ def connect(
 class Connection:
     """A session with the methods of PEP 249. It belongs to one thread.
 
-    Without ``autocommit`` the first query or change begins a transaction, which ``commit()`` or ``rollback()`` ends;
-    ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE TABLE, first commits the
-    open transaction, as in MySQL and Oracle. START TRANSACTION, COMMIT and ROLLBACK may also be executed. In a
-    transaction that START TRANSACTION has begun, a CREATE TABLE is an error.
+    Without ``autocommit`` the first query or change of rows begins a transaction. ``commit()`` or ``rollback()`` ends
+    the transaction, and ``close()`` rolls it back. A statement that cannot be part of a transaction, such as CREATE
+    TABLE, first commits the open transaction, as in MySQL and Oracle. The user may also execute START TRANSACTION,
+    COMMIT and ROLLBACK. In a transaction that the user has begun by START TRANSACTION, CREATE TABLE raises an error.
     """
 
     Warning = pep249.Warning
@@ -179,7 +179,7 @@ class Connection:
         """Commit at the end of a script, unless START TRANSACTION has begun the open transaction.
 
         Raises:
-            InvalidOperationError: START TRANSACTION has no COMMIT or ROLLBACK. Closing the connection rolls back.
+            InvalidOperationError: a START TRANSACTION has no COMMIT or ROLLBACK. Closing the connection rolls it back.
         """
         if self._began:
             self.commit()

@@ -46,30 +46,34 @@ class ResultRows:
 
     @property
     def description(self) -> list[Description] | None:
-        """Return the columns of the last statement, or None if it returns no rows. The type code is Spark's type."""
+        """Return a description of each result column, or None if the last statement returns no rows.
+
+        The type code is the name of Spark's type, such as ``bigint``.
+        """
         return self._description
 
     @property
     def rowcount(self) -> int:
         """Return the number of rows that the last statement has returned or changed, or -1 if it is unknown.
 
-        For a MERGE it is the larger one of the numbers of written and of deleted rows, so an updated row counts once.
+        A MERGE has a number of written rows and a number of deleted rows, and an updated row counts in both. The result
+        is the larger number.
         """
         return self._rowcount
 
     @property
     def rownumber(self) -> int | None:
-        """Return the position of the next row, from 0, or None without a result."""
+        """Return the position of the next row, from 0, or None if the last statement returns no rows."""
         return None if self._description is None else self._position
 
     @property
     def result(self) -> Result | None:
-        """Return the result of the last statement with its cluster, route and transaction."""
+        """Return the result of the last statement with its cluster, route and transaction, or None without one."""
         return self._result
 
     @property
     def query_id(self) -> str | None:
-        """Return the id of the last statement's transaction."""
+        """Return the id of the last statement's transaction as a text, or None without a transaction."""
         return None if self._result is None or self._result.txn_id is None else str(self._result.txn_id)
 
     def fetchone(self) -> Row | None:
@@ -149,7 +153,7 @@ class Cursor(ResultRows):
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Sequence[Parameters]) -> Self:
-        """Execute a statement with each set of parameters. Its rows cannot be fetched.
+        """Execute a statement with each set of parameters. A statement that returns rows is refused.
 
         Many sets of an ``INSERT INTO ... VALUES`` are executed as one statement, so that few files are written.
         """
@@ -229,7 +233,7 @@ def TimestampFromTicks(ticks: float) -> datetime:  # noqa: N802 - the name that 
 
 
 def describe(names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Description]:
-    """Return the description of each column. Without ``types`` the first value of a column decides its type."""
+    """Return the description of each column. If ``types`` is empty, the first non-NULL value of a column decides."""
     known = list(types) or [_type_of_values(rows, at) for at in range(len(names))]
     return [_column(name, spark_type) for name, spark_type in zip(names, known, strict=True)]
 

@@ -31,7 +31,7 @@ FrameOf = Callable[[TableReference], int | None]
 """A function that returns the number of the DataFrame that a reference reads, or None for a table."""
 
 TAKE_FRAMES = (Select, DescribeQuery, ExplainQuery, ExplainRoute, Insert, MultiInsert, ChangeRows, CreateTable)
-"""The statements that can read DataFrames, because they do not need them after their end."""
+"""The statements that can read DataFrames. They do not need the DataFrames after they have run."""
 
 _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
@@ -39,16 +39,16 @@ _NAME = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 def read_with_frames(
     text: str, names: Collection[str], parameters: Mapping[str, object] | None, database: str
 ) -> Statement:
-    """Return a statement that reads the i-th of the DataFrames ``names`` as table :func:`frame_name` of i.
+    """Return the statement in ``text``; it reads the i-th DataFrame of ``names`` as the table ``frame_name(i)``.
 
-    ``{name}`` stands for the name of a table, is also its alias, and may qualify a column. In a string it is plain
-    text. Positions count in ``text``.
+    ``{name}`` in the text stands for a DataFrame. It stands in place of a table name, is the alias of this table, and
+    may qualify a column. In a string ``{name}`` is plain text. Positions count in ``text``.
 
     Raises:
         HivexError: as :func:`reader.read`.
         InvalidOperationError: the statement takes no DataFrames.
         StatementSyntaxError: ``{name}`` is at a place where no table is read, or no DataFrame has the name.
-        InvalidParametersError: the statement does not read a DataFrame.
+        InvalidParametersError: the statement does not read one of the DataFrames.
     """
     numbers = {name: number for number, name in enumerate(names)}
     places: dict[int, str] = {}
@@ -96,14 +96,17 @@ def read_with_frames(
 
 
 def frames_not_taken(statement: Statement, names: Collection[str]) -> InvalidOperationError:
-    """Return the error for a statement that would need its DataFrames again later."""
+    """Return the error for a statement that cannot read DataFrames, because it would need them later."""
     return InvalidOperationError(
         statement.kind, ", ".join(names), "a DataFrame is not kept with it; make a table of its rows"
     )
 
 
 def with_frames(statement: Statement, frame_of: FrameOf) -> Statement:
-    """Return the statement with the names of DataFrames in its references. The targets of changes stay."""
+    """Return the statement, with ``frame_name(i)`` in each reference that reads the DataFrame ``i``.
+
+    The target of an UPDATE, DELETE or MERGE stays a table.
+    """
     if isinstance(statement, ExplainRoute):
         inner = with_frames(statement.statement, frame_of)
         assert isinstance(inner, RoutedStatement)

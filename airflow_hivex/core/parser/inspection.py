@@ -1,6 +1,6 @@
 """The reads and writes of statements, and the source columns of each written column.
 
-Both are found in the text alone. No metastore is read, and no statement is run.
+Only the text is read. No metastore is read, and no statement is run.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Inspection:
     """One statement of a text: its kind, its place, the objects that it names, and its parameters.
 
     ``kind`` is for example ``SELECT``, ``INSERT OVERWRITE``, ``MERGE`` or ``CREATE TABLE AS SELECT``. ``inputs`` are
-    the objects that it reads, describes or uses, ``outputs`` the objects that it changes, in the order of their places.
-    An object that is named twice occurs twice, and an object that is read and changed is in both. ``start`` and ``end``
-    count characters of the text from 0, end excluded. ``parameters`` are the names of its ``:name`` markers.
+    the objects that the statement reads, describes or uses. ``outputs`` are the objects that it changes. Both are in
+    the order of the text. An object that is named twice occurs twice, and an object that is read and changed is both an
+    input and an output. ``start`` and ``end`` count characters of the text from 0, end excluded. ``parameters`` are the
+    names of the ``:name`` markers.
     """
 
     kind: str
@@ -48,16 +49,16 @@ class Inspection:
 
 
 def inspect(text: str, database: str | None = None) -> tuple[Inspection, ...]:
-    """Inspect each statement of a text, in order.
+    """Return an :class:`Inspection` of each statement of a text, in order.
 
-    The names of common table expressions, aliases and sub-queries are not objects. A view is an object, as only the
-    catalog knows the tables that it reads. A temporary view that the text creates is replaced by the objects that its
-    query reads.
+    The names of common table expressions, aliases and sub-queries are not objects. A view is an object, because only
+    the catalog knows the tables that the view reads. In place of a temporary view that the text creates, the result has
+    the objects that the query of the view reads.
 
     Args:
         text: any number of statements, separated by semicolons. Markers need no values.
         database: the current database, for tables without a database in their names. A USE in the text changes it for
-            the following statements. Without it the ``database`` of such tables is None.
+            the following statements. Without a current database the ``database`` of such tables is None.
 
     Raises:
         StatementSyntaxError: a statement cannot be read; ``line`` and ``column`` count in the text.
@@ -87,7 +88,7 @@ def _inspections(text: str, database: str | None) -> Iterator[Inspection]:
 
 
 def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -> tuple[UsedObject, ...]:
-    """Return the object or, for a temporary view that the text has created, the objects that its query reads."""
+    """Return only the object; in place of a temporary view of the text, return the objects that the view reads."""
     if use.kind is not ObjectKind.TABLE or use.database is not None or use.namespace is not None:
         return (use,)
     found = temporary.get(use.name or "")
@@ -95,7 +96,7 @@ def _read_by(use: UsedObject, temporary: Mapping[str, tuple[UsedObject, ...]]) -
 
 
 def _qualified(use: UsedObject, database: str | None) -> UsedObject:
-    """Return the object with the current database, if it has none. A link keeps the database of its namespace."""
+    """Return the object; a table without a database gets the current database, and a link does not."""
     if use.kind is ObjectKind.DATABASE and use.name is None:
         return replace(use, name=database)
     if use.kind is ObjectKind.TABLE and use.database is None and use.namespace is None:
@@ -111,14 +112,17 @@ MOST_COLUMNS = 500
 
 @dataclass(frozen=True, slots=True)
 class ColumnLineage:
-    """The columns of one table that a statement writes, each with its source columns."""
+    """The column lineage of one statement: a dict from each written column of ``target`` to its source columns.
+
+    A source column is a (table, column) pair.
+    """
 
     target: TableName
     columns: Mapping[str, tuple[tuple[TableName, str], ...]]
 
 
 def column_lineage(text: str, columns_of: ColumnsOf, database: str | None = None) -> tuple[ColumnLineage, ...]:
-    """Return the column lineage of each INSERT with a query and each CREATE TABLE AS SELECT of a text.
+    """Return the column lineage of each INSERT ... SELECT and each CREATE TABLE ... AS SELECT in a text.
 
     A statement whose columns cannot be found is skipped.
 
@@ -169,7 +173,7 @@ def _of_statement(statement: Any, known_columns: ColumnsOf, database: str | None
 
 
 def _with_database(table: TableName, database: str | None) -> TableName:
-    """Return a name, with the current database if it has no database."""
+    """Return a table name; a name without a database or namespace gets the current database."""
     has_one = table.database is not None or table.namespace is not None
     return table if has_one else replace(table, database=database)
 

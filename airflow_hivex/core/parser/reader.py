@@ -1,4 +1,4 @@
-"""The reader of statements: it turns the user's text into values of ``parser.statements``."""
+"""The reader of statements: it turns the user's text into objects of ``parser.statements``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _ABOUT_BOTH = (DropTable, DropView)
 
 
 def split(text: str) -> list[str]:
-    """Return the statements of a script, without the semicolons between them.
+    """Return the text of each statement of a script, without the semicolons between the statements.
 
     Semicolons in strings, quoted names and comments do not separate statements.
 
@@ -96,10 +96,10 @@ def spans(text: str) -> list[Span]:
 
 
 def read(text: str, parameters: Mapping[str, object] | None = None, *, database: str | None = None) -> Statement:
-    """Return the only statement in ``text``, after which a semicolon may follow. Positions count in ``text``.
+    """Return the only statement in ``text``. A semicolon may follow the statement. Positions count in ``text``.
 
-    ``parameters`` are the values of its ``:name`` markers. ``database`` is the current database, with which
-    ``database.table.column`` is recognised if FROM names only ``table``.
+    ``parameters`` are the values of the ``:name`` markers. ``database`` is the current database. It is needed to
+    recognise ``database.table.column`` if FROM names only ``table``.
 
     Raises:
         StatementSyntaxError: the text is not one statement that can be read.
@@ -133,9 +133,9 @@ class ReadStatement(NamedTuple):
 
 
 def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatement]:
-    """Return each statement of a script. Markers need no values.
+    """Yield each statement of a script. Markers need no values.
 
-    ``database`` is the current database before the first statement. Links are accepted in all places of tables.
+    ``database`` is the current database before the first statement. A link may stand at each place of a table.
 
     Raises:
         StatementSyntaxError: a statement cannot be read. The position counts in ``text``.
@@ -154,7 +154,7 @@ def read_all(text: str, *, database: str | None = None) -> Iterator[ReadStatemen
 
 
 def _statements(text: str, *, with_variables: bool = False) -> Iterator[list[Token]]:
-    """Return the tokens of each statement of a script, without the semicolons between them."""
+    """Yield the tokens of each statement of a script, without the semicolons between the statements."""
     found = tokenize(text, with_variables=with_variables)
     for is_end, tokens in groupby(found, key=lambda token: token.is_symbol(";")):
         if not is_end:
@@ -173,7 +173,9 @@ def _whole_statement(cursor: Cursor) -> Statement:
 
 
 def _refuse_links(cursor: Cursor, statement: Statement) -> None:
-    """Refuse links in place of tables, because links are read-only (HIVE-2989). DROP TABLE and DROP VIEW do so later.
+    """Refuse a statement that names a link where it would change a table, because links are read-only (HIVE-2989).
+
+    DROP TABLE and DROP VIEW refuse links later.
 
     Raises:
         UnsupportedStatementError: the statement changes a link, or shows its locks or compactions.
@@ -190,7 +192,7 @@ def _refuse_links(cursor: Cursor, statement: Statement) -> None:
 
 
 def _checked(text: str, what: str = "A statement") -> str:
-    """Check that Spark and the metastore can store the characters of a statement, and return its text.
+    """Return the text of a statement, after a check that Spark and the metastore can store its characters.
 
     Raises:
         InvalidParametersError: ``text`` is not a text.
@@ -242,7 +244,10 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
-    """Return a statement of a special reader, after its first word, or None for any other statement."""
+    """Return an EXPLAIN or a DESCRIBE of a query, or None for any other statement.
+
+    Special functions read them, and not their SYNTAX. The cursor is after the first word.
+    """
     match first.word:
         case "DESCRIBE" | "DESC":
             return _describe(cursor)
@@ -253,9 +258,9 @@ def _by_hand(cursor: Cursor, first: Token) -> Statement | None:
 
 @cache
 def _by_first_word() -> Mapping[str, Sequence[type[Statement]]]:
-    """Return a dict from first word to the statements that are read by their SYNTAX, in the order of chapters.
+    """Return a dict from a first word to the statement classes whose SYNTAX begins with it, in the order of chapters.
 
-    A statement that begins with ``DESCRIBE FUNCTION`` comes before DESCRIBE of a table with the name FUNCTION.
+    By this order ``DESCRIBE FUNCTION f`` is not read as DESCRIBE of a table with the name FUNCTION.
     """
     found: dict[str, dict[type[Statement], None]] = {}
     for chapter in CHAPTERS:
@@ -273,7 +278,10 @@ def _no_statement(cursor: Cursor, first: Token) -> StatementSyntaxError | Unsupp
 
 
 def _describe(cursor: Cursor) -> Statement | None:
-    """Return DESCRIBE of a query, after the word DESCRIBE, or None for any other form of DESCRIBE."""
+    """Return the statement if DESCRIBE describes a query, or None for any other form of DESCRIBE.
+
+    The cursor is after the word DESCRIBE.
+    """
     is_from = cursor.at("FROM") and any(token.word == "SELECT" for token in cursor.tokens)
     if cursor.peek(1) is None:
         return None
@@ -296,7 +304,7 @@ def _describe(cursor: Cursor) -> Statement | None:
 
 
 def _refusal(cursor: Cursor, first: Token, error: NoFormError) -> StatementSyntaxError | UnsupportedStatementError:
-    """Return the error for a statement without a matching form: it is of another system, or has a wrong word."""
+    """Return the error for a statement that no form fits: a statement of another system, or one with a wrong word."""
     cursor.index = start = cursor.tokens.index(first)
     # A value, or the end, can stand there, too, so the words before it begin a known statement.
     if error.reason is not None or not all(map(str.isupper, error.expected)):

@@ -12,7 +12,7 @@ INPATH INTO JAR JARS LINK LINKS LOAD LOCAL LOCATION LOCKS MACRO MANAGED MATERIAL
 PROCEDURE PROPERTIES QUERY REMOTE REPAIR REPLACE RESOURCE ROLE ROLES SCHEDULED SCHEMA STREAMING TABLE TABLELINK TABLES
 TBLPROPERTIES TEMP TEMPORARY TRANSACTION TRANSACTIONS UNSET USER VARIABLE VIEW VIEWS
 """.split()  # noqa: SIM905
-"""Words that name a kind of statement, and follow its first word."""
+"""Words that follow the first word of a statement, and name the kind of statement."""
 
 
 _SIMILAR = 0.75
@@ -101,11 +101,11 @@ _INSTEAD = {
     "UPSERT": "use MERGE INTO",
     "UNLOCK": "statements release their locks themselves; ABORT TRANSACTIONS releases those of others",
 }
-"""The advice for statements that begin with some words. Longer beginnings come first."""
+"""A dict from the first words of a refused statement to the advice. Longer beginnings come first."""
 
 
 def instead(words: str) -> str:
-    """Return a semicolon and the advice for a statement that begins with ``words``, or an empty text."""
+    """Return a semicolon and the advice for a statement that begins with ``words``, or else an empty text."""
     return _advice(words, _INSTEAD)
 
 
@@ -137,7 +137,7 @@ _INSTEAD_OF_CHANGE = {
     "SET OWNER": "the owner of a table is the user that has created it, and has no rights that others lack",
     "SET SKEWED": "SKEWED BY has no effect here",
 }
-"""The advice for ALTER TABLE with some words."""
+"""A dict from the words after ALTER TABLE and the table name to the advice."""
 
 
 def instead_of_change(words: str) -> str:
@@ -146,7 +146,7 @@ def instead_of_change(words: str) -> str:
 
 
 def meant(word: str, words: Iterable[str]) -> str:
-    """Return a semicolon and the word of ``words`` that a mistyped word resembles, or an empty text."""
+    """Return a semicolon and the one of ``words`` that a mistyped word resembles, or an empty text."""
     found = get_close_matches(word.upper(), words, n=1, cutoff=_SIMILAR)
     return f"; perhaps {found[0]} is meant" if found else ""
 

@@ -1,6 +1,6 @@
-"""The reader of constants: strings, numbers and dates in the text, as Python values with Spark types.
+"""The reader of constants in the text. A string, number or date becomes a Python value with its Spark type.
 
-If it is not certain how Spark reads a constant, the result is None, and Spark reads the constant itself.
+If it is not certain how Spark reads a constant, the result is None. Then Spark reads the constant itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def unquote(token: Token) -> str:
 
 
 def number(text: str, negative: bool = False) -> Literal | None:
-    """Return the constant of a number with its suffix, or None if it is out of the range of its type.
+    """Return the constant of a number, or None if it has the suffix F or is out of its type's range.
 
-    ``1`` is an int, or a bigint or decimal if its size needs it, ``1.5`` a decimal, ``1e3`` a double.
+    ``1`` is an int; a larger whole number is a bigint or a decimal. ``1.5`` is a decimal, and ``1e3`` is a double.
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
@@ -59,7 +59,7 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def date_value(text: str) -> date | None:
-    """Return a date with all its parts, ``2013-01-31`` or ``2013-1-31``, or None for any other form."""
+    """Return the date in a text such as ``2013-01-31`` or ``2013-1-31``, or None for any other form."""
     found = _DATE.fullmatch(text)
     if found is None:
         return None
@@ -70,7 +70,7 @@ def date_value(text: str) -> date | None:
 
 
 def timestamp_value(text: str) -> datetime | None:
-    """Return a time without a zone, ``2013-01-31[ 12:30:00[.123456]]``, or None for any other form."""
+    """Return the time without a zone in a text ``2013-01-31[ 12:30:00[.123456]]``, or None for any other form."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -95,7 +95,7 @@ def _typed_string(word: str, text: str) -> Literal | None:
 
 
 def read_constant(cursor: Cursor) -> Literal | None:
-    """Return the constant that comes next, or None, without moving the cursor, if no constant comes next.
+    """Return the constant that comes next. If no constant comes next, return None and do not move the cursor.
 
     A marker is read as the constant that is its value.
     """

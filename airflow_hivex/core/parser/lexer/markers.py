@@ -1,7 +1,7 @@
 """The ``:name`` markers of a statement, and their values.
 
-Values never become a part of the text, since Spark binds them as named arguments. This module checks that no value is
-missing, and provides values to readers of filters and constant rows.
+Values never become a part of the text, because Spark binds them as named arguments. This module checks that no value is
+missing. It gives the values to the readers of filters and of constant rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_hivex.core.parser.statements import Literal
 
 
 def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
-    """Return the values of markers by their names; an empty mapping for None.
+    """Return a dict from the names of markers to their values. It is empty if ``parameters`` is None.
 
     Raises:
         InvalidParametersError: ``parameters`` is not a mapping.
@@ -32,7 +32,7 @@ def values_of(parameters: Mapping[str, object] | None) -> dict[str, object]:
 class Markers:
     """The markers of a statement, and the parameters that are their values.
 
-    With ``stand_in`` each marker without a value has this constant as its value, for a text that is read and not run.
+    ``stand_in`` is a constant that serves as the value of each marker without a value, if the text is read but not run.
     """
 
     def __init__(self, parameters: Mapping[str, object] | None, *, stand_in: Literal | None = None) -> None:
@@ -43,12 +43,12 @@ class Markers:
         self._used: dict[str, None] = {}
 
     def literal(self, name: str) -> Literal | None:
-        """Return the value of a marker, or None for a marker without a value, which ``check`` reports."""
+        """Return the value of a marker, or None if it has no value; :meth:`check` reports such a marker."""
         self._used[name] = None
         return self._literals.get(name, self._stand_in)
 
     def is_stand_in(self, literal: Literal | None) -> bool:
-        """Return whether a value is the placeholder for a parameter that is given when the text is run."""
+        """Return whether a value is the ``stand_in``, the placeholder for a value that is not known yet."""
         return literal is not None and literal is self._stand_in
 
     @property
@@ -138,7 +138,7 @@ def _decimal_parameter_type(name: str, value: Decimal) -> str:
 
 
 def decimal_type(value: Decimal) -> str | None:
-    """Return Spark's type of a decimal constant, by its digits before and after the point, or None without a point."""
+    """Return Spark's type of a decimal value, such as ``decimal(10,2)``, or None for infinity or too many digits."""
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return None

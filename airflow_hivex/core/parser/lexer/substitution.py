@@ -1,6 +1,6 @@
 """The substitution of values in a text: variables, names by ``IDENTIFIER(...)``, and parameters.
 
-The variables are Hive's: ``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``. The statements of a text share its
+The variables are Hive's: ``${hivevar:x}``, ``${x}`` and ``${hiveconf:x}``. All statements of a script share its
 parameters.
 """
 
@@ -55,7 +55,7 @@ def substituted(text: str, variables: Mapping[str, str], configuration: Mapping[
 
 
 def named_markers(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a text with a named marker in place of each ``?``, and these names in their order.
+    """Return the text with a ``:name`` marker in place of each ``?``, and the names of these markers in their order.
 
     Raises:
         StatementSyntaxError: the text cannot be split into tokens.
@@ -79,9 +79,9 @@ _WORD = "IDENTIFIER"
 
 
 def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str, frozenset[str]]:
-    """Return a text in which a name replaces each ``IDENTIFIER(...)``, and the markers in these calls.
+    """Return the text with a name in place of each ``IDENTIFIER(...)``, and the names of the markers in these calls.
 
-    Blanks follow a shorter name, so that the text after it keeps its place.
+    Blanks after a shorter name keep all other text at its place.
 
     Raises:
         StatementSyntaxError: the text cannot be split into tokens, or a constant is not a name.
@@ -108,7 +108,7 @@ def with_names(text: str, parameters: Mapping[str, object] | None) -> tuple[str,
 def _value(
     text: str, tokens: Sequence[Token], index: int, parameters: Mapping[str, object] | None, markers: set[str]
 ) -> tuple[str, Token]:
-    """Return the value between the parentheses, and the closing parenthesis."""
+    """Return the value between the parentheses of IDENTIFIER, and the token of the closing parenthesis."""
     parts: list[str] = []
     at = index + 2
     while True:
@@ -161,9 +161,9 @@ log = logging.getLogger(__name__)
 def share_parameters(
     statements: Sequence[str], parameters: Mapping[str, object] | None
 ) -> list[Mapping[str, object] | None]:
-    """Return for each statement the parameters for its ``:name`` markers, since a statement refuses other parameters.
+    """Return for each statement only the parameters that its ``:name`` markers need; it would refuse other parameters.
 
-    Values without a marker in any statement are ignored, and logged.
+    A parameter that no statement needs is ignored, and a warning is logged.
 
     Raises:
         StatementSyntaxError: the text of a statement cannot be split into tokens.
@@ -180,7 +180,7 @@ def share_parameters(
 
 
 def is_complete(text: str) -> bool:
-    """Return whether a text ends with the semicolon of a statement, not inside of a string, a name or a comment."""
+    """Return whether a text ends with a semicolon that is not part of a string, a name or a comment."""
     try:
         tokens = tokenize(text, with_variables=True)
     except StatementSyntaxError:

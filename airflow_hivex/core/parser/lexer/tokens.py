@@ -1,9 +1,9 @@
 """Spark's tokens with their positions, and a cursor that walks over them.
 
 The rules of Spark's lexer decide where a string, a comment or a name ends, because Spark reads the same text again.
-sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues, everything after SHOW), so it
-only gets the tokens that this module has read. A text is refused if Spark might split it differently. Source: Spark's
-SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares the two.
+sqlglot's tokenizer has other rules (``'it''s'``, comments that a backslash continues, everything after SHOW), so
+sqlglot only gets the tokens that this module has read. A text is refused if Spark might split it differently. Source:
+Spark's SqlBaseLexer grammar; tests/integration/core/job/test_lexer.py compares Spark's tokens with these tokens.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ _HINT_START, _HINT_END = "/*+", "*/"
 def tokenize(text: str, *, with_variables: bool = False) -> list[Token]:
     """Return the tokens of ``text``, without white space, comments and hints.
 
-    The prefix ``spark_catalog`` of ``database.name`` becomes a part of the token of the database. If ``with_variables``
-    is set, ``${name}`` is a token, too, as in a script before its variables are replaced.
+    In ``spark_catalog.database.name`` the first two parts become one token. If ``with_variables`` is set, ``${name}``
+    is a token, too, as in a script before its variables are replaced.
 
     Raises:
         StatementSyntaxError: a string, name or comment does not end, an escape in a string is not a character, a hint
@@ -255,7 +255,7 @@ class Cursor:
         return self.index >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> Token | None:
-        """Return the token that is ``ahead`` tokens after the next one, or None after the end."""
+        """Return the next token, or the token that is ``ahead`` tokens after it, or None after the end."""
         index = self.index + ahead
         return self.tokens[index] if 0 <= index < len(self.tokens) else None
 
@@ -276,7 +276,7 @@ class Cursor:
     # -- reading ---------------------------------------------------------------
 
     def next(self, what: str) -> Token:
-        """Return the next token of any kind. If the statement ends, ``what`` names the expected token in the error."""
+        """Return the next token, of any kind. After the end, the error names ``what`` as the expected text."""
         token = self.peek()
         if token is None:
             raise self.error(f"expected {what}, but the statement ends here")
@@ -284,14 +284,14 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Read these words if they come next."""
+        """Read these words if they come next; return whether they did."""
         if self.at(*words):
             self.index += len(words)
             return True
         return False
 
     def accept_one(self, *words: str) -> str | None:
-        """Read one of these words if it comes next."""
+        """Read one of these words if it comes next; return the word, or None."""
         return next((word for word in words if self.accept(word)), None)
 
     def expect(self, *words: str) -> None:
@@ -301,7 +301,7 @@ class Cursor:
                 raise self.expected(word)
 
     def accept_symbol(self, symbol: str) -> bool:
-        """Read a symbol if it comes next."""
+        """Read a symbol if it comes next; return whether it did."""
         if self.at_symbol(symbol):
             self.index += 1
             return True
@@ -319,7 +319,7 @@ class Cursor:
         return name_of(self.next(what))
 
     def name(self, what: str) -> str:
-        """Return a name in the form in which names are compared."""
+        """Return a name in lower case, the form in which names are compared."""
         token = self.peek()
         name = normalise(self.identifier(what))
         if not name:
@@ -338,7 +338,7 @@ class Cursor:
         return PlacedName(name, self.span_from(start))
 
     def table_name(self) -> TableName:
-        """Read ``table``, ``database.table``, either followed by ``@namespace``."""
+        """Read ``table`` or ``database.table``; ``@namespace`` may follow."""
         first = self.peek()
         start = self.offset()
         parts = [self.name("the name of a table")]
@@ -357,10 +357,10 @@ class Cursor:
         return found
 
     def different(self, read: Callable[[], str], kind: str = "") -> Iterator[str]:
-        """Yield the names of a list with commas; the caller reads what follows a name before it takes the next one.
+        """Yield the names of a list with commas. Before the next name, the caller reads what belongs to the last one.
 
         Raises:
-            StatementSyntaxError: a name stands there twice; ``kind`` is the kind of the names in the error.
+            StatementSyntaxError: the list has a name twice. The error uses ``kind`` as the word for such names.
         """
         found: set[str] = set()
         while not found or self.accept_symbol(","):
@@ -378,24 +378,24 @@ class Cursor:
     # -- refusing --------------------------------------------------------------
 
     def offset(self, token: Token | None = None) -> int:
-        """Return the offset of ``token``, or else of the next token or, after the end, of the end of the last token."""
+        """Return the offset of ``token``, or by default of the next token; after the end, the last token's end."""
         token = token or self.peek()
         if token is not None:
             return token.start
         return self.tokens[-1].end if self.tokens else 0
 
     def expected(self, what: str) -> StatementSyntaxError:
-        """Return the error that names the expected text and the text at the cursor."""
+        """Return the error that names the expected text, and the text that the cursor has found in its place."""
         token = self.peek()
         found = f"found {token.text}" if token is not None else "but the statement ends here"
         return self.error(f"expected {what}, {found}")
 
     def error(self, reason: str, token: Token | None = None) -> StatementSyntaxError:
-        """Return the error for a text that is not SQL, at ``token`` or else at the next token."""
+        """Return the error for a text that is not SQL. It points to ``token``, or else to the next token."""
         return syntax_error(self.text, self.offset(token), reason)
 
     def unsupported(self, reason: str, token: Token | None = None) -> UnsupportedStatementError:
-        """Return the error for SQL that this release does not support, at ``token`` or else at the next token."""
+        """Return the error for SQL that is not supported. It points to ``token``, or else to the next token."""
         return unsupported_error(self.text, self.offset(token), reason)
 
 
@@ -410,7 +410,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def unescape(token: str) -> str:
-    r"""Return the value of a string token, which includes its quotes.
+    r"""Return the value of a string token. ``token`` includes the quotes.
 
     A backslash escapes a character, but ``\%`` and ``\_`` stay unchanged for LIKE. A doubled quote is one quote. The
     text in r'...' has no escapes. Source: Spark's SparkParserUtils.unescapeSQLString.

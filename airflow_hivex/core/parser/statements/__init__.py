@@ -1,7 +1,8 @@
-"""Statements as values, with their kinds, reads and writes.
+"""Statements as Python objects, with their kinds, and with the objects that they read and write.
 
-The reader makes them, the session runs them. Positions count characters from 0 in the user's text, end excluded, so
-that table names can be replaced and all other text stays unchanged. Only the module of its chapter names a statement.
+The reader makes the statements, and the session runs them. Positions count characters from 0 in the user's text, end
+excluded. By its position a table name can be replaced, while all other text stays unchanged. A chapter is a module that
+defines statements.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ CHAPTERS: tuple[ModuleType, ...] = (
     copies,
     maintenance,
 )
-"""The modules of the statements."""
+"""The modules that define the statements."""
 
 
 def statements_of(chapter: ModuleType) -> tuple[type[base.Statement], ...]:

@@ -1,4 +1,4 @@
-"""The base of all statements: its kind, and the objects that it names, each with its role and its place."""
+"""The base class of all statements. It has the kind of a statement, and the roles and places of the objects in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refuse_both(values: Mapping[str, Any]) -> None:
 
 
 class Statement(ABC):
-    """A statement of a user, as a value.
+    """A statement of a user, as a Python object.
 
     - ``KIND`` is the name of such statements in messages.
     - ``SYNTAX`` has the forms of the statement; ``parser/grammar/syntax.py`` describes the notation.
@@ -45,8 +45,8 @@ class Statement(ABC):
       is the last word of the form.
     - A statement that is not ``IN_TRANSACTIONS`` takes effect for all sessions at once, so it cannot be part of a
       transaction.
-    - A field that names an object has its role in its type: ``table: Annotated[TableName, Named(Role.ALTER)]``.
-    - A field with the location of a folder has an annotation, too: ``location: Annotated[str | None, Folder()]``.
+    - The type of a field that names an object has the role of the object: ``Annotated[TableName, Named(Role.ALTER)]``.
+    - The type of a field for the location of a folder has an annotation, too: ``Annotated[str | None, Folder()]``.
     """
 
     __slots__ = ()
@@ -83,14 +83,14 @@ class Statement(ABC):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the folders that the statement names by their locations; most statements name none."""
+        """Return the locations of the folders that the statement names. Most statements name no folder."""
         places = (getattr(self, field) for field, _ in _annotated(type(self), Folder))
         return tuple(place for place in places if place is not None)
 
 
 @cache
 def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T], ...]:
-    """Return the names of fields whose types have an annotation of some class, each with the annotation."""
+    """Return (field name, annotation) for each annotation of class ``kind`` in the types of the fields."""
     hints = get_type_hints(statement, include_extras=True).items()
     return tuple(
         (field, each) for field, hint in hints for each in getattr(hint, "__metadata__", ()) if isinstance(each, kind)
@@ -98,9 +98,10 @@ def _annotated(statement: type[Statement], kind: type[T]) -> tuple[tuple[str, T]
 
 
 class RoutedStatement(Statement):
-    """A statement with queries, which runs on a cluster.
+    """A statement whose queries run on a cluster.
 
-    Locks, the binding of tables, views, row ids and the route are derived from the properties of this class.
+    The session derives five things from the properties of this class: the locks, the binding of tables, the views to
+    replace, the row ids, and the route.
     """
 
     __slots__ = ()
@@ -131,7 +132,7 @@ class RoutedStatement(Statement):
 
     @property
     def frame_reads(self) -> tuple[str, ...]:
-        """Return the names of the DataFrames that the statement reads, once for each place where one is computed."""
+        """Return the names of the DataFrames that the statement reads, once for each place that reads the DataFrame."""
         return tuple(each.table.name for query in self.queries for each in query.references if is_frame(each.table))
 
     @property
@@ -204,7 +205,7 @@ class ExplainedStatement(RoutedStatement):
 
     @property
     def mentions(self) -> Uses:
-        """Return the tables that the statement changes."""
+        """Return the objects that the explained statement would change, each once with the role DESCRIBE."""
         return described_outputs(self.statement.uses)
 
 
@@ -263,10 +264,10 @@ NOTHING: Uses = ()
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The role of the object that a field of a statement names. By default (``kind``) it is a table, view or link.
+    """The role and the kind of the object that a field of a statement names. The kind TABLE includes views and links.
 
-    A field without a value names no object or, with ``or_current``, the current database. A field of constraints names
-    the tables that foreign keys reference.
+    A field without a value names no object; with ``or_current`` it names the current database. A field of constraints
+    names the tables that foreign keys reference.
     """
 
     role: Role
@@ -274,7 +275,7 @@ class Named:
     or_current: bool = False
 
     def uses(self, value: TableName | Constraints | str | None) -> Uses:
-        """Return the use of the object in a value, or no use if there is no object."""
+        """Return one use for each object that the value names, or an empty tuple if it names no object."""
         if isinstance(value, Constraints):
             parents = dict.fromkeys(key.parent for key in value.keys.values() if key.parent is not None)
             return tuple(UsedObject(self.kind, self.role, name, database or None) for database, name in parents)
@@ -287,16 +288,16 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A field of a statement that has the location of a folder, or None."""
+    """The annotation of a statement's field whose value is the location of a folder, or None."""
 
 
 def described_outputs(uses: Uses) -> Uses:
-    """Return the objects that an explained statement would change, or that it names without reading them."""
+    """Return the objects of ``uses`` that a statement changes or describes, each once with the role DESCRIBE."""
     return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in uses if each.role is not Role.READ))
 
 
 def table_uses(table: TableName | None, *roles: Role) -> Uses:
-    """Return the uses of a table, one for each role, or no use without a table."""
+    """Return one use of a table for each role, or an empty tuple if the table is None."""
     if table is None:
         return NOTHING
     start, end = table.span or (None, None)
@@ -306,7 +307,7 @@ def table_uses(table: TableName | None, *roles: Role) -> Uses:
 
 
 def database_uses(name: str | None, *roles: Role) -> Uses:
-    """Return the uses of a database, by default of the current one, one for each role."""
+    """Return one use of a database for each role. The name None means the current database."""
     return tuple(_named(ObjectKind.DATABASE, name, role) for role in roles)
 
 

@@ -1,4 +1,4 @@
-"""Statements about clusters and routes, and about the settings of a session that the route depends on."""
+"""Statements about clusters, routes and the settings of a session. Some of these settings influence the route."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_hivex.core.parser.statements.base import Named, ObjectKind, Role, R
 
 @dataclass(frozen=True, slots=True)
 class UseCluster(Statement):
-    """The cluster for all later statements of the session. None removes the pin."""
+    """The choice (pin) of one cluster for all later statements of the session. The name None removes the pin."""
 
     KIND = "USE CLUSTER"
     SYNTAX = ("USE CLUSTER [<name cluster>]",)
@@ -28,7 +28,7 @@ class ShowClusters(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ExplainRoute(Statement):
-    """EXPLAIN ROUTE statement."""
+    """EXPLAIN ROUTE of a statement, which shows the cluster that would run the statement."""
 
     KIND = "EXPLAIN ROUTE"
 
@@ -36,13 +36,13 @@ class ExplainRoute(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the objects that the statement names, without reading or writing them."""
+        """Return the objects that the explained statement names, each once with the role DESCRIBE."""
         return tuple(dict.fromkeys(replace(each, role=Role.DESCRIBE) for each in self.statement.uses))
 
 
 @dataclass(frozen=True, slots=True)
 class SetSetting(Statement):
-    """SET name = value, or SET name, which shows the value. In this form the value is None."""
+    """SET name = value, or SET name. The second form shows the current value; its field ``value`` is None."""
 
     KIND = "SET"
     IN_TRANSACTIONS = False
@@ -53,7 +53,7 @@ class SetSetting(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ResetSetting(Statement):
-    """RESET name, which removes the value of the session."""
+    """RESET name, which removes the session's own value of a setting."""
 
     KIND = "RESET"
     IN_TRANSACTIONS = False

@@ -16,7 +16,8 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 class AddColumns(Statement):
     """An addition of columns to a table.
 
-    They follow the existing columns, or the column in ``places``, where an empty text means the first place.
+    ``places`` is a dict from a new column to the column before it; an empty text means the first place. A new column
+    without such a place follows the existing columns.
     """
 
     KIND = "ALTER TABLE ADD COLUMNS"
@@ -38,7 +39,7 @@ class ChangeColumn(Statement):
     """A change of the name, type, comment or place of a column. A field with None changes nothing.
 
     ``after`` is the column before the new place, or the empty text for the first place. ``added`` are new constraints
-    of the column, against which existing rows are not checked.
+    of the column; existing rows are not checked against them.
     """
 
     KIND = "ALTER TABLE CHANGE COLUMN"
@@ -64,7 +65,7 @@ class ChangeColumn(Statement):
 class ReplaceColumns(Statement):
     """A replacement of the columns of a table.
 
-    Columns of the same names keep their values, and all other columns are dropped.
+    An old column with the name of a new column keeps its values. All other old columns are dropped.
     """
 
     KIND = "ALTER TABLE REPLACE COLUMNS"
@@ -92,8 +93,8 @@ class DropColumns(Statement):
 class ChangeConstraints(Statement):
     """An addition or a drop of constraints of a table.
 
-    The statement adds constraints, or drops the default value or the NOT NULL of a column, or a CHECK or key by its
-    name.
+    ``added`` are new constraints. ``dropped_default`` is a column that loses its default value, and
+    ``dropped_not_null`` a column that loses its NOT NULL. ``dropped_name`` is the name of a dropped CHECK or key.
     """
 
     KIND = "ALTER TABLE of constraints"
@@ -122,7 +123,7 @@ class ChangeConstraints(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeConstraints:
-        """Return the statement, in which a default value or NOT NULL is a constraint of one column."""
+        """Return the statement. SET DEFAULT and SET NOT NULL become constraints of one column in ``added``."""
         if "column" not in values:
             return cls(**values)
         column = normalise(values["column"])

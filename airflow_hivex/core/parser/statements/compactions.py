@@ -27,7 +27,8 @@ _OPTIMIZE = "OPTIMIZE [TABLE] <table> [PARTITION <partition>]"
 class Compact(Statement):
     """A request for a compaction.
 
-    ``each_partition`` is set for OPTIMIZE, which without a partition requests a major compaction of every partition.
+    ``each_partition`` is true for OPTIMIZE. Without a PARTITION clause OPTIMIZE requests a major compaction of every
+    partition.
     """
 
     KIND = "ALTER TABLE COMPACT"
@@ -115,7 +116,7 @@ class AbortCompactions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Vacuum(Statement):
-    """The deletion of the files of a table that no reader needs."""
+    """The deletion of a table's old files, which neither a transaction nor a kept version of the table reads."""
 
     KIND = "VACUUM"
     SYNTAX = ("VACUUM [TABLE] <table vacuumed_table> [DRY RUN]",)

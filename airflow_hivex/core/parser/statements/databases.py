@@ -1,4 +1,4 @@
-"""Statements about databases, and the current one of a session."""
+"""Statements about databases, and about the current database of a session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AlterDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class UseDatabase(Statement):
-    """The current database for later statements."""
+    """The choice of the current database for later statements."""
 
     KIND = "USE"
     SYNTAX = (f"USE [{_WORDS}] <name database>",)
@@ -87,7 +87,7 @@ _BY = "BY <by: TABLE | FORMAT | AGE>"
 
 @dataclass(frozen=True, slots=True)
 class ShowCapacity(Statement):
-    """The bytes and rows of one namespace, or of all, on each cluster."""
+    """The bytes and rows of one namespace or of all namespaces, on each cluster."""
 
     KIND = "SHOW CAPACITY"
     SYNTAX = (f"SHOW CAPACITY [{_NAMESPACE}] [{_BY} & CLUSTER <cluster>]",)
@@ -99,7 +99,7 @@ class ShowCapacity(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetQuota(Statement):
-    """The quota of a namespace, on one cluster or in all; ``size_bytes`` is None for UNSET."""
+    """The quota of a namespace, on one cluster or in total. ``size_bytes`` is None for UNSET QUOTA."""
 
     KIND = "ALTER DATABASE SET QUOTA"
     SYNTAX = (
@@ -115,5 +115,5 @@ class SetQuota(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> SetQuota:
-        """Return the statement."""
+        """Return the statement. UNSET QUOTA names no size."""
         return cls(**{"size_bytes": None, **values})

@@ -21,7 +21,7 @@ from airflow_hivex.core.parser.statements.queries import Query
 
 @dataclass(frozen=True, slots=True)
 class CreateFunction(OptionalQueryStatement):
-    """A permanent function of a database, in SQL or of a Java class.
+    """A new permanent function of a database: an SQL function or a Java class.
 
     An SQL function has its definition in ``sql``, and its body as ``query``. A Java function has a class and resources.
     """

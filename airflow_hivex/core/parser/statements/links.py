@@ -48,7 +48,7 @@ class DropLink(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AddLinkPartitions(Statement):
-    """Partitions to add to a link, by their values or by comparisons of keys. A value of None is NULL."""
+    """Partitions to add to a link, given by values or by comparisons of their keys. The value None means NULL."""
 
     KIND = "ALTER LINK ADD PARTITION"
     SYNTAX = (
@@ -65,7 +65,7 @@ class AddLinkPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class DropLinkPartitions(Statement):
-    """Partitions to remove from a link, by comparisons of keys."""
+    """Partitions to remove from a link, given by comparisons of their keys."""
 
     KIND = "ALTER LINK DROP PARTITION"
     SYNTAX = (f"ALTER {_LINK} [TO] <link table> DROP [IF EXISTS] <specifications>",)

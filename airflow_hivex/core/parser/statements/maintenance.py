@@ -16,9 +16,10 @@ _REPAIR = "TABLE <table> [<mode: ADD | DROP | SYNC>] [PARTITIONS]"
 
 @dataclass(frozen=True, slots=True)
 class RepairPartitions(Statement):
-    """Partitions with folders that the metastore lacks, and partitions of the metastore without folders.
+    """A repair of the partitions in the metastore, which compares them with the folders of the table.
 
-    Without ``is_repair`` the statement only shows the differences, as in Hive.
+    ``adds`` are folders without a partition in the metastore, which are added. ``drops`` are partitions without a
+    folder, which are dropped. Without ``is_repair`` the statement only shows these differences, as in Hive.
     """
 
     KIND = "MSCK REPAIR TABLE"
@@ -45,7 +46,7 @@ class RepairPartitions(Statement):
     def of(cls, values: Mapping[str, Any]) -> RepairPartitions:
         """Return the statement.
 
-        By default it adds partitions, and without REPAIR it shows both kinds of differences.
+        If it names no mode, a repair adds partitions, and MSCK without REPAIR shows both kinds of differences.
         """
         is_repair = values.get("is_repair", False)
         mode = values.get("mode", "ADD" if is_repair else "SYNC")
@@ -80,7 +81,7 @@ class RefreshTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class TouchTable(Statement):
-    """An event that reports a change of a table or partition, without a change."""
+    """An event that reports a change of a table or partition, although nothing is changed."""
 
     KIND = "ALTER TABLE TOUCH"
     SYNTAX = ("ALTER TABLE <table> TOUCH [PARTITION <partition>]",)
@@ -92,7 +93,7 @@ class TouchTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class UpdateStatistics(Statement):
-    """Statistics that a user gives, with Hive's names. The comment of a column is ignored."""
+    """Statistics of a table, partition or column that the user gives, with Hive's names. A COMMENT is ignored."""
 
     KIND = "ALTER TABLE UPDATE STATISTICS"
     SYNTAX = (

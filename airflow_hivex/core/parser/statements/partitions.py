@@ -14,7 +14,7 @@ from airflow_hivex.core.parser.statements.base import Named, Role, Statement
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Statement):
-    """An addition of partitions to a table. A value of None is NULL."""
+    """An addition of partitions to a table. Each has the values of its keys (None for NULL), and a location or None."""
 
     KIND = "ALTER TABLE ADD PARTITION"
     SYNTAX = ("ALTER TABLE <table> ADD [IF NOT EXISTS] <partitions new_partitions>",)
@@ -48,7 +48,7 @@ class DropPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RenamePartition(Statement):
-    """A change of the values of a partition's keys. The old and the new specification name all keys; None is NULL."""
+    """A change of a partition's key values. The old and the new specification name all keys, with None for NULL."""
 
     KIND = "ALTER TABLE RENAME PARTITION"
     SYNTAX = ("ALTER TABLE <table> PARTITION <partition> RENAME TO PARTITION <name partition>",)
@@ -68,7 +68,7 @@ class RenamePartition(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ExchangePartition(Statement):
-    """Partitions of one table that become partitions of another table."""
+    """A move of partitions from the table ``source`` to the table ``table``."""
 
     KIND = "ALTER TABLE EXCHANGE PARTITION"
     SYNTAX = ("ALTER TABLE <table> EXCHANGE PARTITION <partition> WITH TABLE <source table>",)

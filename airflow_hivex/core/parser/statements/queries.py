@@ -1,4 +1,4 @@
-"""Queries as text and as the tables that they read."""
+"""Queries: their text, and the tables that they read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from airflow_hivex.core.model.versions import VersionAsOf, VersionRange
 class TableReference:
     """One place in a query where a table is read.
 
-    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query has no alias. Then
-    an alias must be written after the replaced name, or at ``alias_position`` if other text must come between (``t
-    TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from here must satisfy, and that
-    read only columns which may belong to this table. ``row_id`` is the name of an additional column with the row ids,
-    or None if the query does not read them. ``version`` is an earlier version to read. ``changes`` are the commits
-    whose changes are read in place of the rows.
+    ``alias`` is the name that may qualify columns of the table. ``has_alias`` is false if the query gives no alias.
+    Then ``alias`` is written after the replaced name. If other text must come between, it is written at
+    ``alias_position`` (``t TABLESAMPLE (1 PERCENT) AS x``). ``filters`` are conditions that every row taken from the
+    table must satisfy. They read only columns that may belong to the table. ``row_id`` is the name of an additional
+    column with the row ids, or None if the query does not read them. ``version`` is an earlier version to read.
+    ``changes`` are the commits whose changes are read in place of the rows.
     """
 
     table: TableName
@@ -48,7 +48,7 @@ class TextEdit:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call in a query of a function that may be permanent, with its normalised name."""
+    """A call in a query. The function may be a permanent one; ``name`` is its normalised name."""
 
     name: str
     database: str | None
@@ -58,7 +58,10 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCall:
-    """One call of the current database in a query; ``column`` is the name of its column in the result, if any."""
+    """One call of ``current_database()`` or ``current_schema()`` in a query.
+
+    ``column`` is the name of the result column that has only this call as its expression, or None.
+    """
 
     start: int
     end: int
@@ -78,7 +81,7 @@ class ValueList:
     names: tuple[str, ...] = ()
 
     def with_expressions(self, starts: Collection[int]) -> Self:
-        """Return the list with the values at these places marked as expressions that are not constants."""
+        """Return the list without the types of the values that begin at ``starts``, as they are not constants."""
         types = tuple(
             tuple(None if cell.start in starts else known for cell, known in zip(cells, types, strict=True))
             for cells, types in zip(self.cells, self.types, strict=True)
@@ -96,9 +99,9 @@ class Query:
     ``:name`` markers. ``code_functions`` are the called functions that run arbitrary code of the statement's author.
     ``loaded`` are files that the query reads besides its references. ``functions`` are the calls of functions that
     Spark itself does not have. ``database_calls`` return the current database. ``texts`` are the positions of the
-    result's columns that are constant texts or NULL; negative ones count from the end. ``lists_columns`` is true if the
-    text lists the columns of its result one by one, so that their order does not depend on the tables. ``values`` are
-    the values of a list of VALUES.
+    result's columns that are constant texts or NULL; negative positions count from the end. ``lists_columns`` is true
+    if the text lists the columns of its result one by one. Then their order does not depend on the tables. ``values``
+    are the rows of a query that is only a list of VALUES, or None for any other query.
     """
 
     text: str
@@ -117,7 +120,7 @@ class Query:
     values: ValueList | None = None
 
     def render(self, views: Sequence[str]) -> str:
-        """Return the query with the table of each reference replaced by the view of the same position."""
+        """Return the query's text, in which the i-th of ``views`` replaces the table of the i-th reference."""
         return self.render_with_places(views)[0]
 
     def render_values(self) -> tuple[tuple[str, ...], ...]:
@@ -135,7 +138,7 @@ class Query:
     def render_with_places(self, views: Sequence[str], *, with_versions: bool = False) -> tuple[str, tuple[Span, ...]]:
         """Return the text of :meth:`render`, and the place of each view in it.
 
-        The clauses of versions are removed together with the names of tables, unless ``with_versions`` is set.
+        The clauses for versions and changes after the names of tables are removed, unless ``with_versions`` is set.
         """
         tables: list[TextEdit] = []
         edits = list(self.qualifiers)

@@ -1,4 +1,4 @@
-"""Statements that read and write rows."""
+"""Statements that read or write rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Select(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuery(QueryStatement):
-    """DESCRIBE [QUERY] query."""
+    """DESCRIBE [QUERY] of a query, which shows the columns of the query's result."""
 
     KIND = "DESCRIBE QUERY"
 
@@ -97,13 +97,13 @@ class DefaultValue:
 
 @dataclass(frozen=True, slots=True)
 class Insert(QueryStatement):
-    """New rows of one table, which with OVERWRITE replace the rows of the table or of the written partitions.
+    """New rows of one table. With ``overwrite`` they replace the rows of the table or of the written partitions.
 
     ``partition`` has the keys of the PARTITION clause in order; ``static`` has the values of the static keys (None for
-    NULL). ``columns`` is the column list, if one was given. ``rows`` has the values of a VALUES list if all of them are
-    constants, so that the statement can run without Spark; ``query`` is always set. ``defaults`` are the places of
-    DEFAULT in the query. With ``by_name`` the columns of the query match the columns of the same names. With
-    ``evolves`` columns that only the query has, by name or after the table's columns, are added.
+    NULL). ``columns`` is the column list, or None. ``rows`` has the values of a VALUES list if all values are
+    constants; then the statement can run without Spark. ``query`` is always set. ``defaults`` are the places of DEFAULT
+    in the query. With ``by_name`` a column of the query is written to the table's column of the same name. With
+    ``evolves`` the table gets the columns that only the query has.
     """
 
     KIND = "INSERT"
@@ -145,7 +145,7 @@ class Insert(QueryStatement):
 
 @dataclass(frozen=True, slots=True)
 class InsertDirectory(QueryStatement):
-    """The rows of a query as files of a ``format`` in a folder that belongs to no table.
+    """A query whose rows are written to files of a ``format``, in a folder that belongs to no table.
 
     ``options`` are the options of the format, as for a table of this format.
     """
@@ -175,8 +175,8 @@ class InsertDirectory(QueryStatement):
 class MultiInsert(RoutedStatement):
     """FROM source INSERT INTO a SELECT ... INSERT INTO b SELECT ...: several INSERTs that are committed together.
 
-    ``sources`` are queries that are computed once for all INSERTs: the sub-queries of the FROM clause and the common
-    table expressions that it names. The INSERTs read the i-th source as table :func:`source_name` of i.
+    ``sources`` are queries that are computed once for all INSERTs: the sub-queries of the FROM clause, and the common
+    table expressions that the FROM clause names. The INSERTs read the i-th source as the table ``source_name(i)``.
     """
 
     KIND = "INSERT"
@@ -206,11 +206,12 @@ class MultiInsert(RoutedStatement):
 class ChangeClause:
     """The change of a row: one WHEN of a MERGE, or the whole change of an UPDATE or a DELETE.
 
-    The value for the i-th of ``columns`` is the column :func:`assigned_name` of the query. ``columns`` is None for an
-    INSERT without a list, which has ``values`` values in the table's order. With ``by_name`` (``SET *``, ``INSERT *``)
-    the source's columns of the same names are the values. Columns of ``defaults`` get their default values. ``copied``
-    are the columns that get the source's columns of the same names. ``texts`` are the positions of the values that are
-    constant texts.
+    ``columns`` are the assigned columns. The query returns the i-th value of the n-th clause in its column
+    ``assigned_name(n, i)``. An INSERT without a column list has ``columns`` None; ``values`` is the number of its
+    values, in the order of the table's columns. With ``by_name`` (``SET *``, ``INSERT *``) each column gets the value
+    of the source's column of the same name. ``copied`` are listed columns for which the statement assigns the source's
+    column of the same name. ``defaults`` are the positions of the values that are DEFAULT. ``texts`` are the positions
+    of the values that are constant texts or NULL.
     """
 
     action: ChangeAction
@@ -224,10 +225,11 @@ class ChangeClause:
 
 @dataclass(frozen=True, slots=True)
 class ChangeQuery:
-    """The query of the rows that clauses see, each with the number of its clause and the assigned values.
+    """A query that returns rows to change or to insert, and the clauses that may apply to these rows.
 
-    ``target`` and ``source`` are the positions of the target and of a MERGE's source among the query's references, or
-    None if the query does not read them.
+    The query adds columns to each row: the number of the clause that applies to the row (or NULL), and the values that
+    the clause assigns. ``target`` is the position of the changed table among the query's references, or None if the
+    query does not read this table. ``source`` is the same for the source of a MERGE.
     """
 
     query: Query
@@ -238,11 +240,13 @@ class ChangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRows(RoutedStatement):
-    """UPDATE, DELETE or MERGE: other values of rows, deleted rows and, in a MERGE with a source, new rows.
+    """UPDATE, DELETE or MERGE, which updates or deletes rows of a table. A MERGE also inserts rows.
 
-    ``matched`` reads the target, in a MERGE joined with its source. ``unmatched`` are the rows of the source without a
-    match or, without a source, only new rows. ``unmatched_by_source`` are the rows of the target without a match. With
-    ``evolves`` columns of a MERGE's source that its clauses name and the table lacks are added.
+    ``target`` is the changed table. ``matched`` is the query of its rows; in a MERGE it joins the target with the
+    source. ``unmatched`` is the query of the source's rows without a match; without a source it is the query of new
+    rows. ``unmatched_by_source`` is the query of the target's rows without a match. ``source`` is the query of all
+    source rows of a MERGE. ``evolves`` is true for WITH SCHEMA EVOLUTION: the table gets the columns that only the
+    source has, if the clauses of the MERGE name them.
     """
 
     KIND = "UPDATE, DELETE and MERGE"
@@ -338,7 +342,7 @@ class ChangeRows(RoutedStatement):
 
     @property
     def _computed(self) -> tuple[TableReference, ...]:
-        """Return all references except the target, and except references to a source that is computed before."""
+        """Return all references, except those to the target and to a source that is already computed."""
         found = list(self.source.references) if self.source is not None else []
         for part in self._parts:
             taken = (part.target, part.source)
@@ -361,7 +365,7 @@ class ExplainChanges(ExplainedStatement):
 
 @dataclass(frozen=True, slots=True)
 class ExplainMultiInsert(ExplainedStatement):
-    """EXPLAIN of several INSERTs, which write no row."""
+    """EXPLAIN of a multi-table INSERT, which writes no row."""
 
     statement: MultiInsert
     mode: ExplainMode = ExplainMode.SIMPLE
@@ -369,10 +373,10 @@ class ExplainMultiInsert(ExplainedStatement):
 
 @dataclass(frozen=True, slots=True)
 class LoadData(Statement):
-    """The files of a folder as rows of a table, which with OVERWRITE replace its rows.
+    """A load of the files of a folder into a table. With ``overwrite`` the new rows replace the existing rows.
 
-    ``static`` are the partition columns with a value, ``dynamic`` the ones without a value. ``format`` is the format of
-    the files, or None for the table's format. ``options`` are the options of its reader.
+    ``static`` has the partition columns with their values, and ``dynamic`` the partition columns without a value.
+    ``format`` is the format of the files, or None for the table's format. ``options`` are the options of this format.
     """
 
     KIND = "LOAD DATA"
@@ -398,7 +402,7 @@ class LoadData(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Truncate(Statement):
-    """The removal of all rows of a table or of partitions. A specification may name only some keys."""
+    """The removal of all rows of a table, or of some partitions. ``specification`` may name only some of the keys."""
 
     KIND = "TRUNCATE TABLE"
     SYNTAX = ("TRUNCATE [TABLE] <table> [PARTITION <specification any_specification>]",)
@@ -415,7 +419,7 @@ class Truncate(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RestoreTable(Statement):
-    """The rows that a table had in an earlier version."""
+    """A return of a table to the rows of an earlier version."""
 
     KIND = "RESTORE TABLE"
     SYNTAX = ("RESTORE [TABLE] <table> [TO] <version>",)
@@ -431,10 +435,10 @@ class RestoreTable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Analyze(Statement):
-    """Statistics of a table, its partitions and columns.
+    """The computation of statistics of a table, its partitions and columns.
 
     ``partition`` has the keys of the PARTITION clause; a key without a value has None, which means all values.
-    ``columns`` is None without columns to analyze, and empty for all columns.
+    ``columns`` is None if no column is analyzed, and empty if all columns are analyzed.
     """
 
     KIND = "ANALYZE TABLE"
@@ -451,19 +455,19 @@ class Analyze(Statement):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Analyze:
-        """Return the statement."""
+        """Return the statement. FOR [ALL] COLUMNS without a list means all columns."""
         given = {name: value for name, value in values.items() if name != "all_columns"}
         return cls(**({"columns": ()} if "all_columns" in values else {}) | given)
 
     @property
     def uses(self) -> Uses:
-        """Return the table, with the role of a read if its rows are read and not only counted."""
+        """Return the table with the role ALTER. Without NOSCAN its rows are read, so it also has the role READ."""
         return table_uses(self.table, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeTables(Statement):
-    """Statistics of all tables of a database."""
+    """The computation of statistics of all tables of a database."""
 
     KIND = "ANALYZE TABLES"
     SYNTAX = ("ANALYZE TABLES [{IN | FROM} <database>] COMPUTE STATISTICS [NOSCAN]",)
@@ -474,5 +478,5 @@ class AnalyzeTables(Statement):
 
     @property
     def uses(self) -> Uses:
-        """Return the named or the current database."""
+        """Return the named database, or else the current database."""
         return database_uses(self.database, *((Role.ALTER,) if self.noscan else (Role.READ, Role.ALTER)))

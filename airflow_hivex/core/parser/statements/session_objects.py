@@ -62,10 +62,8 @@ class CreateTemporaryView(QueryStatement):
 class SetConfiguration(Statement):
     """A change of a value in the configuration of the session's jobs.
 
-    Without a value the statement shows the current one.
-
-    SET alone shows all values of the session. ``SET -v`` shows the configuration of the cluster and the settings of the
-    metastore, too.
+    ``SET name`` without a value shows the current value. SET alone shows all values of the session. ``SET -v`` shows
+    the configuration of the cluster and the settings of the metastore, too.
     """
 
     KIND = "SET"
@@ -138,9 +136,9 @@ class DropVariable(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CreateTemporaryFunction(QueryStatement):
-    """A function of the session, or a macro; ``text`` is the text after the name.
+    """A new function or macro of the session.
 
-    ``query`` is the query or expression after RETURN, as a query.
+    ``text`` is the text after the name. ``query`` is a query that returns the value of the function's body.
     """
 
     KIND = "CREATE TEMPORARY FUNCTION"
@@ -185,7 +183,7 @@ class ImmediateArgument:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteImmediate(Statement):
-    """A run of the statement in a text, which may be the value of a variable."""
+    """A run of a statement that is given as a ``text``, or as the value of a ``variable``."""
 
     KIND = "EXECUTE IMMEDIATE"
     SYNTAX = (

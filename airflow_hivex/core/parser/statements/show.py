@@ -123,7 +123,7 @@ class ShowPartitions(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowCreateTable(Statement):
-    """The statement that creates a table or view, with Hive's clauses if ``as_serde``."""
+    """The CREATE statement of a table or view. With ``as_serde`` it has Hive's clauses."""
 
     KIND = "SHOW CREATE TABLE"
     SYNTAX = ("SHOW CREATE TABLE <table> [AS SERDE]",)
@@ -145,7 +145,7 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ShowFunctions(RoutedStatement):
-    """The functions of a cluster's Spark, and users' functions of the session and of a database."""
+    """The functions of Spark on a cluster, and the functions that users created in the session or in a database."""
 
     KIND = "SHOW FUNCTIONS"
     SYNTAX = (
@@ -159,7 +159,7 @@ class ShowFunctions(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return nothing."""
+        """Return an empty tuple."""
         return ()
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries
@@ -186,12 +186,12 @@ class DescribeFunction(RoutedStatement):
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Return nothing."""
+        """Return an empty tuple."""
         return ()
 
     @property
     def uses(self) -> Uses:
-        """Return the permanent function of a database that is named."""
+        """Return the function if its name has a database, or else an empty tuple."""
         return NOTHING if self.database is None else function_uses(TableName(self.name, self.database), Role.DESCRIBE)
 
     def with_queries(self, change: Callable[[Query], Query]) -> Self:  # noqa: ARG002 - it has no queries

@@ -44,13 +44,13 @@ _CREATE = "CREATE [OR REPLACE] [EXTERNAL | TRANSACTIONAL]"
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(OptionalQueryStatement):
-    """A new table, perhaps with the rows of a query. With OR REPLACE it replaces a table of its name.
+    """A new table, perhaps with the rows of a query.
 
-    ``format`` is the word after USING or STORED AS in lower case, or None without such a clause. Those of
-    ``partition_keys`` with an empty type name columns of ``columns`` (or of the query), as in Spark's PARTITIONED BY
-    (a, b). ``input_format``, ``output_format`` and ``serde_library`` are classes of Hive, if the statement names them.
-    With ``or_replace`` the table replaces an existing table of its name, which ``must_exist`` in REPLACE TABLE. A
-    ``temporary`` table belongs to the session.
+    ``format`` is the word after USING or STORED AS in lower case, or None without such a clause. A partition key with
+    an empty type is the name of a column in ``columns`` or in the query, as in Spark's PARTITIONED BY (a, b).
+    ``input_format``, ``output_format`` and ``serde_library`` are classes of Hive, if the statement names them. With
+    ``or_replace`` the table replaces an existing table of the same name. With ``must_exist`` (REPLACE TABLE) there must
+    be such a table. A ``temporary`` table belongs to the session.
     """
 
     KIND = "CREATE TABLE"
@@ -112,7 +112,7 @@ class CreateTable(OptionalQueryStatement):
 
     @property
     def writes(self) -> tuple[tuple[TableName, tuple[Role, ...]], ...]:
-        """Return the new table, and the table that it replaces."""
+        """Return the table with the role CREATE and, if it replaces a table, the role DROP."""
         return ((self.table, (Role.CREATE, Role.DROP) if self.or_replace else (Role.CREATE,)),)
 
 
@@ -200,7 +200,7 @@ class SetTableProperties(Statement):
 
 @dataclass(frozen=True, slots=True)
 class CommentOn(Statement):
-    """The comment of a database, of a table or view, or of the column of a table."""
+    """A change of the comment of a database, a table, a view or a column."""
 
     KIND = "COMMENT ON"
     SYNTAX = (
@@ -239,7 +239,7 @@ class SetLocation(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetFormat(Statement):
-    """A change of the format of the files of an external table.
+    """A change of an external table's file format.
 
     ``serde_library``, ``input_format`` and ``output_format`` are classes of Hive, if the statement names them.
     """
@@ -272,7 +272,7 @@ class SetFormat(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SetSerdeProperties(Statement):
-    """A change of the SerDe's properties of an external table."""
+    """A change of an external table's SerDe properties."""
 
     KIND = "ALTER TABLE SET SERDEPROPERTIES"
     SYNTAX = (

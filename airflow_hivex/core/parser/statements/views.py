@@ -21,10 +21,10 @@ _BEGINNING = f"{{{_NAMED} | ALTER VIEW <view table>}}"
 
 @dataclass(frozen=True, slots=True)
 class CreateView(Statement):
-    """A new view, or another query of a view.
+    """A new view, or a new query for an existing view.
 
-    ``columns`` are names and comments, or empty if the query names the columns. ``must_exist`` is set for ALTER, which
-    keeps properties and comment.
+    ``columns`` has (name, comment) for each column, or is empty if the query names the columns. ``must_exist`` is true
+    for ALTER VIEW, which keeps the view's properties and comment.
     """
 
     KIND = "CREATE VIEW"
