@@ -1,4 +1,4 @@
-"""The comparison of registered directories with the entries of a disk. No database, no files.
+"""The comparison of registered directories with the entries of a disk. It reads no database and no files.
 
 Files are written before they are registered, and deleted before they are unregistered. So if the disk is read after the
 database, a registered directory that is not found is certainly missing. If the disk is read before the database, an
@@ -37,12 +37,15 @@ class Difference:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """Return a key that is the same each time the disk of a cluster is read."""
+        """Return a key that is the same for the same difference in each check."""
         return self.path, self.row is not None
 
 
 def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield registered directories that are missing or differ. ``entries`` must have been read after the database."""
+    """Yield the registered directories whose files on disk are missing, or differ in number or size.
+
+    ``entries`` must have been read after the database.
+    """
     loose = {path: size for entry in entries.values() if entry.acid is None for path, size in entry.each.items()}
     for path, place, row in rows.on(cluster.name):
         files, size_bytes = _there(rows, path, row, entries, loose)
@@ -69,7 +72,7 @@ def lost(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Ite
 def _there(
     rows: TableRows, path: str, row: Registered, entries: Mapping[str, Entry], loose: Mapping[str, int]
 ) -> tuple[int, int]:
-    """Return the number of existing files and bytes of a registered directory."""
+    """Return the number of files of a registered directory that exist on disk, and their bytes."""
     named = parse_directory(row.name)
     if named is None:
         return (1, loose[path]) if path in loose else (0, 0)
@@ -89,13 +92,13 @@ def _is_of_commit(rows: TableRows, batch: AcidDirectory, file: str) -> bool:
 
 
 def _write_id(batch: AcidDirectory, file: str) -> int | None:
-    """Return the write id of a file in the delta of a streaming batch, or None."""
+    """Return the write id of a file in the delta of a streaming batch, or None if its name has no number for it."""
     found = _OF_BATCH.fullmatch(file.rpartition("/")[2])
     return None if found is None else batch.min_write_id + int(found[1])
 
 
 def unregistered(rows: TableRows, cluster: Cluster, entries: Mapping[str, Entry]) -> Iterator[Difference]:
-    """Yield unregistered entries without an active writer. ``entries`` must have been read before the database."""
+    """Yield the unregistered entries without an active writer. ``entries`` must have been read before the database."""
     known = {path for path, _, _ in rows.on(cluster.name)}
     judge = _Judge(rows, cluster)
     for entry in entries.values():
@@ -174,7 +177,10 @@ class _Judge:
         return self._of_writer(entry, range(lowest, acid.max_write_id + 1), None)
 
     def _of_writer(self, entry: Entry, write_ids: range, txn_id: int | None) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry by the transactions or compaction that have written it, or None."""
+        """Return the finding for an entry of a known writer, or None if the writer is active.
+
+        The writer is given by write ids, or by the transaction of a compaction.
+        """
         rows = self._rows
         if self._is_at_work(write_ids, txn_id):
             return None
@@ -214,7 +220,7 @@ class _Judge:
         return is_open or any(is_pending and each in write_ids for each, is_pending in rows.pending.items())
 
     def _without_owner(self, entry: Entry) -> tuple[FindingKind, str] | None:
-        """Return the finding for an entry without a writer, or None if a statement moves or removes directories now."""
+        """Return the finding for an entry without a writer, or None if a statement is changing the folder now."""
         rows = self._rows
         if rows.changing and not rows.changing.isdisjoint((None, entry.partition)):
             return None

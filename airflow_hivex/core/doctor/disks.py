@@ -20,11 +20,11 @@ _MARKERS = frozenset({"_SUCCESS", "_metadata", "_common_metadata", "_orc_acid_ve
 
 @dataclass(slots=True)
 class Entry:
-    """A directory or file directly in the folder of a table or partition; paths are below the cluster's root.
+    """A directory or file directly in the folder of a table or partition. Paths are relative to the cluster's root.
 
-    ``files`` and ``size_bytes`` count its data files, ``all_files`` and ``all_bytes`` also hidden files. ``each`` is a
-    dict from path to size of data files, for directories that are not registered as a whole: deltas of streaming
-    batches, and directories that are not ACID directories.
+    ``files`` and ``size_bytes`` count its data files; ``all_files`` and ``all_bytes`` also count hidden files. ``each``
+    is a dict from path to size of data files. It is filled only for deltas of streaming batches and for directories
+    that are not ACID directories, because these are not registered as a whole.
     """
 
     partition: str | None
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Return the name in the folder; empty if the location of the partition is a file."""
+        """Return the name of the entry in the folder. It is empty if the location of the partition is a file."""
         return self.path[len(self.folder) + 1 :]
 
     def add(self, path: str, inside: str, size_bytes: int) -> None:
@@ -62,11 +62,11 @@ def entries(
     partition: str | None = None,
     elsewhere: Mapping[str, object] | None = None,
 ) -> dict[str, Entry]:
-    """Return the entries with files below a folder, as a dict from path.
+    """Return a dict from path to entry, for the entries of a folder that have files.
 
     ``files`` has all files below the folder ``root``, as relative paths and sizes. ``depth`` is the number of partition
-    keys, or 0 if the folder belongs to ``partition``. Files in the folders ``elsewhere``, and markers and checksums of
-    plain files, are skipped.
+    keys, or 0 if the folder belongs to ``partition``. Skipped are the files in the folders ``elsewhere``, and the
+    markers and checksums of plain files.
     """
     found: dict[str, Entry] = {}
     folder, entry = None, None
@@ -110,7 +110,7 @@ Entries = dict[str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """An examined table on a cluster."""
+    """A pair of an examined table and a cluster."""
 
     table_id: int
     cluster: str
@@ -160,7 +160,7 @@ class Disks:
     def is_absent(self, name: str, registered: int) -> bool:
         """Return whether the root of a cluster is missing although it has registered directories.
 
-        A cluster without its root is not examined any more. ``registered`` is the number of its registered directories.
+        Such a cluster is not examined any more. ``registered`` is the number of its registered directories.
         """
         if name not in self._without_root:
             return False
@@ -175,9 +175,9 @@ class Disks:
     def look(
         self, rows: Mapping[int, TableRows], only: Iterable[Looked] | None = None
     ) -> dict[Looked, Entries | Finding]:
-        """Return for each table and cluster the entries of its folders, or a finding if one cannot be read.
+        """Return for each table and cluster the entries of the folders, or a finding if a folder cannot be read.
 
-        One listing for each table, and one for each partition with a location outside of the table's folder.
+        Each table's folder is listed once on each cluster, and so is each partition outside of this folder.
         """
         if only is None:
             wanted = [
@@ -215,7 +215,7 @@ class Disks:
 
 
 def unconfigured(name: str, tables: int) -> Finding:
-    """Return the finding about a cluster with tables that is not configured any more."""
+    """Return the finding about a cluster that has tables, but is not configured any more."""
     message = f"it is not in hive.cluster.properties and was not examined; add it there (registered tables: {tables})"
     return Finding(FindingKind.UNREACHABLE, name, None, None, None, "", message)
 

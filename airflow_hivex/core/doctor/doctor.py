@@ -1,10 +1,10 @@
 """The doctor: compares the registered directories with the files on the disks of the clusters. It only reads.
 
-Writers, workers and cleaners continue meanwhile, and database and disk cannot be read at one moment. So the doctor
-reads the database, then the disk and, where they differ, the database again. A directory is missing if it is registered
-before and after, and not on disk in between. A directory on disk that is not registered afterwards has no writer that
-could still register it. The findings of a running deletion disappear. So the doctor repeats the check after a pause
-until no finding disappears any more.
+Writers, workers and cleaners continue meanwhile, and database and disk cannot be read at the same moment. So the doctor
+reads the database, then the disk and, where they differ, the database again. A directory is missing if both reads of
+the database have it, and the disk does not. A directory on disk is unregistered if the second read of the database
+neither has it nor has a writer that could still register it. A running deletion causes findings that disappear. So the
+doctor repeats the check after a pause until no finding disappears any more.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Doctor:
         return sorted(found, key=_order)
 
     def _shared(self, disks: Disks, database: str | None) -> Iterator[Finding]:
-        """Yield findings about folders that equal or lie in folders of other namespaces."""
+        """Yield a finding for each folder that is inside of a folder of another namespace, or is the same folder."""
         with self._services.store.read() as connection:
             shared = shared_folders(connection)
         for each in shared:
@@ -165,7 +165,10 @@ class Doctor:
     def _differences(
         self, rows: Mapping[int, TableRows], looked: Mapping[Looked, object], disks: Disks
     ) -> _Differences:
-        """Return the differences between ``rows``, the entries that were read after them, and the current rows."""
+        """Return the differences between the disk and the database, which is read again now.
+
+        ``rows`` were read before the disk, and ``looked`` are the entries on the disk.
+        """
         self._services.store.reach("doctor looked")
         found: _Differences = {}
         suspicious = set()
@@ -199,7 +202,10 @@ class Doctor:
     def _as_read(
         self, connection: Connection, rows: Mapping[int, TableRows], differences: _Differences
     ) -> Iterator[tuple[tuple[Looked, str, bool], Difference]]:
-        """Yield the differences of registered directories, except directories that the cleaner may delete now."""
+        """Yield the differences of registered directories, except directories that the cleaner may delete now.
+
+        If no reader needs the directory any more, the finding has the kind OBSOLETE.
+        """
         if not differences:
             return
         names = {key: table.table.full_name for key, table in rows.items()}
@@ -244,7 +250,10 @@ class Doctor:
     # -- outside of tables ---------------------------------------------------------
 
     def _beside(self, disks: Disks, name: str, database: str | None) -> list[Finding]:
-        """Return the findings of two successive checks about folders next to the tables on a cluster."""
+        """Return the findings about folders next to the tables on a cluster.
+
+        Only findings of two successive checks are returned.
+        """
         try:
             found = self._folders(disks, name, database)
             for _ in range(_MOST_LOOKS):
@@ -295,7 +304,10 @@ def _list(connection: Connection, database: str | None, table: str | None) -> li
 
 
 def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
-    """Yield batches of tables whose rows fit into memory."""
+    """Yield batches of tables, limited by their number and by their registered directories in the metastore.
+
+    A single table may exceed the second limit.
+    """
     batch: list[_Listed] = []
     count = 0
     for each in listed:
@@ -309,12 +321,12 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
 
 
 def _is_registered(there: Mapping[Looked, set[tuple[str, int]]], looked: Looked, difference: Difference) -> bool:
-    """Return whether the directory of a difference is still registered at the same place."""
+    """Return whether the directory of a difference is still registered with the same id and path."""
     return difference.row is not None and (difference.path, difference.row.id) in there.get(looked, ())
 
 
 def _unread(readers: Readers, table_id: int, names: Sequence[str]) -> frozenset[str]:
-    """Return the directories of a table or partition that no open or new transaction reads."""
+    """Return the directories among ``names`` that neither an open nor a new transaction reads."""
     found = obsolete(names, readers.now(table_id, None))
     for _, view in readers.of_table(table_id, None) if found else ():
         found &= obsolete(names, view)
@@ -338,10 +350,10 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The owners of the folders of the clusters.
+    """The owners of the folders on all clusters.
 
-    ``taken`` is a dict from cluster to the locations with an owner. ``tables`` and ``databases`` are dicts from
-    location. The location of a table is on its primary cluster; on other clusters its copy has the same location.
+    ``taken`` is a dict from cluster to the locations with an owner. ``tables`` is a dict from location to tables, and
+    ``databases`` from location to database. The location of a table is that on its primary cluster.
     """
 
     taken: Mapping[str, frozenset[str]]
@@ -349,7 +361,9 @@ class Folders:
     databases: Mapping[str, str]
 
     def findings(self, cluster: Cluster, files: ClusterFiles, database: str | None) -> Iterator[Finding]:
-        """Yield findings about folders with files next to the tables of one database, or of all, on a cluster.
+        """Yield findings about folders on a cluster that have files, but do not belong to a table.
+
+        ``database`` limits the findings to the folders of this database; None means all databases.
 
         Raises:
             StorageError: a folder cannot be read.

@@ -61,11 +61,12 @@ class Place:
 class TableRows:
     """The records of the metastore about one table.
 
-    ``places`` has locations by cluster and partition id (None: a table without partitions). ``dropped`` has the ids of
-    dropped partitions whose files are not deleted yet. ``aborted`` is a dict from partition to the aborted writes that
-    the next cleaning deletes. ``cleaning`` is a dict from partition to the transactions of compactions that are ready
-    for cleaning. ``pending`` is a dict from the write id of a pending write to True if the transaction is open.
-    ``changing`` has the partitions (None: all) whose directories a statement moves or removes now.
+    ``places`` is a dict from cluster to a dict from partition id (None: a table without partitions) to location.
+    ``dropped`` has the ids of dropped partitions whose files are not deleted yet. ``copies`` is a dict from directory
+    id to the clusters with a copy. ``aborted`` is a dict from partition to the aborted writes that the next cleaning
+    deletes. ``cleaning`` is a dict from partition to the transactions of compactions that are ready for cleaning.
+    ``pending`` is a dict from the write id of a pending write to True if its transaction is open. ``changing`` has the
+    partitions (None: all) whose directories a statement moves or removes now.
     """
 
     table: Table
@@ -92,7 +93,7 @@ class TableRows:
         return None if copy is None else copy.location
 
     def elsewhere(self, cluster: str) -> dict[str, Place]:
-        """Return a dict from location to partition, for partitions outside of the folder of their name."""
+        """Return a dict from location to partition, for partitions that are not at their default location."""
         root = self.root(cluster)
         return {
             place.location: place
@@ -113,7 +114,7 @@ class TableRows:
                 yield f"{place.location}/{each.name}".rstrip("/"), place, each
 
     def dropped_paths(self, cluster: str) -> frozenset[str]:
-        """Return the former locations of dropped partitions on a cluster."""
+        """Return the paths on a cluster of the directories of dropped partitions."""
         places = self.places.get(cluster, {}) if self.dropped else {}
         return frozenset(
             f"{places[each.partition_id].location}/{each.name}".rstrip("/")
@@ -122,7 +123,7 @@ class TableRows:
         )
 
     def registered_names(self) -> frozenset[tuple[str | None, str]]:
-        """Return all registered directories, as pairs of partition and name."""
+        """Return (partition, name) of all registered directories of existing partitions."""
         names = {key: place.partition for places in self.places.values() for key, place in places.items()}
         return frozenset(
             (names[each.partition_id], each.name)
@@ -132,7 +133,7 @@ class TableRows:
 
 
 def read_tables(connection: Connection, ids: Sequence[int]) -> dict[int, TableRows]:
-    """Return a dict from id to the records of existing transactional tables.
+    """Return a dict from table id to the table's records, for existing transactional tables.
 
     The connection must read in one snapshot.
     """
@@ -165,9 +166,9 @@ def _next_write_ids(connection: Connection, ids: Sequence[int]) -> dict[int, int
 def _places(
     connection: Connection, found: Mapping[int, Table]
 ) -> tuple[dict[int, dict[str, dict[int | None, Place]]], dict[int, set[int]]]:
-    """Return the locations of tables and partitions, and the ids of dropped partitions, as dicts from table id.
+    """Return the locations of tables and partitions, and the ids of dropped partitions. Both are dicts from table id.
 
-    Locations are grouped by cluster. Two queries.
+    The locations of a table are a dict from cluster to a dict from partition id to location. Two queries.
     """
     places: dict[int, dict[str, dict[int | None, Place]]] = {}
     for key, table in found.items():
@@ -209,7 +210,7 @@ def _add_directories(connection: Connection, rows: Mapping[int, TableRows]) -> N
 
 
 def _add_writers(connection: Connection, rows: Mapping[int, TableRows]) -> None:
-    """Add the active writers, and the writers that have left files. Two queries for all tables."""
+    """Add to ``rows`` the active writers, and the writers that have left files. Four queries for all tables."""
     for (table_id, partition), aborted in read_aborted(connection).items():
         if table_id in rows:
             rows[table_id].aborted[partition] = aborted

@@ -48,7 +48,8 @@ class Amounts:
 class Capacity:
     """The use of a cluster by a namespace.
 
-    ``linked_bytes`` are the bytes of other namespaces that its links show; they count only for their owners.
+    ``linked_bytes`` are the bytes of other namespaces that the links of this namespace show. They count only for the
+    namespaces of their tables.
     ``growth_7d_bytes`` is the change of the owned bytes since the oldest record of the last seven days, or None if
     there is no record. ``status`` is ``ok``, ``warning`` or ``exceeded``, or None if the namespace has no quota.
     """
@@ -73,7 +74,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The share of one table, format or age in a namespace's use of a cluster."""
+    """The part of a namespace's use of a cluster that belongs to one table, format or age."""
 
     namespace: str
     cluster: str
@@ -100,9 +101,10 @@ class Capacities:
         self._clock = clock
 
     def show(self, namespace: str | None = None, cluster: str | None = None) -> list[Capacity]:
-        """Return the use of each cluster by each namespace, or only of the given ones. Five round trips.
+        """Return the use of each cluster by each namespace. Five round trips.
 
-        An empty namespace has one entry, with the given or the default cluster.
+        ``namespace`` and ``cluster`` limit the result. An empty namespace has one entry, with the given or the default
+        cluster.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -130,7 +132,7 @@ class Capacities:
         return found
 
     def by_table(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each table, the largest first within a namespace and cluster. See :meth:`show`."""
+        """Return the share of each table. Within a namespace and cluster, the largest is first. See :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.table)
 
     def by_link(self, namespace: str | None = None, cluster: str | None = None) -> list[LinkedBytes]:
@@ -144,16 +146,19 @@ class Capacities:
             return capacity.read_linked(connection, names, on)
 
     def by_format(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each format of tables. See :meth:`show`."""
+        """Return the share of each file format, with the arguments of :meth:`show`."""
         return self._shares(namespace, cluster, lambda each: each.format)
 
     def by_age(self, namespace: str | None = None, cluster: str | None = None) -> list[Share]:
-        """Return the share of each age, which is the time since the registration of directories. See :meth:`show`."""
+        """Return the share of each range of ages, with the arguments of :meth:`show`.
+
+        The age of a directory is the time since its registration.
+        """
         names = [*(name for _, name in _AGES), _OLDER]
         return self._shares(namespace, cluster, lambda each: names[each.age])
 
     def history(self, namespace: str | None = None, cluster: str | None = None) -> list[CapacityRecord]:
-        """Return the records of the housekeeper, the oldest first. They are kept for 400 days."""
+        """Return the daily records of the housekeeper, the oldest first. Records are kept for 400 days."""
         names, on = self._scope(namespace, cluster)
         h = capacity_history.c
         query = select(capacity_history).order_by(h.day, h.database, h.cluster)
@@ -301,7 +306,7 @@ def _total(amounts: Amounts) -> int:
 
 
 def _earlier(connection: Connection, today: int) -> dict[tuple[str, str], int]:
-    """Return a dict from namespace and cluster to the owned bytes in the oldest record of the last seven days."""
+    """Return a dict from namespace and cluster to owned bytes, from the oldest record of the last seven days."""
     h = capacity_history.c
     query = (
         select(h.database, h.cluster, h.owned_bytes)

@@ -54,12 +54,13 @@ _FOREIGN_FUNCTION = "it is a function of another namespace"
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """An object of a namespace that depends on an object outside, or on a missing one.
+    """An object of a namespace that depends on an object of another namespace, or on a missing object.
 
-    ``object`` is for example ``a.v``, or the place of a statement; ``kind`` is ``view``, ``function``, ``table`` (its
-    constraints), ``folder`` or ``statement``. ``name`` is the foreign name in it, and ``reason`` describes the problem.
-    ``create_link`` is the statement that makes the table available, or None if no link can. ``line`` and ``column``
-    count from 1 in a statement's text. ``namespace`` is the other namespace, if the object depends on one.
+    ``object`` is for example ``a.v``, or the place of a statement. ``kind`` is ``view``, ``function``, ``table`` (its
+    constraints), ``folder`` or ``statement``. ``name`` is the foreign name, and ``reason`` describes the problem.
+    ``create_link`` is the CREATE LINK statement that makes the table available, or None if a link does not help.
+    ``line`` and ``column`` count from 1 in a statement's text. ``namespace`` is the other namespace, or None for a
+    missing object.
     """
 
     kind: str
@@ -74,7 +75,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A dependency on a table of another namespace by a link, which is permitted."""
+    """A permitted dependency: a link to a table of another namespace."""
 
     link: str
     source: str
@@ -83,7 +84,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """The dependencies of one namespace. It is closed if its objects depend on objects outside only by links."""
+    """The dependencies of one namespace, and its links (``imports``). A closed namespace has no other dependencies."""
 
     namespace: str
     dependencies: tuple[Dependency, ...]
@@ -91,12 +92,12 @@ class Closure:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether no object depends on an object outside, except by links."""
+        """Return whether links are the only dependencies of the namespace."""
         return not self.dependencies
 
     @property
     def is_self_contained(self) -> bool:
-        """Return whether the namespace is closed and has no links, so that it could move alone."""
+        """Return whether the namespace is closed and has no links. It could then move alone."""
         return self.is_closed and not self.imports
 
 
@@ -104,7 +105,7 @@ class Closure:
 class NamedStatement:
     """A text of statements that runs in a namespace, and the name of its place, such as a task.
 
-    ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers; routes need both.
+    ``cluster`` is the pinned cluster, and ``parameters`` are the values of ``:name`` markers. Both decide the route.
     """
 
     name: str
@@ -172,7 +173,10 @@ class ClosureCheck:
         return Closure(name, tuple(found), imports)
 
     def _owners(self, connection: Connection, namespace: str, folders: Iterable[str]) -> dict[str, list[str]]:
-        """Return a dict from each folder of a statement to the objects of other namespaces with overlapping folders."""
+        """Return a dict from folder to the objects of other namespaces whose folders overlap it.
+
+        ``folders`` are the folders that statements name.
+        """
         found: dict[str, list[str]] = {}
         for folder in folders:
             for cluster in self._clusters:
@@ -226,7 +230,10 @@ def _of_folder(shared: SharedFolder, namespace: str) -> Dependency:
 
 @dataclass(slots=True)
 class _NamesIn:
-    """The foreign names in a text, and calls and folders that may belong to other namespaces, with their places."""
+    """The foreign names in a text, and the calls and folders that may belong to other namespaces.
+
+    Each has its place in the text.
+    """
 
     name: str
     found: list[Dependency] = field(default_factory=list)
@@ -250,7 +257,10 @@ def _names_in(statement: NamedStatement, namespace: str) -> _NamesIn:
 
 
 def _read_names(names: _NamesIn, text: str, namespace: str, place: tuple[int, int] | None) -> None:
-    """Add the names in a text. ``place`` is the place of its EXECUTE IMMEDIATE, or None for the whole text."""
+    """Add the names in a text to ``names``.
+
+    For the text of an EXECUTE IMMEDIATE, ``place`` is the place of this statement. Otherwise it is None.
+    """
 
     def at(start: int | None) -> tuple[int, int]:
         return place or location(text, start or 0)
@@ -293,10 +303,10 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def foreign_uses(statement: Statement, namespace: str) -> list[UsedObject]:
-    """Return the names of other namespaces in a statement that runs in ``namespace``, outputs first, then by place.
+    """Return the names of other namespaces in a statement that runs in ``namespace``, sorted by place.
 
-    These names are not foreign: names in the database of the namespace itself, the table that CREATE LINK names, and a
-    database that a statement creates, lists or enters.
+    At the same place, an output comes first. These names are not foreign: names in the database of the namespace
+    itself, the table that CREATE LINK names, and a database that a statement creates, lists or enters.
     """
     found = [use for use in statement.uses if _is_foreign(statement, use, namespace)]
     return sorted(found, key=lambda use: (use.start or 0, not use.role.is_output))
@@ -311,12 +321,12 @@ def _is_foreign(statement: Statement, use: UsedObject, namespace: str) -> bool:
 
 
 def foreign_tables(names: Iterable[TableName], namespace: str) -> list[TableName]:
-    """Return the names in a view that belong to other namespaces. All names in a view have databases."""
+    """Return the names of tables that belong to other namespaces than ``namespace``."""
     return [name for name in names if name.database not in (None, namespace)]
 
 
 def foreign_name_error(use: UsedObject, namespace: str, text: str | None) -> ForeignNameError:
-    """Return the error for a foreign name at its place in a text."""
+    """Return the error for a foreign name, with its place in the text and advice."""
     name = _written(use)
     if use.kind is ObjectKind.DATABASE:
         return _error(name, namespace, use, text, f"Change to it first, by USE {use.name}.", None)
@@ -358,7 +368,7 @@ def foreign_use(name: TableName, role: Role = Role.READ) -> UsedObject:
 
 
 def link_of(table: str, database: str, namespace: str | None) -> str:
-    """Return the name of a link that shows a table. For a foreign link, it shows the table of that link."""
+    """Return the name of a link to a table. For a link of another namespace, the new link has the same source."""
     return f"{quoted(table)}@{quoted(namespace or database)}"
 
 
@@ -368,7 +378,7 @@ def create_link(link: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as statements have it, quoted if it needs quotes."""
+    """Return a name for a statement, with backquotes if it needs them."""
     return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 

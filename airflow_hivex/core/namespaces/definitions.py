@@ -36,10 +36,11 @@ _DATABASE = "catalogAndNamespace.part.1"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The names in the definition of an object, and the ``namespace`` whose rules apply to them.
+    """The names in the definition of an object, and the ``namespace`` whose rules apply to these names.
 
-    ``kind`` is for example ``view``. ``tables`` are the tables, views and links with their databases. ``calls`` are the
-    database and name of each called function that may be permanent. ``temporary`` are temporary tables of the session.
+    ``kind`` is for example ``view``. ``tables`` are the tables, views and links in the definition, with their
+    databases. ``calls`` are (database, name) of each called function that may be permanent. ``temporary`` are temporary
+    tables of the session.
     """
 
     kind: str
@@ -60,7 +61,7 @@ class Definition:
 
     @property
     def foreign_calls(self) -> list[QualifiedName]:
-        """Return the calls of functions that may belong to other namespaces."""
+        """Return the called functions that may belong to other namespaces, as (database, name)."""
         return [each for each in self.calls if each[0] != self.namespace]
 
     @property
@@ -70,7 +71,7 @@ class Definition:
 
 
 def view_definition(view: Table) -> Definition:
-    """Return the names in a view.
+    """Return the names in the query of a view.
 
     Spark reads its own views by their original text, and views of other clients by the expanded text.
 
@@ -101,7 +102,7 @@ def temporary_view_definition(
 
 
 def function_definition(function: PermanentFunction) -> Definition:
-    """Return the names in a function; a Java function has no names.
+    """Return the names in an SQL function. The result for a Java function has no names.
 
     Raises:
         InvalidObjectError: the function cannot be read.
@@ -115,7 +116,7 @@ def function_definition(function: PermanentFunction) -> Definition:
 
 
 def table_definition(table: Table) -> Definition:
-    """Return the names in the constraints of a table: tables that foreign keys reference, and calls of expressions.
+    """Return the names in the constraints of a table: the parents of foreign keys, and the functions in expressions.
 
     Raises:
         InvalidObjectError: an expression cannot be read.
@@ -133,18 +134,24 @@ def table_definition(table: Table) -> Definition:
 
 
 def query_definition(kind: str, name: str, namespace: str, query: Query, current: str) -> Definition:
-    """Return the names in the query of a view or function; ``current`` was the database at its creation."""
+    """Return the names in the query of a view or function.
+
+    ``current`` is the current database at the creation of the object. Names without a database belong to it.
+    """
     return _of_queries(kind, name, namespace, [query], current)
 
 
 def with_default_calls(definition: Definition, function: SqlFunction) -> Definition:
-    """Return the definition of a function with the calls in the default values of its parameters added."""
+    """Add to the definition of a function the calls in the default values of its parameters."""
     calls = _calls(default_calls(function.parameters), function.database)
     return replace(definition, calls=(*definition.calls, *calls))
 
 
 def statement_calls(statement: Statement) -> tuple[FunctionCall, ...]:
-    """Return the calls of functions that may be permanent, in a statement and in defaults of a new function."""
+    """Return the calls in a statement of functions that may be permanent.
+
+    For CREATE FUNCTION, these include the calls in the default values of parameters.
+    """
     queries: tuple[Query, ...] = ()
     if isinstance(statement, ExplainRoute):
         statement = statement.statement

@@ -67,7 +67,7 @@ class Links(JoinsTransactions):
             return _described(connection, name)
 
     def find(self, names: Collection[LinkName]) -> dict[LinkName, Link]:
-        """Return links without properties, owner and time, as readers need them. One round trip.
+        """Return a dict from name to link. The links have no properties, owner and time. One round trip.
 
         Raises:
             NoSuchLinkError: a link does not exist.
@@ -100,7 +100,7 @@ class Links(JoinsTransactions):
             return link_rows.describe_links(connection)
 
     def sources(self, database: str) -> frozenset[str]:
-        """Return the names of the tables of a database that links of other namespaces show. One round trip."""
+        """Return the names of those tables of a database to which links of other namespaces exist. One round trip."""
         with self._read() as connection:
             return frozenset(
                 each.source[1] for each in link_rows.describe_links(connection, link_rows.links_from(database))
@@ -236,7 +236,7 @@ class Links(JoinsTransactions):
     def add_partitions(
         self, namespace: str, link: str, names: Sequence[str], *, if_not_exists: bool = False
     ) -> list[str]:
-        """Add partitions of its source to a link, all or none; return the partitions that it newly shows.
+        """Add partitions of its source to a link, all or none; return the partitions that the link did not show before.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -266,7 +266,7 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def drop_partitions(self, namespace: str, link: str, names: Sequence[str], *, if_exists: bool = False) -> list[str]:
-        """Remove partitions from a link, all or none; return the ones that the link has shown. The source keeps them.
+        """Remove partitions from a link, all or none; return the removed partitions. The source keeps them.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.
@@ -292,7 +292,7 @@ class Links(JoinsTransactions):
         return self._change(name, work)
 
     def expire(self) -> int:
-        """Remove the partitions that are older than the RETENTION of their link, and return their number.
+        """Remove from each link the partitions that are older than the RETENTION of the link; return their number.
 
         The housekeeper calls this method. Each link with RETENTION is changed in a database transaction of its own. A
         repeated call is safe.
@@ -334,7 +334,7 @@ class Links(JoinsTransactions):
             link_rows.raise_beginning(connection, link)
 
     def _change(self, name: LinkName, work: Callable[[Connection, Link, StoredTable], T]) -> T:
-        """Change a link under locks of the rows of its source and of the link; return the result of the change.
+        """Lock the rows of a link and its source, and then call ``work``; return the result of ``work``.
 
         Raises:
             NoSuchLinkError: the namespace has no such link.

@@ -1,4 +1,4 @@
-"""The survey of a namespace before a move to another cluster (its tables and the obstacles), and the rows of moves."""
+"""The survey of a namespace before its move to another cluster, and the metastore's rows about moves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ from airflow_hivex.core.store.schema import (
 
 @dataclass(frozen=True, slots=True)
 class LinkedTable:
-    """The source of a link, which does not move, and the partitions that the link shows, or None for the table."""
+    """A link and its source, which does not move.
+
+    ``partitions`` are the partitions that the link shows, or None for the whole table.
+    """
 
     link: Link
     table: StoredTable
@@ -46,9 +49,9 @@ class LinkedTable:
 class MoveSurvey:
     """The tables and obstacles of a namespace before its move.
 
-    ``tables`` are the tables with another primary cluster than the target, sorted by name, without views. ``home`` is
-    the cluster of new tables, or None if it is not set. ``linked`` are the sources of links whose primary is not the
-    target.
+    ``tables`` are the tables whose primary cluster is not the target, sorted by name, without views. ``home`` is the
+    cluster of new tables, or None if it is not set. ``linked`` are the links to sources whose primary cluster is not
+    the target.
     """
 
     namespace: str
@@ -67,7 +70,7 @@ class MoveSurveyor:
         self._closure = ClosureCheck(store, clusters)
 
     def tables(self, namespace: str, cluster: str) -> list[StoredTable]:
-        """Return the tables of a namespace with another primary than ``cluster``, sorted by name, without views.
+        """Return the tables of a namespace whose primary is not ``cluster``, sorted by name, without views.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -76,12 +79,12 @@ class MoveSurveyor:
             return _tables(connection, namespace, cluster)
 
     def linked(self, namespace: str, cluster: str) -> list[LinkedTable]:
-        """Return the sources of a namespace's links with another primary than ``cluster``, sorted by link."""
+        """Return the links of a namespace to sources whose primary is not ``cluster``, sorted by link."""
         with self._store.read() as connection:
             return list(_linked(connection, namespace, cluster))
 
     def survey(self, namespace: str, cluster: str, *, copies_linked: bool) -> MoveSurvey:
-        """Return the tables of a namespace, and the obstacles, before a move to a cluster.
+        """Return the tables of a namespace, and the obstacles to its move to a cluster.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -109,7 +112,7 @@ class MoveSurveyor:
         return MoveSurvey(name, tuple(found), home, tuple(linked), tuple(blockers), tuple(notices))
 
     def quota_blocker(self, namespace: str, cluster: str, size_bytes: int) -> MoveBlocker | None:
-        """Return the quota that more bytes on a cluster would exceed, or None if the bytes fit."""
+        """Return the blocker if ``size_bytes`` more on a cluster would exceed the quota, or None if they fit."""
         with self._store.read() as connection:
             database_id = select_database(connection, namespace).id
             for each in capacity.read_quotas(connection):
@@ -301,9 +304,9 @@ def end_move(connection: Connection, move: NamespaceMove, state: MoveState, now_
 
 
 def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, now_ms: int) -> None:
-    """Record that a move is about to copy a table, and whether the cluster has a copy already.
+    """Record, before a move copies a table, whether the cluster already has a copy of it.
 
-    Later calls change nothing.
+    Later calls for the same table change nothing.
     """
     check_running(connection, move)
     of_copy = (_C.move_id == move.id, _C.table_id == table.id, _C.cluster == move.cluster)
@@ -322,7 +325,7 @@ def note_copy(connection: Connection, move: NamespaceMove, table: StoredTable, n
 
 
 def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
-    """Return whether a cluster has a copy of a table or of a part of it, current or not."""
+    """Return whether a cluster has a copy of a table or of a part of it, even if the copy is not current."""
     s, d, held = cluster_storage_descriptors.c, directories.c, directory_copies.c
     places = select(s.table_id).where(s.table_id == table_id, s.cluster == cluster).limit(1)
     held_there = (
@@ -337,9 +340,10 @@ def has_copy(connection: Connection, table_id: int, cluster: str) -> bool:
 def leave_copies(
     connection: Connection, move: NamespaceMove, before: Collection[tuple[int, str]], now_ms: int, grace_ms: int
 ) -> None:
-    """Replace the records of a move, after the switch, by records of the copies on the previous clusters.
+    """Replace the records of a move by records of the copies that remain on the previous clusters after the switch.
 
-    ``before`` has the id and the previous primary cluster of each table.
+    ``before`` has the id and the previous primary cluster of each table. With ``keeps_copies`` of the move, there are
+    no new records, and these copies stay.
     """
     later(connection, delete(moved_copies).where(_C.move_id == move.id))
     rows = [
@@ -358,7 +362,10 @@ def leave_copies(
 
 
 def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *, keeps_copies: bool) -> None:
-    """Mark the copies of a cancelled move for withdrawal, except copies of tables that had a copy before."""
+    """Mark the new copies of a cancelled move for withdrawal, unless ``keeps_copies`` is set.
+
+    A copy is not new if the cluster had a copy of the table before the move.
+    """
     of_move = _C.move_id == move.id
     kept = of_move if keeps_copies else and_(of_move, ~_C.is_new)
     later(connection, delete(moved_copies).where(kept))
@@ -366,9 +373,9 @@ def doom_new_copies(connection: Connection, move: NamespaceMove, now_ms: int, *,
 
 
 def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> list[Row[Any]]:
-    """Return the copies of one move, or of all, to withdraw now.
+    """Return the copies to withdraw now, of one move or (None) of all moves.
 
-    A row has the move and its state, table and cluster.
+    A row has the id, namespace and state of the move, and the table id, the cluster and the time of the record.
     """
     query = (
         select(_C.move_id, _C.table_id, _C.cluster, _C.noted_ms, _M.namespace, _M.state)
@@ -380,7 +387,7 @@ def doomed_copies(connection: Connection, now_ms: int, move_id: int | None) -> l
 
 
 def is_renewed(connection: Connection, table_id: int, cluster: str, since_ms: int) -> bool:
-    """Return whether a replication has registered a copy of a table's files on a cluster since a time."""
+    """Return whether a copy of a table on a cluster has been registered after a time (ms)."""
     s = cluster_storage_descriptors.c
     newest = select(func.max(s.registered_ms)).where(s.table_id == table_id, s.cluster == cluster)
     return (connection.execute(newest).scalar() or 0) > since_ms
@@ -392,7 +399,7 @@ def forget_copy(connection: Connection, move_id: int, table_id: int, cluster: st
 
 
 def tables_elsewhere(connection: Connection, namespace: str, cluster: str) -> set[int]:
-    """Return the ids of a namespace's tables with another primary than ``cluster``, without views."""
+    """Return the ids of the tables of a namespace whose primary is not ``cluster``, without views."""
     t = tables.c
     query = (
         select(t.id)

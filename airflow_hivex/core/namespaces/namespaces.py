@@ -31,8 +31,8 @@ class Namespaces:
     def is_closed(self, namespace: str) -> bool:
         """Return whether statements in a namespace may not name objects of other namespaces. One round trip.
 
-        The property ``hivex.namespace.mode`` of the database decides. A database without it has the setting of this
-        name.
+        The property ``hivex.namespace.mode`` of the database decides. Without this property, the setting of the same
+        name decides.
 
         Raises:
             NoSuchDatabaseError: the namespace does not exist.
@@ -41,7 +41,7 @@ class Namespaces:
             return closed_namespaces.is_closed(connection, namespace)
 
     def check_view(self, view: Table) -> None:
-        """Refuse a view in a closed namespace whose query names a foreign object. At most two round trips.
+        """Refuse a view if its namespace is closed and its query names a foreign object. At most two round trips.
 
         Raises:
             ForeignNameError: the query names an object of another namespace.
@@ -56,7 +56,7 @@ class Namespaces:
         self._refuse_foreign(view_definition(view))
 
     def check_function(self, function: PermanentFunction) -> None:
-        """Refuse an SQL function in a closed namespace that names a foreign object. At most two round trips.
+        """Refuse an SQL function if its namespace is closed and it names a foreign object. At most two round trips.
 
         Raises:
             ForeignNameError: the function names an object of another namespace.
@@ -69,7 +69,7 @@ class Namespaces:
     def check_definition(self, definition: Definition) -> None:
         """Refuse a definition that names an object of another namespace, if its own namespace is closed.
 
-        No round trip if all names are of its own namespace.
+        If all names belong to its own namespace, no round trip is needed.
 
         Raises:
             ForeignNameError: the definition names an object of another namespace.
@@ -87,7 +87,7 @@ class Namespaces:
         return self._closure.check(namespace, statements)
 
     def check_all(self) -> list[Closure]:
-        """Return the dependencies of all namespaces, sorted by name."""
+        """Return the dependencies of each namespace, sorted by namespace."""
         with self._store.read() as connection:
             names = select_database_names(connection, None)
         return [self._closure.check(name) for name in names if name != TEMPORARY_DATABASE]
