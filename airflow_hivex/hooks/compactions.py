@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
-    """Split ``table`` or ``database.table`` into database and table. The default is the connection's database.
+    """Return (database, table) of ``table`` or ``database.table``. The default is the database of the connection.
 
     :raises StatementSyntaxError: the text is not a valid name
     :raises InvalidOperationError: the name is the name of a link
@@ -29,7 +29,7 @@ def table_to_compact(hook: WarehouseHook, text: str) -> tuple[str, str]:
 
 
 def describe_compaction(entry: Compaction) -> dict[str, Any]:
-    """Return an entry of the queue or the history as the result of a task."""
+    """Return a compaction of the queue or of the history as the result of a task."""
     return {
         "compaction_id": entry.id,
         "table": f"{entry.database}.{entry.table}",
@@ -42,9 +42,9 @@ def describe_compaction(entry: Compaction) -> dict[str, Any]:
 
 
 def describe_cleaning(task: CleaningTask) -> dict[str, Any]:
-    """Return the outcome of one cleaning task, with the numbers of deleted and of remaining directories and files.
+    """Return the outcome of one cleaning task, with the numbers of deleted and remaining directories and files.
 
-    The log has the names of the directories and files, because there may be many.
+    Only the log has the names of the directories and files, because there may be many.
     """
     return {
         "compaction_id": task.compaction_id,

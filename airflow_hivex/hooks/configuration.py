@@ -52,9 +52,9 @@ class Configuration:
 
     @property
     def of_metastore(self) -> Mapping[str, Any]:
-        """Return the settings.
+        """Return the settings with which the metastore is opened.
 
-        By default `hivex.load.paths` is empty, so LOAD DATA reads only files of the clusters.
+        The default of `hivex.load.paths` is empty, so LOAD DATA reads only files of the clusters.
         """
         return {"hivex.load.paths": [], **self.settings}
 
@@ -65,7 +65,9 @@ class Configuration:
 
 
 def embedded_configuration() -> Configuration:
-    """Return SQLite and one local cluster under ``$AIRFLOW_HOME/hivex``. The folder is created if it is missing.
+    """Return the configuration of a SQLite metastore with one local cluster, both under ``$AIRFLOW_HOME/hivex``.
+
+    The folder is created if it does not exist.
 
     Airflow's option ``[hivex] local_jobtracker`` is the job tracker of the cluster.
     """

@@ -117,8 +117,8 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
         :param sql: a script, or a list of scripts
         :param autocommit: True or None: each statement is a transaction of its own. False: all statements of a script
-            are one transaction, which a statement that cannot be a part of it, such as CREATE TABLE, first commits. A
-            mapping is used as the ``parameters``
+            are one transaction. A statement that cannot be a part of a transaction, such as CREATE TABLE, first commits
+            it. A mapping is used as the ``parameters``
         :param parameters: values of the ``:name`` markers in any of the statements, or a sequence for ``?`` markers
         :param handler: called with the cursor of each statement
         :param split_statements: whether a text may have several statements
@@ -258,7 +258,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
 
     @property
     def inspector(self) -> NoReturn:
-        """Refuse the call; ``get_table_schema`` and the catalog describe tables."""
+        """Refuse the call. Use :meth:`get_table_schema` to get the columns of a table."""
         self.get_sqlalchemy_engine()
 
     def get_openlineage_database_specific_lineage(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:  # noqa: ARG002
@@ -321,7 +321,7 @@ class HivexHook(WarehouseHook, DbApiHook):  # type: ignore[misc]
             collector.add_output_asset(self, uri=str(uri))
 
     def _query(self, sql: str | Sequence[str], parameters: Parameters) -> tuple[Connection, Cursor]:
-        """Run a script, and return the connection and the cursor of its last statement, a query."""
+        """Run a script that ends with a query, and return the connection and the cursor of this query."""
         statements = _statements(sql, True)
         connection = self._connect(autocommit=True)
         try:
@@ -376,7 +376,7 @@ def _statements(sql: str | Sequence[str], may_split: bool) -> list[str]:
 
 
 def _share(statements: Sequence[str], parameters: Parameters) -> list[Parameters]:
-    """Return the parameters of each statement. From a mapping, a statement gets only the names of its markers."""
+    """Return the parameters of each statement. From a mapping, a statement gets only the values of its own markers."""
     from airflow_hivex.core.dbapi.binding import share
     from airflow_hivex.core.parser.lexer.substitution import share_parameters
 
@@ -407,7 +407,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HivexDialect(Dialect):
-    """The rules of this SQL: names in backquotes, ``?`` markers, columns of the catalog, tables without a key."""
+    """The rules by which SQL is written: names in backquotes, ``?`` markers, and tables without primary keys."""
 
     hook: HivexHook
 
@@ -454,7 +454,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def to_pandas(cursor: Cursor, rows: Sequence[tuple[object, ...]], **options: Any) -> PandasFrame:
-    """Return rows of a cursor as a frame of pandas.
+    """Return rows of a cursor as a pandas DataFrame.
 
     :param options: arguments of ``pandas.DataFrame.from_records``, such as ``index`` and ``coerce_float``;
         ``index_col`` is another name of ``index``
@@ -467,7 +467,7 @@ def to_pandas(cursor: Cursor, rows: Sequence[tuple[object, ...]], **options: Any
 
 
 def to_polars(cursor: Cursor, rows: Sequence[Sequence[object]], **options: Any) -> PolarsFrame:
-    """Return rows of a cursor as a frame of polars, with the types of the columns if polars has these types.
+    """Return rows of a cursor as a polars DataFrame, with the types of the columns if polars has these types.
 
     :param options: arguments of ``polars.DataFrame``
     :raises AirflowOptionalProviderFeatureException: polars is not installed

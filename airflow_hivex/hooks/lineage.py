@@ -27,7 +27,7 @@ def tables_of(sql: str | Sequence[str], hivex_conn_id: str, database: str) -> Re
     """Return the tables that statements read and write, as their text shows them.
 
     If a statement reads a link ``t@y``, its input is the table ``t`` of the namespace ``y``. If a statement creates or
-    changes a link, its output is the link. A statement with a syntax error has no tables.
+    changes a link, its output is the link. If the text has a syntax error, no tables are returned.
 
     :param database: the current database before the first statement
     """

@@ -54,7 +54,7 @@ def lineage_of(
 
 
 def lineage_of_transaction(hook: WarehouseHook, txn_id: int) -> OperatorLineage[Any, Any] | None:
-    """Return the lineage of a committed transaction: the tables that it has written."""
+    """Return the tables that a committed transaction has written, or None if OpenLineage is not installed."""
     try:
         from airflow.providers.openlineage.extractors import OperatorLineage
     except ImportError:
@@ -81,7 +81,7 @@ def _namespace(hook: WarehouseHook) -> str:
 
 
 class _Datasets:
-    """Datasets of tables. A table that cannot be looked up is a dataset without facets."""
+    """The OpenLineage datasets of tables. A table that cannot be looked up is a dataset without facets."""
 
     def __init__(self, hook: WarehouseHook, txn_ids: Sequence[int]) -> None:
         self._hook = hook
@@ -100,7 +100,7 @@ class _Datasets:
     def output(self, uri: TableUri, columns: dict[str, list[tuple[TableUri, str]]] | None) -> Any:
         """Return the dataset of a written table.
 
-        :param columns: the source columns of each of its columns
+        :param columns: a dict from each column to its source columns, or None if they are not known
         """
         from airflow.providers.common.compat.openlineage.facet import (
             ColumnLineageDatasetFacet,
@@ -133,7 +133,7 @@ class _Datasets:
     def column_lineage(
         self, statements: Sequence[str], database: str
     ) -> dict[TableUri, dict[str, list[tuple[TableUri, str]]]]:
-        """Return for each written table a dict from column to source columns, as far as the text shows them."""
+        """Return a dict from written table to a dict from column to source columns, as far as the text shows them."""
         from airflow_hivex.core.parser.inspection import column_lineage
 
         def uri_of(name: TableName) -> TableUri:
@@ -186,7 +186,7 @@ class _Datasets:
 
 
 def _known(look: Callable[[], Any]) -> Any:
-    """Return the result of a call, or None after an error of the warehouse, so that lineage never fails a task."""
+    """Return the result of a call, or None after an error of the warehouse, which must not fail the task."""
     try:
         return look()
     except HivexError as error:

@@ -1,4 +1,4 @@
-"""The names of a task in the metastore and in the web interface, its transaction, and the errors of failed tasks."""
+"""The names of tasks in the metastore and in Airflow's web interface, and the errors of failed tasks."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ if TYPE_CHECKING:
 
 
 def agent_info(context: Context) -> str:
-    """Return the owner of a transaction: ``dag_id.task_id run_id try_number``, with the map index of a mapped task."""
+    """Return the name of this try as the owner of transactions: ``dag_id.task_id run_id try_number``.
+
+    A mapped task has its map index in brackets after the task id.
+    """
     return agent_info_of_try(context, context["ti"].try_number)
 
 
 def agent_info_of_try(context: Context, try_number: int) -> str:
-    """Return the owner of a transaction, as :func:`agent_info`, for another try of the task."""
+    """Return the name of another try of the task as the owner of transactions, as :func:`agent_info` does."""
     ti = context["ti"]
     return agent_of(ti.dag_id, ti.task_id, ti.map_index, ti.run_id, try_number)
 
 
 def agent_of(dag_id: str, task_id: str, map_index: int | None, run_id: str, try_number: int) -> str:
-    """Return the owner of a transaction, as :func:`agent_info`, for the key of a task instance."""
+    """Return the name of a try as the owner of transactions, as :func:`agent_info`, from the key of a task instance."""
     mapped = f"[{map_index}]" if map_index is not None and map_index >= 0 else ""
     return f"{dag_id}.{task_id}{mapped} {run_id} {try_number}"
 
 
 def part_name(context: Context) -> str:
-    """Return the key of a task of a DAG run, which is the same for each try: ``dag_id/run_id/task_id/map_index``."""
+    """Return the key of a task in a DAG run, which is equal for all tries: ``dag_id/run_id/task_id/map_index``."""
     ti = context["ti"]
     map_index = ti.map_index if ti.map_index is not None else -1
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{map_index}"
 
 
 class NamedInMap:
-    """An operator whose mapped tasks have its ``map_name`` in Airflow's web interface.
+    """The base of operators whose mapped tasks are shown with their ``map_name`` in Airflow's web interface.
 
     A ``map_index_template`` of the task has precedence.
     """
@@ -50,10 +53,10 @@ class NamedInMap:
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, *args: Any, **kwargs: Any
     ) -> None:
-        """Render the fields of the task, and set the template of its index.
+        """Render the template fields of the task, and set its ``map_index_template``.
 
-        Airflow renders the template of the index next, before the task runs. So a running or deferred task already has
-        its name.
+        Airflow renders ``map_index_template`` next, before the task runs. So a running or deferred task already has its
+        name.
         """
         render: Callable[..., None] = super()._do_render_template_fields  # type: ignore[misc]
         render(parent, template_fields, context, *args, **kwargs)
@@ -71,9 +74,9 @@ def cause_of(error: HivexError) -> BaseException | None:
 
 
 def failure_of(error: HivexError) -> AirflowFailException | None:
-    """Return the error for a task whose retries cannot help, or None if the failure may pass.
+    """Return the error that fails a task without a retry, or None if a retry may succeed.
 
-    A failure with an unknown outcome may pass, too, since the next try finds the changes that have been applied.
+    A retry may also succeed after a failure with an unknown outcome, because it finds the changes that were applied.
     """
     if error.retryable or error.outcome is Outcome.UNKNOWN:
         return None
@@ -85,7 +88,7 @@ def failing_for_good(
     may_pass: Callable[[HivexError], bool] | None = None,
     describe: Callable[[HivexError], AirflowFailException | None] = failure_of,
 ) -> Iterator[None]:
-    """Raise errors in the block so that Airflow retries the task only if a retry can help.
+    """Convert errors of the block, so that Airflow retries the task only if a retry can help.
 
     :param may_pass: a function that returns True if a retry helps, whatever ``describe`` would return
     :param describe: a function that returns the error for the task, or None if the failure may pass
@@ -113,9 +116,9 @@ def as_txn_id(value: object) -> int:
 
 
 def lasting_failure(error: HivexError, begin_task_id: str | None) -> AirflowFailException | None:
-    """Return the error for a task of a transaction, or None if the failure may pass.
+    """Return the error that fails a task of a transaction without a retry, or None if a retry may succeed.
 
-    A retry cannot help if the transaction has ended. The error then names the tasks to clear.
+    If the transaction has ended, a retry cannot succeed. Then the error names the tasks to clear.
     """
     from airflow_hivex.core.errors import (
         NoSuchTransactionError,
@@ -141,9 +144,10 @@ def what_to_clear(begin_task_id: str | None) -> str:
 
 
 def states_of_tasks(context: Context, task_ids: Sequence[str]) -> dict[str, str | None]:
-    """Return a dict from task id to state, for tasks of this run.
+    """Return a dict from task id to state, for tasks of this DAG run.
 
-    A mapped task has ``_`` and its map index after its id.
+    A mapped task has ``_`` and its map index after its id. In a mapped task group, the dict has only the tasks with the
+    map index of this task.
     """
     ti = context["ti"]
     if not task_ids:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Part(NamedTuple):
-    """The part of one try of a task in a transaction of a metastore."""
+    """A try of a task that has joined a transaction."""
 
     metastore: str
     txn_id: int
@@ -60,10 +60,10 @@ _metastores_of_parents: list[dict[str, Metastore]] = []
 
 
 def share_metastore(configuration: Configuration, metastore: Metastore) -> None:
-    """Have the hooks of this process use an open metastore for a configuration. :func:`close_metastores` closes it.
+    """Make the hooks of this process use an open metastore for a configuration. :func:`close_metastores` closes it.
 
-    The metastore that hooks have opened for the configuration is closed. A caller that still has the closed metastore
-    can use it, and it then opens new connections.
+    If hooks have already opened another metastore for the configuration, that metastore is closed. Callers can still
+    use it; it then opens new connections.
     """
     with _metastores_lock:
         replaced = _metastores.get(configuration.key)
@@ -109,7 +109,7 @@ def split_statements(sql: str | Sequence[str]) -> list[str]:
 
 
 class WarehouseHook(BaseHook):
-    """The warehouse of a connection of type ``hivex``; HivexHook adds the methods of a DbApiHook.
+    """The hook of a connection of type ``hivex``; HivexHook adds the methods of a DbApiHook.
 
     If the connection ``hivex_default`` does not exist, the hook uses an embedded warehouse: SQLite and one cluster
     ``local`` under ``$AIRFLOW_HOME/hivex``.
@@ -151,7 +151,7 @@ class WarehouseHook(BaseHook):
         return configuration
 
     def get_metastore(self) -> Metastore:
-        """Return the metastore. The first call in a process opens it, and all hooks share it, so do not close it."""
+        """Return the metastore. The first call in a process opens it. Do not close it, because all hooks share it."""
         return self._open(self.get_configuration())
 
     def get_existing_metastore(self) -> Metastore:
@@ -181,23 +181,23 @@ class WarehouseHook(BaseHook):
     ) -> Session:
         """Return a new session; use it as a context manager.
 
-        With ``txn_id`` all statements of the session are a part of an open transaction, which another task ends. Give
-        ``HivexTransaction.txn_id`` to a task, and pass its value here.
+        With ``txn_id`` all statements of the session are a part of an open transaction, which another task ends. To get
+        the id, pass ``HivexTransaction.txn_id`` to the task as an argument.
 
         :param user: the owner of the session's transactions, and of the objects that its statements create
         :param database: the current database; None for the database of the connection
         :param cluster: the cluster to pin, as USE CLUSTER does
-        :param agent_info: the text that is shown as the agent of the session's transactions and locks; by default, in
-            a task, the DAG, task, run and try
+        :param agent_info: the text that is shown as the agent of the session's transactions and locks; in a task, the
+            default is the DAG, task, run and try
         :param txn_id: the open transaction to join
         :param writer: the name of the session's part of that transaction. The writes of an earlier session with the
-            same name are discarded, so that the part can be repeated. By default this is the name of the task, so that
-            a retry replaces the writes of the previous try; then only one session of a task can join.
-        :param max_lag: the lag of copies that queries accept, in seconds or as a text such as ``10min``
-        :param max_lag_commits: the number of commits by which copies may lag
+            same name are discarded, so that the part can be repeated. The default is the name of the task: then a retry
+            replaces the writes of the previous try, and only one session of a try can join.
+        :param max_lag: the largest lag of copies that queries accept, in seconds or as a text such as ``10min``
+        :param max_lag_commits: the largest number of commits by which copies may lag
         :param server_jobs_only: refuse statements whose jobs would run in this process
-        :raises InvalidOperationError: this try of the task has joined the transaction already, so that this session
-            would discard the writes of the first one
+        :raises InvalidOperationError: another session of this try has already joined the transaction, and this session
+            would discard its writes
         """
         configuration = self.get_configuration()
         part = _part_of_task(configuration, txn_id) if txn_id is not None and writer is None else None
@@ -217,7 +217,7 @@ class WarehouseHook(BaseHook):
         return session
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether the metastore's database and clusters can be used, and a text about each of them.
+        """Return whether the metastore's database and clusters can be used, and a text that describes each of them.
 
         The database is only read, so a missing metastore is not created.
         """
@@ -239,7 +239,7 @@ class WarehouseHook(BaseHook):
             return False, str(error)
 
     def _announce(self, url: str) -> None:
-        """Log the embedded warehouse, but only once in a process. A sensor looks up its connection at each poll."""
+        """Log that the embedded warehouse is used, but only once in a process, because sensors poll it often."""
         with _metastores_lock:
             is_known = url in _announced
             _announced.add(url)

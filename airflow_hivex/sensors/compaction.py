@@ -29,8 +29,8 @@ class HivexCompactionSensor(HivexSensor):
     sensor fails, without a retry, if the compaction has failed or was withdrawn, or if no compaction has the id.
 
     :param compaction_id: a number, or the ``output`` of HivexCompactOperator (templated)
-    :param until_cleaned: wait until the replaced files are deleted, which the cleaner does after the end of their
-        readers and of ``hivex.history.retention``; False waits until the rows are merged
+    :param until_cleaned: True: wait until the cleaner has deleted the replaced files; the cleaner waits for their
+        readers and for ``hivex.history.retention``. False (default): wait until the rows are merged
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     """
@@ -79,9 +79,9 @@ class HivexCompactionSensor(HivexSensor):
 class HivexCompactionThresholdSensor(HivexObjectSensor):
     """Wait until a table or partition has passed one of the initiator's thresholds.
 
-    The sensor ignores other conditions of the initiator, so it also waits for a table with ``NO_AUTO_COMPACTION``,
-    which HivexCompactOperator can then compact. In a table with partitions it waits for ``partition`` or, without it,
-    for any partition.
+    The sensor ignores other conditions of the initiator, such as ``NO_AUTO_COMPACTION``, because HivexCompactOperator
+    ignores them, too. In a table with partitions, the sensor waits for ``partition``, or for any partition if
+    ``partition`` is None.
 
     It returns ``{"table", "partition", "type", "thresholds", "partitions", "answer"}``. ``type`` is ``major`` or
     ``minor``. ``thresholds`` are the passed thresholds, each with its value. ``partitions`` is a list with

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class HivexReplicaFreshnessSensor(HivexObjectSensor):
-    """Wait until the lag of a table's copy on a cluster is within a limit or, by default, until the copy is current.
+    """Wait until the copy of a table on a cluster is fresh: its lag is at most the given limit, by default 0.
 
-    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor copies
-    nothing.
+    Each partition must have a copy on the cluster. The primary copy of a table is always fresh. The sensor only waits,
+    and does not copy files.
 
     It returns ``{"table", "cluster", "partitions", "write_id", "lag_s", "commits"}`` with the number of partitions, the
     highest write id of the copy, and the largest lag of a partition.
@@ -29,7 +29,7 @@ class HivexReplicaFreshnessSensor(HivexObjectSensor):
     :param table: ``table`` or ``database.table`` (templated)
     :param cluster: the cluster of the copy (templated)
     :param partitions: names of partitions such as ``year=2013/month=1``; None for all partitions (templated)
-    :param max_lag: the largest lag: the age of the oldest missing commit, in seconds or as a ``timedelta`` (templated)
+    :param max_lag: the largest age of the oldest missing commit, in seconds or as a ``timedelta`` (templated)
     :param max_lag_commits: the largest number of missing commits of a partition's copy (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer, HivexTrigger
 
 SINCE = "since"
-"""The XCom key of the run id and the mark from which the sensor of that run has waited."""
+"""The XCom key for the id of a DAG run, and for the mark from which the sensor has waited in that run."""
 
 
 class HivexSensor(NamedInMap, BaseSensorOperator):
@@ -156,7 +156,8 @@ class HivexTransactionSensor(HivexSensor):
     """Wait until a transaction has committed, and return ``{"txn_id": ...}``.
 
     It fails, without a retry, if the transaction was aborted, or if no transaction has the id. The record of a
-    committed transaction is kept at least for its time-out, so ``poke_interval`` must be shorter.
+    committed transaction is kept at least for the transaction's time-out, so ``poke_interval`` must be shorter than
+    this time-out.
 
     :param txn_id: the id of the transaction: a number, or ``HivexTransaction.txn_id`` (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
@@ -187,13 +188,14 @@ class HivexTransactionSensor(HivexSensor):
 class HivexTableCommitSensor(HivexObjectSensor):
     """Wait for a commit to a table or partition.
 
-    By default it waits for a commit after the end of the sensor in the DAG's last successful run; the transaction may
-    have begun before. In the first run any commit is enough. It returns ``{"table", "partition", "write_id", "txn_id",
-    "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which the next run waits.
+    By default it waits for a commit that is later than the end of the sensor in the DAG's last successful run. The
+    transaction of that commit may have begun earlier. In the first run any commit is enough. It returns ``{"table",
+    "partition", "write_id", "txn_id", "committed_at", "mark"}`` of the last commit; ``mark`` is the point from which
+    the next run waits.
 
     :param table: a transactional table, ``table`` or ``database.table`` (templated)
     :param partition: ``key=value/...``, which need not exist yet; None for the whole table (templated)
-    :param after_write_id: wait for a commit with a higher write id than this one instead (templated)
+    :param after_write_id: wait instead for a commit whose write id is larger than this number (templated)
     :param hivex_conn_id: the connection of type ``hivex`` (templated)
     :param deferrable: wait in the triggerer; ``[operators] default_deferrable`` by default
     :param check_existence: fail at once, without a retry, if the table does not exist; by default
@@ -260,8 +262,8 @@ class HivexTableCommitSensor(HivexObjectSensor):
     def _mark_before(ti: Any, place: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the mark from which a run without a logical date waits.
 
-        If the last run of this sensor succeeded, this is the mark that the sensor has returned. Otherwise it is the
-        mark from which the last sensor has waited.
+        If the DAG run in which this sensor last ran has succeeded, this is the mark that the sensor returned in that
+        run. Otherwise it is the mark from which the sensor waited in that run.
         """
         last = ti.xcom_pull(**place, key=SINCE, include_prior_dates=True)
         if not isinstance(last, dict):

@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a namespace has used much of its quota.
 
-The function does one check, and the sensor calls it, too.
+The function checks once. Both the trigger and the sensor call it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LARGEST = 3
 def look_at_quotas(
     hivex_conn_id: str, namespace: str | None, cluster: str | None, percent: float | None
 ) -> Answer | None:
-    """Return the quotas whose use has reached the level, as the result of the sensor, or else None.
+    """Return the quotas whose use has reached the level, as the result of the sensor, or None if no quota has.
 
     :param namespace: the namespace; None for all namespaces
     :param cluster: the cluster; None for all clusters
-    :param percent: the share of the quota; None for the warning level of each quota
+    :param percent: the level in percent of the quota; None for the warning level of each quota
     :raises HivexError: the namespace or cluster does not exist, or has no quota
     """
     from airflow_hivex.core.errors import InvalidOperationError
@@ -62,7 +62,7 @@ class HivexQuotaTrigger(HivexTrigger):
 
     :param namespace: the namespace; None for all namespaces
     :param cluster: the cluster; None for all clusters
-    :param percent: the share of the quota; None for the warning level of each quota
+    :param percent: the level in percent of the quota; None for the warning level of each quota
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A trigger that starts DAGs by commits, with one poll of the notification log for all tables of a connection.
+"""A trigger that starts DAGs after commits. All tables of a connection share one poll of the notification log.
 
 Each watcher yields one event for each committed transaction that has written to its tables. After a restart it
 continues after the last event that Airflow has stored. The plugin of `airflow_hivex.plugins.commit_events` records this
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 SOURCE = "hivex"
 DELIVERED = "hivex_delivered_event"
-"""The key of the asset's state for the last event that Airflow has stored, which the plugin records."""
+"""The key of the last event that Airflow has stored, in the state of the asset. The plugin records this event."""
 POSITION = "hivex_position"
-"""The key of the asset's state for the last event of the notification log that the watcher has finished."""
+"""The key of the last event of the notification log that the watcher has finished, in the state of the asset."""
 WATCHED = {"hivex_events": "commits"}
 """The extra of assets whose events come from the notification log. Operators do not send events for these assets."""
 BATCH = 500
@@ -54,7 +54,7 @@ def watched_table(
     poll_interval: float = 5.0,
     name: str | None = None,
 ) -> Asset:
-    """Return the asset of a table that has an event for each committed transaction of any process.
+    """Return the asset of a table. It gets an event for each transaction, of any process, that commits to the table.
 
     ::
 
@@ -65,7 +65,8 @@ def watched_table(
     :param hivex_conn_id: the connection of type ``hivex``
     :param database: the database of a ``table`` without a database
     :param partition: only commits to this partition, ``key=value/...`` or its first parts
-    :param poll_interval: seconds between two reads of the log; watchers of one connection and interval share them
+    :param poll_interval: seconds between two reads of the log; watchers with the same connection and interval share
+        these reads
     :param name: the asset's name; its URI by default
     """
     from airflow.sdk import AssetWatcher
@@ -91,8 +92,8 @@ class HivexCommitTrigger(BaseEventTrigger):
     the triggerer was down, one event has ``"missed": true`` and no transaction.
 
     :param tables: ``table`` or ``database.table``, or a list of such names; None for all tables
-    :param partition: only commits to this partition, ``key=value/...`` or its first parts, and commits that do not name
-        their partitions
+    :param partition: yield only commits to this partition, ``key=value/...`` or its first parts, and commits that do
+        not name their partitions
     :param hivex_conn_id: the connection of type ``hivex``
     :param poll_interval: seconds between two reads of the notification log
     """
@@ -126,7 +127,7 @@ class HivexCommitTrigger(BaseEventTrigger):
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Batch]:
-        """Yield the commits that the notification log records after this call."""
+        """Yield batches of the commits that the notification log records after this call."""
         trigger = cls(**kwargs)
         bookmark = _at(await trigger._in_thread(_current_id))
         while True:
@@ -149,7 +150,7 @@ class HivexCommitTrigger(BaseEventTrigger):
                 yield event
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield the events with a poll of its own, for a triggerer without shared streams."""
+        """Poll the log and yield the events, for a triggerer without shared streams."""
         progress = await self._progress()
         while True:
             batch = await self._look(progress.bookmark)
@@ -232,7 +233,7 @@ class _Progress:
         return _at(self.position, self.recent if is_of_place else ())
 
     def note(self, event_id: int) -> None:
-        """Record an event right before it is yielded. Airflow then stores it, unless this process ends."""
+        """Record an event right before the trigger yields it. Airflow then stores it, unless the process ends."""
         self.position = self.yielded = event_id
         if self._trigger.trigger_id is not None:
             _yielded[self._trigger.trigger_id] = event_id
@@ -277,7 +278,7 @@ class _Progress:
 
 
 def _checked(table: str) -> str:
-    """Return ``database.table`` in lower case. A name without a database gets no database.
+    """Return ``table`` or ``database.table`` in lower case.
 
     :raises ValueError: the text is not a valid name of a table
     """

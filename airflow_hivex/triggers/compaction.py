@@ -1,6 +1,6 @@
 """Triggers that poll the metastore for the end of a compaction, or for a threshold of the initiator.
 
-Each function does one check, and sensors and operators call it, too.
+Each function checks once. Triggers, sensors and operators call these functions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from airflow_hivex.triggers.transactions import Answer
 
 MOST_PARTITIONS = 1000
-"""The largest number of partitions in an answer: at most Airflow's default limit of mapped tasks."""
+"""The largest number of partitions in an answer, less than Airflow's default limit of mapped tasks."""
 
 
 def look_at_compaction(hivex_conn_id: str, compaction_id: int, *, until_cleaned: bool) -> Answer | None:
-    """Return the record of a compaction that has ended, or None before its end.
+    """Return the record of a compaction if it has ended, or else None.
 
     :param until_cleaned: the compaction ends when the replaced files are deleted, not when the rows are merged
     :raises CompactionNotDoneError: the compaction has failed, or was withdrawn from the queue

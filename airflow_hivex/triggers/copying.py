@@ -1,4 +1,4 @@
-"""Calls that copy tables to other clusters, for the worker, and for the triggerer while a Spark job copies."""
+"""Calls that copy tables to other clusters: in the worker, or in the triggerer while a Spark job copies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ REPLICATE, MOVE = "replicate", "move"
 
 
 def copy(hivex_conn_id: str, call: str, arguments: Mapping[str, Any], check: Check = lambda: None) -> Answer:
-    """Call a method that copies files, log its progress, and return the result for the task.
+    """Call a method that copies files, log its progress, and return the result of the task.
 
     :param call: ``replicate`` or ``move``
     :param arguments: the arguments of ``metastore.replicator.replicate`` or of ``metastore.moves.move``
     :param check: called every few seconds; an error that it raises ends the call
-    :raises HivexError: an error of one of these two methods
+    :raises HivexError: the method has failed
     """
     return {REPLICATE: _replicate, MOVE: _move}[call](hivex_conn_id, arguments, check)
 
@@ -117,15 +117,15 @@ def _move(hivex_conn_id: str, arguments: Mapping[str, Any], check: Check) -> Ans
 
 
 class _CancelledError(Exception):
-    """The trigger was cancelled, because the task has ended or the triggerer ends."""
+    """The cancellation of a trigger, because the task has ended or the triggerer ends."""
 
 
 class HivexCopyTrigger(BaseTrigger):
     """Call a method that copies files by a job on a Spark Connect server.
 
     The event is ``{"answer": ...}``, or ``{"error": sentence, "is_final": ...}``; ``is_final`` is true if a retry
-    cannot help. A cancelled trigger stops its job. If another triggerer continues the trigger, it keeps the files that
-    are already copied.
+    cannot help. A cancelled trigger stops its job. If another triggerer continues the trigger, files that are already
+    copied are not copied again.
 
     :param call: ``replicate`` or ``move``
     :param arguments: the arguments of the call, in JSON's types

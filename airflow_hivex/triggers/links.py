@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a link shows partitions.
 
-The function does one check, and the sensor calls it, too.
+The function checks once. Both the trigger and the sensor call it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def look_at_link(hivex_conn_id: str, link: str, namespace: str | None, partitions: Sequence[str]) -> Answer | None:
-    """Return the result of the sensor if a link shows all of the partitions, or None if it does not yet.
+    """Return the result of the sensor if a link shows all of the partitions, or else None.
 
     :param link: ``table@namespace``
     :param namespace: the namespace that has the link; None for the database of the connection

@@ -21,28 +21,29 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 _BY_USER = "user-action"
-"""The message of a cancellation that ends the task. Source: Airflow's TriggerRunner.cancel_triggers."""
+"""The message of a cancellation by a user who ends the task. Source: Airflow's TriggerRunner.cancel_triggers."""
 
 
 class HivexQueryTrigger(BaseTrigger):
     """Run statements in an open transaction, without committing or aborting it, and yield the last result.
 
-    If a triggerer is lost, another one continues the trigger, and joins the transaction as the same writer. Then the
-    past and future writes of the lost triggerer are discarded. If the job of an INSERT, UPDATE or DELETE still runs at
-    its server, the new triggerer waits for that job instead of a second one. The event is
-    ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}`` with the kinds
-    ``fatal``, ``conflict`` (a conflict with another transaction has aborted this one), ``in process`` (the cluster has
-    no Spark Connect server) and ``passing``.
+    If a triggerer is lost, another triggerer runs the trigger again, and joins the transaction as the same writer. All
+    writes of the lost triggerer are then discarded, even if it writes later. If the job of an INSERT, UPDATE or DELETE
+    still runs at its server, the new triggerer waits for that job instead of starting a second one.
+
+    The event is ``{"result": ..., "database": ..., "cluster": ...}``, or ``{"error": sentence, "kind": ...}``. The
+    kinds are ``fatal`` (a retry would fail again), ``passing`` (a retry may succeed), ``conflict`` (a conflict with
+    another transaction has aborted this one) and ``in process`` (the cluster does not use a Spark Connect server).
 
     :param statements: the statements, each with the values of its markers
     :param txn_id: the id of the transaction
     :param writer: the name of the task's part in the transaction
-    :param is_own: whether the transaction is the task's own, so that it is aborted when a user ends the task
+    :param is_own: whether only this task uses the transaction, which is then aborted when a user ends the task
     :param begin_task_id: the task that has opened a transaction of several tasks
     :param database: the current database; None for the database of the connection
     :param cluster: the cluster to run on, as USE CLUSTER; None to let the router choose
     :param max_rows: the largest number of rows that are returned
-    :param lag: the lag of copies that queries accept, as arguments of the session
+    :param lag: the largest lag of copies that queries accept, as arguments of the session
     :param agent_info: the name of the task, as shown with its locks
     :param course: the progress of the task (``Course``), which the event returns unchanged
     :param hivex_conn_id: the id of the connection
@@ -123,7 +124,7 @@ class HivexQueryTrigger(BaseTrigger):
         yield TriggerEvent({**event, "course": dict(self.course)})
 
     async def on_kill(self) -> None:
-        """Abort the transaction of a task that a user has ended, unless other tasks share the transaction."""
+        """Abort the transaction when a user has ended the task, unless other tasks share the transaction."""
         if self.is_own:
             await asyncio.to_thread(self._abort)
 

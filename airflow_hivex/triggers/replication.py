@@ -1,6 +1,6 @@
 """A trigger that polls the metastore until a copy of a table is fresh.
 
-The function does one check, and the sensor calls it, too.
+The function checks once. Both the trigger and the sensor call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def look_at_copy(
     max_lag_s: float,
     max_lag_commits: int | None,
 ) -> Answer | None:
-    """Return the result of the sensor if the lag of a table's copy on a cluster is within the limits, or None.
+    """Return the result of the sensor if the copy of a table on a cluster is fresh, or else None.
 
     :param table: ``table`` or ``database.table``
     :param partitions: names of partitions; None for all partitions

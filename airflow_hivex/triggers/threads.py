@@ -16,9 +16,10 @@ _Returned = TypeVar("_Returned")
 
 
 async def in_thread(work: Callable[[], _Returned], name: str) -> _Returned:
-    """Return the result of ``work``, a function that runs in a thread of its own and may take hours.
+    """Run ``work``, which may take hours, in a separate thread, and return its result.
 
-    The threads of a pool are for short calls. This thread is a daemon, so the process does not wait for it at its end.
+    The threads of a pool are for short calls. This thread is a daemon, so the process can exit without waiting for this
+    thread.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[_Returned] = loop.create_future()

@@ -1,6 +1,6 @@
 """Triggers that poll the metastore for the end of a transaction, or for a commit to a table.
 
-Each function does one check, and sensors call it, too.
+Each function checks once. Both triggers and sensors call these functions.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Waiter(Protocol):
 
 
 def look_once(waiter: Waiter, look: Callable[[], Answer | None]) -> Answer | None:
-    """Return the answer of a sensor or trigger, or None if it must wait longer.
+    """Check once, and return the answer, or None if the sensor or trigger must wait longer.
 
-    A missing object may be created later, so the answer is None unless ``check_existence`` is set. The log names the
-    object once, until it exists.
+    If an object does not exist, return None, because the object may be created later. With ``check_existence``, raise
+    the error instead. The log names the missing object only once.
 
     :raises HivexError: the awaited event cannot happen any more, or the check has failed
     """
