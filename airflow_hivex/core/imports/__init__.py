@@ -1,1 +1,1 @@
-"""The import of an existing Hive metastore: the answers of its Thrift server, as objects of the catalog."""
+"""The import of Hive metastores by their Thrift servers, and of namespaces from other metastores of this kind."""

@@ -39,17 +39,17 @@ from airflow_hivex.core.model.write_ids import ValidTxnList, ValidWriteIdList
 _OPERATION = "An import of"
 _LONGEST_NAME = 128
 _LENGTHS = "_flush_length"
-"""The ending of the name of a side file, which has the valid length of a streamed file."""
+"""The ending of the name of a side file. The side file has the valid length of a streamed file."""
 
 _COMPACTED = "_metadata_acid"
 
 
 @dataclass(frozen=True, slots=True)
 class HiveDirectories:
-    """The registered contents of a table.
+    """The directories of a table to register.
 
-    ``next_write_id`` is the first write id that Hive has not allocated. ``highest_txn_id`` is the highest transaction
-    of a compaction in the names of directories, or 0.
+    ``next_write_id`` is the first write id that Hive has not allocated. ``highest_txn_id`` is the highest id of a
+    compaction's transaction in the names of the directories, or 0.
     """
 
     found: tuple[NewDirectory, ...]
@@ -59,14 +59,17 @@ class HiveDirectories:
 
 @dataclass(slots=True)
 class _Place:
-    """The folder of a partition, or of a table without partitions: a dict from entry to files with path and size."""
+    """The folder of a partition, or of a table without partitions.
+
+    ``files`` is a dict from directory to the path and size of its files. ``originals`` are the other files.
+    """
 
     files: dict[str, list[tuple[str, int]]]
     originals: list[tuple[str, int]]
 
 
 _Wanted: TypeAlias = tuple[str | None, AcidDirectory | str, list[tuple[str, int]]]
-"""A directory, or the path of an original file: its partition, its name, and the path and size of each file."""
+"""A directory or an original file to register: its partition, the directory or path, and the path and size of files."""
 
 
 class DirectoryReader:
@@ -88,12 +91,12 @@ class DirectoryReader:
         self._root = table.storage.primary.location
 
     def read(self, partitions: Sequence[str]) -> HiveDirectories:
-        """Return the directories of the table; ``partitions`` are the names of its partitions.
+        """Return the directories of the table to register. ``partitions`` are the names of the table's partitions.
 
         The method lists the table's folder once, and reads the tail of each ORC or Parquet file.
 
         Raises:
-            InvalidOperationError: a directory has rows that are not committed, or of an unsupported form.
+            InvalidOperationError: a directory has rows that are not committed, or that have an unsupported form.
             InvalidObjectError: a file cannot be read.
             StorageError: the file system cannot be read.
         """
@@ -138,7 +141,7 @@ class DirectoryReader:
         return known
 
     def _chosen(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the entries of a folder that Hive reads: a base, original files, deltas.
+        """Return the names of the entries of a folder that Hive reads: a base, original files, deltas.
 
         Raises:
             InvalidOperationError: the entries have rows that are not committed, or may be committed later.
@@ -182,9 +185,9 @@ class DirectoryReader:
                 raise InvalidOperationError(_OPERATION, where, reason)
 
     def _compacted_bases(self, partition: str | None, place: _Place) -> list[str]:
-        """Return the bases from a compaction whose names do not show the compaction.
+        """Return the bases that a compaction has written, although their names do not show this.
 
-        This matters only for a base whose own write id is not committed.
+        Only bases whose own write id is not committed are checked.
         """
         found = []
         for name in place.files:
@@ -201,7 +204,7 @@ class DirectoryReader:
     # -- what is registered ---------------------------------------------------------------
 
     def _described(self, wanted: Sequence[_Wanted]) -> Mapping[str, AcidFile]:
-        """Return a dict from URI to the description of the file."""
+        """Return a dict from URI to description, for the files of all wanted entries."""
         sizes = {self._uri(partition, entry, name): size for partition, entry, files in wanted for name, size in files}
         found = list(sizes.items())
         if not self._table.is_insert_only:
@@ -220,7 +223,7 @@ class DirectoryReader:
         files: Sequence[tuple[str, int]],
         described: Mapping[str, AcidFile],
     ) -> NewDirectory:
-        """Return the row of a directory, or of an original file.
+        """Return the directory or original file in the form in which the catalog registers it.
 
         Raises:
             InvalidOperationError: the files have an unsupported form.
@@ -272,7 +275,7 @@ class DirectoryReader:
         return HIVE_LAYOUT
 
     def _check_columns(self, partition: str | None, entry: AcidDirectory | str, files: Mapping[str, AcidFile]) -> None:
-        """Refuse files with other names of columns than the table, because columns are found by name."""
+        """Refuse files with a column that the table does not have, because columns are found by name."""
         known = {column.name for column in self._table.columns}
         for name, each in files.items():
             strange = [column for column in each.columns if column not in known]
@@ -288,8 +291,8 @@ class DirectoryReader:
     def _check_deleted_originals(self, wanted: Sequence[_Wanted], found: Sequence[NewDirectory]) -> None:
         """Refuse delete events of Hive 2 in a bucket with several original files.
 
-        Hive 2 identifies such a row by the bucket and the row number in the only file of the bucket. It has no rule for
-        a second file (HIVE-16177).
+        Hive 2 identifies the deleted row by its bucket and its row number in the only file of the bucket. Hive 2 has no
+        rule for a second file (HIVE-16177).
 
         Raises:
             InvalidOperationError: the table has such events.
@@ -337,8 +340,8 @@ _WRITE_ID, _BUCKET = ACID_FIELDS[1], ACID_FIELDS[2]
 class AcidFile:
     """An ORC file. With ``is_nested`` it has Hive's metadata columns, and the table's columns in a struct.
 
-    ``columns`` are the names of the table's columns in the file, in lower case. A nested file has events. ``changes``
-    is the number of updates and deletes among them, if the writer has recorded it.
+    ``columns`` are the names of the table's columns in the file, in lower case. The rows of a nested file are insert,
+    update and delete events. ``changes`` is the number of updates and deletes, or 0 if the writer has not recorded it.
     """
 
     rows: int
@@ -348,7 +351,9 @@ class AcidFile:
 
 
 def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
-    """Read the tails of files, given by URI and size, and return their descriptions. An empty file has no rows.
+    """Return the descriptions of files, given by URI and size. Only the tail of each file is read.
+
+    A file of size 0 has no rows.
 
     Raises:
         InvalidObjectError: a file cannot be read as ORC.
@@ -357,7 +362,9 @@ def read_acid_files(files: Sequence[tuple[str, int]]) -> list[AcidFile]:
 
 
 def read_writers(uris: Sequence[str]) -> list[frozenset[tuple[int, int]]]:
-    """Return the pairs of original write id and bucket property in each nested file. Two columns of each file are read.
+    """Return for each nested file the distinct pairs of original write id and bucket property in its rows.
+
+    Two columns of each file are read.
 
     Raises:
         InvalidObjectError: a file cannot be read as ORC.

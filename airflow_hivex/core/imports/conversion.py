@@ -77,9 +77,9 @@ class Converted:
 
 
 def convert_database(hive: Any, cluster: Cluster) -> tuple[Database, tuple[str, ...]]:
-    """Return a database with its location relative to the root of the cluster, and the notes.
+    """Return a database with its location relative to the root of the cluster, and notes about the differences.
 
-    A location outside of the root is replaced by the default location. The locations of tables stay.
+    If the location is outside of the root, the database gets the default location. The locations of tables stay.
     """
     location, notes = "", []
     if hive.locationUri:
@@ -201,7 +201,7 @@ def _other_storage(table: str, sd: Any, cluster: Cluster) -> StorageDescriptor:
 
 
 def _type_of_others(text: str) -> str:
-    """Return the text of a type of another engine, also if the type is unknown here."""
+    """Return the text of a column's type in a table of another engine. A type that is unknown here stays unchanged."""
     try:
         return _type(text)
     except SqlError:
@@ -292,7 +292,7 @@ def _checked(table: Table) -> Table:
 
 
 def convert_storage(table: str, sd: Any, parameters: Mapping[str, str], cluster: Cluster) -> StorageDescriptor:
-    """Return the storage descriptor of a table or partition that Hive reads; ``parameters`` belong to the table.
+    """Return the storage descriptor of a table or partition that Hive can read. ``parameters`` are those of the table.
 
     Raises:
         InvalidObjectError: the SerDe, the input format or a type is unknown.
@@ -402,7 +402,7 @@ class PartitionConverter:
         self._cluster = cluster
 
     def convert(self, hive: Any, new: Partition) -> Partition:
-        """Return a converted partition; ``new`` has its values in stored form, and its name.
+        """Return a converted partition. ``new`` has the name of the partition, and its values in stored form.
 
         An empty location means the default location, below the table's folder.
 
@@ -451,7 +451,7 @@ def _without_location(sd: Any) -> dict[str, object]:
 
 
 def hive_partition_name(hive_table: Any, hive: Any) -> str:
-    """Return the name of a partition in Hive's spelling."""
+    """Return the name of a partition, made from its values in Hive's spelling."""
     return partition_name([key.name for key in hive_table.partitionKeys], hive.values)
 
 
@@ -460,7 +460,7 @@ _NAMESPACE = "view.catalogAndNamespace.part."
 
 
 def view_text(name: str, hive: Any, columns: Sequence[str]) -> str:
-    """Return the query of a view, with the view's column names, and with the databases of all tables.
+    """Return the query of a view as text. It names the view's columns, and each table together with its database.
 
     The query is parsed, but not analysed. A missing table or column is noticed only when the view is used.
 

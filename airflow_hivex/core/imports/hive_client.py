@@ -202,7 +202,7 @@ class HiveMetastoreClient:
     # -- transactions -------------------------------------------------------------------
 
     def valid_txns(self) -> ValidTxnList:
-        """Return the transactions of Hive that are committed now.
+        """Return the list of valid transactions of Hive now: its highest, open and aborted transactions.
 
         Raises:
             HiveRefusedError: the metastore has no tables for transactions.
@@ -214,10 +214,10 @@ class HiveMetastoreClient:
         return ValidTxnList.of(found.txn_high_water_mark, of_state[False], of_state[True])
 
     def valid_write_ids(self, database: str, table: str, valid_txns: ValidTxnList) -> ValidWriteIdList:
-        """Return the write ids of a table that are committed in a snapshot.
+        """Return the list of valid write ids of a table in a snapshot.
 
-        A metastore before Hive 3 has no write ids. The names of its directories have transaction ids, which an upgrade
-        of Hive turns into write ids.
+        A metastore before Hive 3 has no write ids. The names of its directories have transaction ids instead, and an
+        upgrade of Hive uses these as write ids. So this method does the same.
 
         Source: Hive's ``hive-schema-3.0.0`` upgrade scripts, which fill TXN_TO_WRITE_ID with transaction ids.
         """
@@ -241,7 +241,7 @@ class HiveMetastoreClient:
     # -- calls --------------------------------------------------------------------------
 
     def _call(self, doing: str, call: Callable[[Any], Any], *, without: object = None) -> Any:
-        """Return the answer to a call. If the server lacks the method, return ``without`` if it is given."""
+        """Return the answer to a call. If the server lacks the method, return ``without``, unless this is None."""
         try:
             return self._call_once(doing, call, without)
         except HiveUnavailableError:
@@ -283,7 +283,7 @@ class HiveMetastoreClient:
             raise
 
     def _message_of(self, error: BaseException) -> str:
-        """Return the text of an error, with a possible reason if the server has never answered."""
+        """Return the text of an error. If the server has never answered, the text adds a possible reason."""
         hint = "" if self._has_answered else f"; {_OTHER_TRANSPORT}"
         return f"{_reason(error)}{hint}"
 
@@ -339,7 +339,7 @@ _OTHER_TRANSPORT = (
 
 
 def _reason(error: BaseException | None) -> str:
-    """Return the text of an error without the full stop at its end. Errors of Thrift without a text get one."""
+    """Return the text of an error without the full stop at its end. An error without a text is named by its class."""
     text = str(getattr(error, "message", None) or error or "")
     return (" ".join(text.split()) or type(error).__name__)[:500].rstrip(".")
 

@@ -1,8 +1,8 @@
 """The conversion of statistics of a Hive metastore to the statistics of ANALYZE. Pure.
 
-Hive and Spark store counts and sizes in the parameters of tables and partitions. Statistics of columns are Hive's
-structures, or Spark's parameters. Minima and maxima of texts and times are skipped, as Hive does not have them, or has
-another form.
+Hive and Spark store counts and sizes in the parameters of tables and partitions. Hive has structures for the statistics
+of columns, and Spark stores them in parameters. Minima and maxima of texts and times are skipped, because Hive does not
+have them, or has them in another form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def convert_statistics(
 ) -> Statistics | None:
     """Return the statistics of a table or partition, or None if neither Hive nor Spark knows its size.
 
-    ``of_columns`` are Hive's structures.
+    ``of_columns`` are Hive's structures of column statistics.
     """
     size = _number(parameters, "totalSize", f"{SPARK_STATISTICS}totalSize")
     if size is None:
@@ -46,7 +46,7 @@ def convert_statistics(
 
 
 def _number(parameters: Mapping[str, str], *names: str) -> int | None:
-    """Return the first number in some parameters, or None. Hive writes -1 for an unknown number."""
+    """Return the first number in the named parameters, or None. Hive writes -1 for an unknown number."""
     for name in names:
         text = parameters.get(name, "")
         if text.isascii() and text.isdigit():
@@ -103,7 +103,7 @@ def _of_hive(data: Any, column: Column, now_ms: int) -> ColumnStatistics | None:
 
 
 def _text(value: Any) -> str | None:
-    """Return the lowest or highest value of a column as Spark casts it to text."""
+    """Return a lowest or highest value of a column as text, in the form of Spark's casts."""
     if value is None:
         return None
     if (days := getattr(value, "daysSinceEpoch", None)) is not None:

@@ -78,7 +78,7 @@ class HiveImporter:
         self._valid_txns: ValidTxnList | None = None
 
     def run(self, databases: str | None = None, tables: str | None = None) -> Iterator[ImportedObject]:
-        """Yield the result for each object as soon as it is known. In a database, tables come first, functions last.
+        """Yield the result for each object as soon as it is known. In each database, functions come after tables.
 
         ``databases`` and ``tables`` are patterns as in SHOW, with ``*`` and ``|``. With ``tables`` no functions are
         imported.
@@ -129,7 +129,7 @@ class HiveImporter:
     # -- tables and views ---------------------------------------------------------------
 
     def _object(self, hive: Any) -> ImportedObject:
-        """Return the result for a table or view."""
+        """Import a table or view, and return the result."""
         name = f"{hive.dbName}.{hive.tableName}"
         kind = "view" if hive.tableType == "VIRTUAL_VIEW" else "table"
         self._progress(name, 0)
@@ -164,7 +164,10 @@ class HiveImporter:
             return None
 
     def _again(self, found: ImportedTable, stored: StoredTable) -> ImportedObject:
-        """Return the result for an object whose name exists already, and add new partitions of an external table."""
+        """Compare an object with the existing object of the same name, and return the result.
+
+        New partitions of an external table are added.
+        """
         compared = [each.name for each in fields(Table) if each.name not in ("id", "location", "storage")]
         own = {key: value for key, value in stored.parameters.items() if key != PARTITION_ROW_IDS}
         differing = _differences(replace(stored, parameters=own), found.table, compared)
@@ -192,7 +195,7 @@ class HiveImporter:
     # -- functions ----------------------------------------------------------------------
 
     def _function(self, database: str, hive: Any) -> ImportedObject:
-        """Return the result for a permanent function."""
+        """Import a permanent function, and return the result."""
         name = f"{database}.{hive.functionName}"
         catalog = self._services.catalog
         try:
@@ -243,7 +246,7 @@ class HiveImporter:
     def _partitions(
         self, hive: Any, table: Table
     ) -> Iterator[tuple[list[Partition], list[tuple[str | None, Statistics]]]]:
-        """Yield batches of the partitions of a table, and of their statistics."""
+        """Yield batches of the partitions of a table, each with the statistics of these partitions."""
         catalog, converter = self._services.catalog, PartitionConverter(hive, table, self._cluster)
         columns = [each.name for each in hive.sd.cols or ()]
         for batch in batches(self._client.partition_names(hive.dbName, hive.tableName), _PARTITIONS):
@@ -292,7 +295,7 @@ class HiveImporter:
             )
 
     def _add(self, stored: StoredTable, found: ImportedTable) -> None:
-        """Add the partitions that an external table in Hive has got since its import."""
+        """Add the partitions that were added in Hive to an external table since its import."""
         locks = self._services.statement_locks
         names = [each.name for each in found.partitions]
         change_metadata(
@@ -308,7 +311,7 @@ _FATAL = (HiveUnavailableError, StoreError)
 
 
 def _with_row_ids(found: ImportedTable) -> ImportedTable:
-    """Return the table with the highest write id for which Hive has numbered the rows."""
+    """Return the table with a property: the highest write id of rows that Hive has numbered."""
     table, directories = found.table, found.directories
     if directories is None or table.is_insert_only or directories.next_write_id <= 1:
         return found
@@ -317,7 +320,7 @@ def _with_row_ids(found: ImportedTable) -> ImportedTable:
 
 
 def _differences(stored: object, wanted: object, names: Iterable[str]) -> dict[str, tuple[object, object]]:
-    """Return a dict from each attribute that differs to both values."""
+    """Return the attributes among ``names`` with different values, as a dict from attribute to both values."""
     pairs = {name: (getattr(stored, name), getattr(wanted, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

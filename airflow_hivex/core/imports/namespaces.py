@@ -1,8 +1,8 @@
-"""The import of a namespace from another metastore of this kind: its rows are copied, as of one snapshot.
+"""The import of a namespace from another metastore of this kind, as of one snapshot.
 
-All tables are read in one transaction of the source, whose locks stop the cleaner of the source. The files are copied
-and verified first. Then one transaction here creates all tables. So a killed import leaves no table, and the next
-import uses the copied files.
+All tables are read in one transaction of the source. The locks of this transaction stop the cleaner of the source. The
+files are copied and verified first. Then one transaction here creates all tables. So a killed import leaves no table,
+and the next import uses the copied files.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ log = logging.getLogger(__name__)
 _OPERATION = "An import of"
 _AGENT = "hivex namespace import"
 _MARKER = "_hivex_import"
-"""A hidden file in the folder of a table whose files are being copied; its text names the source."""
+"""The name of a hidden file in the folder of a table during the copy of its files. Its text names the source."""
 
 _NOWHERE = ""
-"""The target of plans. No cluster of the source has this name, so copies in the source have no effect."""
+"""The target cluster of plans. No cluster of the source has this name, so plans have all directories of the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Planned:
 
 
 class NamespaceImporter:
-    """An import of a namespace of another metastore to a cluster of this one."""
+    """An import of a namespace from another metastore to a cluster of this metastore."""
 
     def __init__(
         self,
@@ -183,9 +183,9 @@ class NamespaceImporter:
         return taken, wanted, views
 
     def _functions(self, name: str, here: str) -> list[PermanentFunction]:
-        """Return the functions of the source namespace, moved to the namespace ``here``.
+        """Return the functions of the source namespace as functions of the namespace ``here``.
 
-        The addresses of their files stay.
+        The addresses of their resources, such as JAR files, stay.
         """
         found = []
         for each in self._source.catalog.get_functions(name):
@@ -252,7 +252,7 @@ class NamespaceImporter:
     def _copy(self, planned: Sequence[_Planned], stop: threading.Event) -> dict[int, str]:
         """Copy the files of all tables; return a dict from directory id in the source to checksum.
 
-        Each checksum is compared with the one in the source, if it has one.
+        If the source has recorded a checksum for a directory, both are compared.
         """
         target = self._services.files_to_change(self._cluster)
         copies = []
@@ -313,10 +313,10 @@ class NamespaceImporter:
         functions: Sequence[PermanentFunction],
         stop: threading.Event,
     ) -> None:
-        """Copy the files, and create all objects in one transaction. Other statements that create one of them wait.
+        """Copy the files, and create all objects in one transaction.
 
-        If the import is refused, a database that it has created is dropped. The next import uses the database of a
-        killed one.
+        Other statements that create one of these objects wait. If the import is refused, the database that it has
+        created is dropped. If the import is killed, this database stays, and the next import uses it.
         """
         if self._exists(here):
             self._create(here, planned, views, functions, stop)
@@ -337,7 +337,7 @@ class NamespaceImporter:
             raise
 
     def _take_back(self, here: str) -> None:
-        """Drop the database that this import has created, unless other statements use it by now. No wait for them."""
+        """Drop the database that this import has created, unless other statements use it. The method does not wait."""
         services = self._services
 
         def drop(connection: Connection) -> None:
@@ -355,7 +355,7 @@ class NamespaceImporter:
             log.warning("Database %s, which the refused import has made, stays: %s", here, error)
 
     def _check_names(self, here: str, views: Sequence[StoredTable], functions: Sequence[PermanentFunction]) -> None:
-        """Refuse definitions that name objects of other namespaces, if the namespace here is closed.
+        """Refuse views and functions that name objects of other namespaces, if the namespace ``here`` is closed.
 
         Raises:
             ForeignNameError: a definition names an object of another namespace.
@@ -443,7 +443,7 @@ class NamespaceImporter:
         return True
 
     def _folder(self, here: str) -> str:
-        """Return the folder of the namespace here. A new namespace gets the default folder."""
+        """Return the folder of the namespace ``here``, or the default folder if the namespace does not exist yet."""
         try:
             return self._services.catalog.get_database(here).location
         except NoSuchDatabaseError:
@@ -467,7 +467,7 @@ def _of_table(plan: _Planned, *, dry_run: bool) -> ImportedObject:
 
 
 def _directories(plan: _Planned, checksums: Mapping[int, str]) -> HiveDirectories:
-    """Return the directories to register here, with the write ids of the source."""
+    """Return the directories to register here, with the write ids and checksums of the source."""
     copied = ((each.partition, each.registered) for each in plan.directories)
     found = [
         _directory(partition, registered, checksums[registered.id])

@@ -1,4 +1,4 @@
-"""Tables of data sources, which Spark stores in a Hive metastore as parameters that Hive does not read.
+"""Tables of Spark's data sources. Spark stores their definitions in a Hive metastore, in parameters.
 
 ``spark.sql.sources.provider`` names the format. ``spark.sql.sources.schema`` is the schema in JSON, in parts if it has
 more than 4,000 characters. The parameter ``path`` of the SerDe is the location. Columns and formats of the storage
@@ -45,9 +45,9 @@ def path(serde_parameters: Mapping[str, str]) -> str | None:
 
 
 def columns(table: str, parameters: Mapping[str, str]) -> list[Column]:
-    """Return the columns of a table, including its partition keys, in lower case.
+    """Return the columns of a table, including its partition keys. Their names are in lower case.
 
-    A name with capitals becomes the column's name in files.
+    If Spark's name of a column has capitals, this name is kept as the column's name in files.
 
     Raises:
         InvalidObjectError: the schema is missing, or has types that cannot be stored.
@@ -74,7 +74,7 @@ def _column(field: Mapping[str, Any]) -> Column:
 
 
 def _simple(type: str | Mapping[str, Any]) -> str:
-    """Return Spark's simple string of a type in JSON."""
+    """Return the simple string, as Spark writes it, of a type in JSON."""
     if isinstance(type, str):
         return _NAMES.get(type, type)
     match type["type"]:

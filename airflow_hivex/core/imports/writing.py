@@ -35,7 +35,7 @@ class ImportedTable:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the object for users to see."""
+        """Return the kind of the object for users, such as ``external table``."""
         if self.table.is_view:
             return "view"
         if self.table.is_insert_only:
@@ -51,7 +51,9 @@ class TableWriter:
         self._cluster = cluster
 
     def prepare(self, found: ImportedTable) -> None:
-        """Ensure that the ids of the source's compactions in the names of directories are committed transactions here.
+        """Ensure that the transaction ids in the names of directories are ids of committed transactions here.
+
+        Compactions of the source have added these ids to the names.
 
         Raises:
             InvalidOperationError: one of these ids belongs to a transaction here that has not committed.
@@ -92,7 +94,7 @@ class TableWriter:
     def add_partitions(
         self, connection: Connection, table: StoredTable, found: ImportedTable, txn_id: int | None
     ) -> None:
-        """Add the partitions of a table, and its statistics, in a database transaction of the caller."""
+        """Add the partitions and the statistics of a table, in the caller's database transaction."""
         catalog = self._services.catalog.joining(connection)
         for batch in batches(found.partitions, _ADDED):
             catalog.add_partitions(table.database, table.name, batch, txn_id=txn_id)
@@ -108,8 +110,8 @@ class TableWriter:
 class ImportOutcome(enum.Enum):
     """The result for one object.
 
-    ``PLANNED`` is the result of a dry run. A ``PRESENT`` object existed before and is equal; an object that ``DIFFERS``
-    existed and stays unchanged. A ``REFUSED`` object cannot be imported.
+    ``PLANNED`` is the result of a dry run. ``PRESENT``: an equal object existed before. ``DIFFERS``: a different object
+    of this name existed before, and stays unchanged. ``REFUSED``: the object cannot be imported.
     """
 
     IMPORTED = "imported"
@@ -124,9 +126,9 @@ class ImportedObject:
     """A database, table, view or function, and its result.
 
     ``kind`` is ``database``, ``external table``, ``transactional table``, ``insert-only table``, ``view``,
-    ``function``, or ``table`` for a refused table. ``partitions`` is the number of added partitions, ``directories``
-    the number of registered directories and original files, ``size_bytes`` the number of copied bytes, or of bytes to
-    copy for a dry run. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
+    ``function``, or ``table`` for a refused table. ``partitions`` is the number of added partitions. ``directories`` is
+    the number of registered directories and original files. ``size_bytes`` is the number of copied bytes or, in a dry
+    run, of bytes to copy. ``notes`` are the reasons of a difference or refusal, or differences from Hive.
     """
 
     kind: str
@@ -139,7 +141,7 @@ class ImportedObject:
 
     @property
     def has_rows(self) -> bool:
-        """Return whether the object is a table rather than a database, view or function."""
+        """Return whether the object has rows of its own, as a table has, and not a database, view or function."""
         return self.kind.endswith("table")
 
     @property
